@@ -1,0 +1,1 @@
+"""Steps and the concepts they share."""
