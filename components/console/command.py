@@ -1,0 +1,80 @@
+"""Runs a step's click command, so that every step ends the same way.
+
+Exit statuses: 0 done, 1 an error the user can mend (one message on stderr), 2 wrong usage (click's own),
+130 interrupted by Ctrl-C or SIGTERM. Anything else is a defect of ours and keeps its traceback (Python's status 1).
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from components.console.errors import UserError
+
+EXIT_USER_ERROR = 1
+EXIT_INTERRUPTED = 130
+
+
+def run_step(command: Callable[..., Any]) -> NoReturn:
+    """Calls `command` (a click command, or a function without arguments) and exits with the status told above.
+
+    SIGTERM is handled as Ctrl-C is, so that `finally` blocks run: partial artifacts are removed and children killed
+    whoever stops the step, a user, a job runner or a container engine.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(_status_of(command))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # A second signal must not break the clean-up that the first one started.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _status_of(command: Callable[..., Any]) -> int:
+    try:
+        if isinstance(command, click.Command):
+            # Not standalone: click would turn KeyboardInterrupt into "Aborted!" with status 1.
+            result = command.main(standalone_mode=False)
+        else:
+            result = command()
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        return _fail(f"error: {error}")
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (`... | head`): nothing to tell, and nobody to tell it to.
+        sys.stdout = None  # type: ignore[assignment]
+        return EXIT_USER_ERROR
+    except OSError as error:
+        message = _disk_message(error)
+        if message is None:
+            raise
+        return _fail(message)
+
+
+def _disk_message(error: OSError) -> str | None:
+    """A message for errors of the machine's file systems that users meet; None for any other error."""
+    place = error.filename or "the output or the temporary directory"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"error: no space left on the device that holds {place}\n  remedy: free some space, then run it again"
+        case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
+            return f"error: {place}: {error.strerror}\n  remedy: choose a directory that you may write to"
+        case _:
+            return None
+
+
+def _fail(message: str, status: int = EXIT_USER_ERROR) -> int:
+    print(message, file=sys.stderr, flush=True)
+    return status

@@ -1,0 +1,95 @@
+"""Progress of long work: a live bar on a terminal, plain lines on a pipe, so that logs stay readable."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+PLAIN_INTERVAL_S = 5.0
+"""At most one plain line in this many seconds: a log of twenty minutes stays within a few hundred lines."""
+
+
+def say(text: str) -> None:
+    """Prints one status line to standard output at once, whole: safe from several threads."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class Progress:
+    """Counts units of work done: `with Progress("compiling", total=len(modules)) as p: p.advance(reward=0.01)`.
+
+    Args:
+        description: what is being done, in the user's words.
+        total: units of work, or None if unknown.
+
+    Thread-safe. On a terminal a bar with the number done, the rate per second, the time left and the latest fields;
+    otherwise a line of the same at most every PLAIN_INTERVAL_S seconds, and a last one at the end.
+    """
+
+    def __init__(self, description: str, total: int | None = None) -> None:
+        self.description = description
+        self.total = total
+        self.done = 0
+        self._fields: dict[str, object] = {}
+        self._lock = threading.Lock()
+        self._started_s = self._printed_s = time.monotonic()
+        self._bar: RichProgress | None = None
+        if sys.stdout.isatty():
+            self._bar = RichProgress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=Console(file=sys.stdout),
+            )  # fmt: skip
+            self._task = self._bar.add_task(description, total=total, note="")
+
+    def __enter__(self) -> Self:
+        self._started_s = self._printed_s = time.monotonic()
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+        else:
+            self._print(ended="done" if kind is None else "stopped")
+
+    def advance(self, n: int = 1, **fields: object) -> None:
+        """Adds `n` units; `fields` (reward=..., failed=...) are shown with their latest values."""
+        with self._lock:
+            self.done += n
+            self._fields.update(fields)
+            if self._bar:
+                self._bar.update(self._task, completed=self.done, note=self._note())
+            elif time.monotonic() - self._printed_s >= PLAIN_INTERVAL_S:
+                self._print()
+
+    def _note(self) -> str:
+        elapsed_s = max(time.monotonic() - self._started_s, 1e-6)
+        notes = [f"{self.done / elapsed_s:.1f}/s"]
+        notes += [f"{name} {_format(value)}" for name, value in self._fields.items()]
+        return ", ".join(notes)
+
+    def _print(self, ended: str = "") -> None:
+        now_s = time.monotonic()
+        self._printed_s = now_s
+        count = f"{self.done}/{self.total}" if self.total is not None else str(self.done)
+        parts = [f"{self.description}: {count}", self._note()]
+        if ended:
+            parts.append(f"{ended} in {now_s - self._started_s:.1f} s")
+        elif self.total and self.done:
+            left_s = (self.total - self.done) * (now_s - self._started_s) / self.done
+            parts.append(f"{left_s:.0f} s left")
+        say(", ".join(parts))
+
+
+def _format(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,16 @@
+"""Artifacts on disk: atomic publication, checksums, manifests."""
+
+from components.storage.manifest import (
+    Manifest,
+    ManifestEntry,
+    digest,
+    read_manifest,
+    require_artifact,
+    verify,
+    write_manifest,
+)
+from components.storage.publish import publish
+
+__all__ = [
+    "Manifest", "ManifestEntry", "digest", "publish", "read_manifest", "require_artifact", "verify", "write_manifest",
+]  # fmt: skip

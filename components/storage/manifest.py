@@ -1,0 +1,174 @@
+"""manifest.json: the list of an artifact's files, written last; without it a directory is no artifact.
+
+The file is `{"version": 1, "files": [{"name", "bytes", "crc32c"} ...]}`, sorted by name. Names are relative, with "/".
+`crc32c` is the base64 of the big-endian checksum, as Google Cloud Storage reports it for an object, so that both sides
+can be compared without reading the data twice. A symbolic link has "link": its target, instead of bytes and crc32c.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import google_crc32c
+
+from components.console import UserError
+
+MANIFEST = "manifest.json"
+VERSION = 1
+READ_BYTES = 1 << 20
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, order=True)
+class ManifestEntry:
+    """One file of an artifact. Either a regular file (size_bytes, crc32c) or a symbolic link (link), never both."""
+
+    name: str
+    size_bytes: int = 0
+    crc32c: str = ""
+    link: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        if self.link:
+            return {"name": self.name, "link": self.link}
+        return {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of one artifact, sorted by name, manifest.json itself not among them."""
+
+    directory: Path
+    files: tuple[ManifestEntry, ...]
+
+
+def write_manifest(directory: Path) -> Manifest:
+    """Describes every file below `directory` in its manifest.json, flushed to the disk."""
+    paths = [p for p in _walk(directory) if p != directory / MANIFEST]
+    entries = tuple(sorted(_parallel(lambda path: _entry(directory, path), paths)))
+    document = {"version": VERSION, "files": [entry.to_json() for entry in entries]}
+    with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
+        json.dump(document, stream, indent=1)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    return Manifest(directory, entries)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Reads manifest.json. UserError if there is none, or if it is not one of ours."""
+    path = directory / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["version"] != VERSION:
+            raise UserError(f"{path} has version {document['version']}, this program reads {VERSION}", "make it again")
+        entries = tuple(
+            ManifestEntry(f["name"], link=f["link"])
+            if "link" in f
+            else ManifestEntry(f["name"], int(f["bytes"]), f["crc32c"])
+            for f in document["files"]
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{directory} is no finished artifact: it has no {MANIFEST}",
+            "check the path; if the step that makes it was interrupted, run that step again",
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a manifest ({error!r})", "delete the directory and make it again") from None
+    return Manifest(directory, entries)
+
+
+def verify(directory: Path) -> None:
+    """Reads every file of the artifact and compares size and crc32c. UserError naming the first files that differ."""
+    manifest = read_manifest(directory)
+    _check_sizes(manifest)
+    present = {e.name: e for e in _parallel(lambda e: _entry(directory, directory / e.name), manifest.files)}
+    _refuse(directory, [e.name for e in manifest.files if present[e.name] != e], "whose content differs")
+
+
+def digest(directory: Path) -> str:
+    """The identity of an artifact's content: sha256 (hex) over the entries of its manifest; reads no other file."""
+    return manifest_digest(read_manifest(directory))
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    lines = [json.dumps(entry.to_json(), sort_keys=True) for entry in manifest.files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def require_artifact(directory: Path, kind: str, verify_content: bool = False) -> Manifest:
+    """Returns the manifest of an input artifact, or raises the UserError that a wrong input deserves.
+
+    Args:
+        directory: what the user passed.
+        kind: what it should be, which is also the step that makes it: "corpus", "trace", "vocab", "warmstart", ...
+        verify_content: also compare checksums, not only that all files are there with their sizes.
+    """
+    step = kind.split()[-1]
+    if not directory.is_dir():
+        raise UserError(f"no {kind} at {directory}: no such directory", f"make it with `mlgo {step}` (see `mlgo {step} --help`)")
+    if not (directory / MANIFEST).is_file():
+        raise UserError(
+            f"{directory} is not a finished {kind}: it has no {MANIFEST}",
+            f"make it with `mlgo {step}`; if that was interrupted, run it again",
+        )
+    manifest = read_manifest(directory)
+    _check_sizes(manifest)
+    if verify_content:
+        verify(directory)
+    return manifest
+
+
+def _check_sizes(manifest: Manifest) -> None:
+    wrong = [e.name for e in manifest.files if not _has_size(manifest.directory / e.name, e)]
+    _refuse(manifest.directory, wrong, "missing or with a wrong size")
+
+
+def _has_size(path: Path, entry: ManifestEntry) -> bool:
+    try:
+        if entry.link:
+            return os.readlink(path) == entry.link
+        return not path.is_symlink() and path.stat().st_size == entry.size_bytes
+    except OSError:
+        return False
+
+
+def _refuse(directory: Path, names: list[str], what: str) -> None:
+    if names:
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        raise UserError(f"{directory} is damaged: files {what}: {listed}", "delete the directory and make it again")
+
+
+def _walk(directory: Path) -> Iterable[Path]:
+    """Every file and symbolic link below `directory`; links to directories are not followed."""
+    for folder, folders, files in os.walk(directory):
+        yield from (Path(folder, name) for name in files)
+        yield from (Path(folder, name) for name in folders if Path(folder, name).is_symlink())
+
+
+def _entry(directory: Path, path: Path) -> ManifestEntry:
+    name = path.relative_to(directory).as_posix()
+    if path.is_symlink():
+        return ManifestEntry(name, link=os.readlink(path))
+    checksum, size_bytes = google_crc32c.Checksum(), 0
+    with open(path, "rb") as stream:
+        while block := stream.read(READ_BYTES):
+            checksum.update(block)
+            size_bytes += len(block)
+    return ManifestEntry(name, size_bytes, base64.b64encode(checksum.digest()).decode())
+
+
+def _parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    # google_crc32c and file reads release the GIL; more threads than this gain nothing on a local disk.
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return list(pool.map(function, items))

@@ -1,0 +1,98 @@
+"""Atomic publication: an artifact appears whole or not at all, whatever interrupts the step that makes it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.console import UserError
+from components.storage.manifest import MANIFEST, write_manifest
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2  # linux/fs.h
+
+
+@contextmanager
+def publish(output: Path) -> Iterator[Path]:
+    """Yields a fresh directory to fill; when the block ends without an exception it becomes `output`.
+
+    The directory is a sibling of `output` (same file system, so that a rename is atomic), named
+    `.<name>.partial-<random>`. On success its manifest is written last and it is renamed into place; an older
+    artifact is exchanged in one system call and then removed, so that a reader always finds a whole one. On any
+    exception it is removed. Partial directories left by a killed process of the same output are removed first.
+
+    Raises:
+        UserError: `output` exists and is not an artifact (a file, or a directory with content but no manifest):
+            it is not ours to replace.
+    """
+    output = Path(os.path.abspath(output))
+    _require_replaceable(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    _remove_left_over(output)
+    partial = output.parent / f".{output.name}.partial-{os.getpid()}-{secrets.token_hex(4)}"
+    partial.mkdir()
+    try:
+        yield partial
+        write_manifest(partial)
+        _flush_directory(partial)
+        _require_replaceable(output)
+        _put_in_place(partial, output)
+        _flush_directory(output.parent)
+    finally:
+        # After an exchange this is the old artifact, after a failure the unfinished one, after a plain rename nothing.
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _require_replaceable(output: Path) -> None:
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise UserError(f"{output} exists and is not a directory", "remove it, or choose another --output")
+    if output.is_dir() and not (output / MANIFEST).exists() and any(output.iterdir()):
+        raise UserError(
+            f"{output} is not empty and was not made by this program: it has no {MANIFEST}",
+            "choose another --output, or remove the directory if you do not need it",
+        )
+
+
+def _remove_left_over(output: Path) -> None:
+    """Removes partial directories whose process is gone (killed by SIGKILL or a power cut)."""
+    for left in output.parent.glob(f".{output.name}.partial-*"):
+        process = left.name.rsplit("-", 2)[1]
+        if process.isdecimal() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _put_in_place(partial: Path, output: Path) -> None:
+    if not output.exists():
+        os.rename(partial, output)
+        return
+    try:
+        _exchange(partial, output)
+    except OSError:
+        # A file system without RENAME_EXCHANGE (some network mounts): a moment without an artifact is the best it can do.
+        aside = partial.with_name(partial.name + "-old")
+        os.rename(output, aside)
+        os.rename(partial, output)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(left: Path, right: Path) -> None:
+    """Swaps two directory entries in one atomic step (renameat2, Linux 3.15). OSError where it is not supported."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    rename = getattr(libc, "renameat2", None)
+    if rename is None:
+        raise OSError("no renameat2 in this C library")
+    if rename(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
