@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import secrets
 import shutil
@@ -34,8 +35,10 @@ def publish(output: Path) -> Iterator[Path]:
     _require_replaceable(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     _remove_left_over(output)
-    partial = output.parent / f".{output.name}.partial-{os.getpid()}-{secrets.token_hex(4)}"
+    partial = output.parent / f".{output.name}.partial-{secrets.token_hex(4)}"
     partial.mkdir()
+    lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see _remove_left_over
     try:
         yield partial
         write_manifest(partial)
@@ -46,6 +49,7 @@ def publish(output: Path) -> Iterator[Path]:
     finally:
         # After an exchange this is the old artifact, after a failure the unfinished one, after a plain rename nothing.
         shutil.rmtree(partial, ignore_errors=True)
+        os.close(lock)
 
 
 def _require_replaceable(output: Path) -> None:
@@ -59,11 +63,22 @@ def _require_replaceable(output: Path) -> None:
 
 
 def _remove_left_over(output: Path) -> None:
-    """Removes partial directories whose process is gone (killed by SIGKILL or a power cut)."""
+    """Removes partial directories whose process is gone (SIGKILL, a power cut): nobody holds their lock any more.
+
+    A lock rather than a process number in the name: numbers mean nothing between containers that share a volume.
+    """
     for left in output.parent.glob(f".{output.name}.partial-*"):
-        process = left.name.rsplit("-", 2)[1]
-        if process.isdecimal() and not Path("/proc", process).exists():
+        try:
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
+        except BlockingIOError:
+            pass  # its maker is alive
+        finally:
+            os.close(descriptor)
 
 
 def _put_in_place(partial: Path, output: Path) -> None:
