@@ -1,0 +1,1 @@
+"""How a module is compiled and what comes out: the only place that knows clang's command lines."""

@@ -1,0 +1,1 @@
+"""How the data that crosses a step border looks on disk."""

@@ -1,0 +1,201 @@
+"""A corpus on disk: the layout that mlgo-utils' extract_ir writes and google/ml-compiler-opt reads.
+
+    corpus_description.json   {"has_thinlto": bool, "modules": [names]}, maybe "global_command_override"
+    <name>.bc                 a module's bitcode
+    <name>.cmd                its NUL-terminated cc1 arguments; absent where the override stands for all
+    <name>.thinlto.bc         its ThinLTO index, where has_thinlto is true
+
+and beside it, written by this project's corpus step:
+
+    splits.json               which modules train, validate and are held out (components.formats.splits)
+    report.json               what was extracted and what was not, by project
+
+Corpora that other tools made have no manifest and no splits; they load all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from components.console import UserError
+from components.formats.splits import SPLITS, Splits, read_splits
+
+DESCRIPTION = "corpus_description.json"
+REPORT = "report.json"
+UNSPECIFIED_OVERRIDE = "<UNSPECIFIED>"
+"""What extract_ir writes as the only global argument of a local ThinLTO corpus: the user must fill it in."""
+
+Part = Literal["train", "validation", "heldout", "all"]
+_BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of a corpus. `name` is an object's path relative to the corpus, "zstd/lib/zstd.c.o"."""
+
+    name: str
+    directory: Path
+    thinlto: bool = False
+    command_override: tuple[str, ...] | None = None
+
+    @property
+    def bitcode(self) -> Path:
+        return self.directory / f"{self.name}.bc"
+
+    @property
+    def cmd(self) -> Path:
+        return self.directory / f"{self.name}.cmd"
+
+    @property
+    def thinlto_index(self) -> Path | None:
+        return self.directory / f"{self.name}.thinlto.bc" if self.thinlto else None
+
+    @property
+    def project(self) -> str:
+        """The first component of the name: `build` and `combine` put a project's modules there."""
+        return PurePosixPath(self.name).parts[0]
+
+    def arguments(self) -> tuple[str, ...]:
+        """The cc1 arguments that the module was compiled with."""
+        if self.command_override is not None:
+            if UNSPECIFIED_OVERRIDE in self.command_override:
+                raise UserError(
+                    f"the corpus in {self.directory} does not say how its modules are compiled: "
+                    f"global_command_override is {UNSPECIFIED_OVERRIDE}",
+                    f"write the cc1 arguments into global_command_override of {self.directory / DESCRIPTION}",
+                )
+            return self.command_override
+        text = self.cmd.read_bytes().decode("utf-8", "surrogateescape")
+        return tuple(text.removesuffix("\0").split("\0"))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus whose every module has its files. `modules`: unique names, in the description's order."""
+
+    directory: Path
+    modules: tuple[Module, ...]
+    description: dict[str, Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.modules)
+
+    def splits(self) -> Splits:
+        """The written split, checked to cover exactly this corpus' modules."""
+        return read_splits(self.directory, [module.name for module in self.modules])
+
+    def split(self, which: Part) -> tuple[Module, ...]:
+        """The modules of one part, in the description's order; "all" needs no splits.json."""
+        if which == "all":
+            return self.modules
+        if which not in SPLITS:
+            raise ValueError(f"{which!r} is not a part of a corpus: {', '.join(SPLITS)} or all")
+        names = set(self.splits().part(which))
+        return tuple(module for module in self.modules if module.name in names)
+
+
+def load_corpus(directory: Path) -> Corpus:
+    """Read and check a corpus: a sound description, every module's files there and looking like bitcode.
+
+    Raises `UserError` for a directory that is no corpus, an empty one, a corrupt description, and modules
+    whose files are missing or are not bitcode (names the first few).
+    """
+    directory = Path(directory)
+    description = _read_description(directory)
+    names = description["modules"]
+    if not names:
+        raise UserError(
+            f"the corpus in {directory} is empty: {DESCRIPTION} lists no module",
+            "make it again; report.json there says why objects were left out",
+        )
+    override = description.get("global_command_override")
+    thinlto = bool(description.get("has_thinlto", False))
+    override = None if override is None else tuple(override)
+    modules = tuple(Module(name, directory, thinlto, override) for name in names)
+    with ThreadPoolExecutor(4) as pool:
+        problems = [problem for problem in pool.map(_problem, modules) if problem]
+    if problems:
+        more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise UserError(
+            f"the corpus in {directory} is damaged: {'; '.join(problems[:_SHOWN])}{more}",
+            f"make the corpus again, or take these modules out of {directory / DESCRIPTION}",
+        )
+    return Corpus(directory, modules, description)
+
+
+def write_description(
+    directory: Path, modules: list[str], thinlto: str | None = None, command_override: list[str] | None = None
+) -> None:
+    """Write corpus_description.json with the bytes that mlgo-utils would write.
+
+    `thinlto` is None, "distributed" or "local"; a local ThinLTO corpus gets the override that asks the user
+    to fill it in.
+    """
+    description: dict[str, Any] = {}
+    if thinlto == "local":
+        description["global_command_override"] = [UNSPECIFIED_OVERRIDE]
+    elif command_override is not None:
+        description["global_command_override"] = command_override
+    description["has_thinlto"] = thinlto is not None
+    description["modules"] = modules
+    (directory / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+
+
+def _read_description(directory: Path) -> dict[str, Any]:
+    path = directory / DESCRIPTION
+    remedy = f"make it with python -m components.corpus extract ... --output {directory}"
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{directory} is not a corpus: there is no {DESCRIPTION}", remedy) from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}", remedy) from None
+    if not isinstance(description, dict) or not _is_strings(description.get("modules")):
+        raise UserError(f'{path} has no list of module names under "modules"', remedy)
+    names = description["modules"]
+    override = description.get("global_command_override")
+    if override is not None and not _is_strings(override):
+        raise UserError(f"{path}: global_command_override is not a list of arguments", remedy)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{path} lists the module {twice} twice", "take one of the two out")
+    for name in names:
+        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise UserError(f"{path} lists {name!r}, which is not a path inside the corpus", remedy)
+    return description
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _problem(module: Module) -> str | None:
+    """What is wrong with a module's files, None if nothing."""
+    try:
+        with open(module.bitcode, "rb") as file:
+            if file.read(4) not in _BITCODE_MAGIC:
+                return f"{module.name}.bc is not bitcode"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{module.name}.bc is missing"
+    if module.command_override is None and not _has_bytes(module.cmd):
+        return f"{module.name}.cmd is missing or empty"
+    if module.thinlto_index is not None and not module.thinlto_index.is_file():
+        return f"{module.name}.thinlto.bc is missing"
+    return None
+
+
+def _has_bytes(path: Path) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:
+        return False

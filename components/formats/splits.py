@@ -1,0 +1,72 @@
+"""splits.json: which modules are trained on, which choose the best checkpoint, which are only reported on.
+
+{"version": 1, "seed": 0, "train": [module names], "validation": [module names], "heldout": [module names],
+ "heldout_projects": [project names]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from components.console import UserError
+
+FILE = "splits.json"
+SPLITS = ("train", "validation", "heldout")
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A partition of a corpus' modules.
+
+    The three parts are disjoint and cover the corpus. Modules with the same bitcode are all in the same part.
+    Every module of a project in `heldout_projects` is in `heldout`; the other held-out modules are unseen
+    modules of known projects. The two kinds are to be reported apart.
+    """
+
+    seed: int
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    heldout: tuple[str, ...]
+    heldout_projects: tuple[str, ...] = ()
+
+    def part(self, which: str) -> tuple[str, ...]:
+        parts = {"train": self.train, "validation": self.validation, "heldout": self.heldout}
+        return parts[which]
+
+
+def write_splits(directory: Path, splits: Splits) -> None:
+    text = json.dumps({"version": _VERSION, **asdict(splits)}, indent=1)
+    (directory / FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read_splits(directory: Path, modules: Sequence[str]) -> Splits:
+    """Read splits.json of the corpus in `directory`, whose modules are `modules`.
+
+    Raises `UserError` if there is none, if it is corrupt, or if it does not partition exactly these modules.
+    """
+    path = directory / FILE
+    remedy = f"write it with python -m components.corpus split --corpus {directory}"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] != _VERSION:
+            raise UserError(f"{path} has version {data['version']}, this release reads {_VERSION}", remedy)
+        parts = {which: tuple(map(str, data[which])) for which in SPLITS}
+        projects = tuple(map(str, data["heldout_projects"]))
+        splits = Splits(int(data["seed"]), **parts, heldout_projects=projects)
+    except FileNotFoundError:
+        problem = f"the corpus in {directory} has no {FILE}: nothing says what is held out"
+        raise UserError(problem, remedy) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is corrupt: {error!r}", remedy) from None
+    listed = [name for which in SPLITS for name in parts[which]]
+    if len(set(listed)) != len(listed):
+        twice = next(name for name in listed if listed.count(name) > 1)
+        raise UserError(f"{path} has the module {twice} in two parts", remedy)
+    if set(listed) != set(modules):
+        odd = sorted(set(listed) ^ set(modules))[0]
+        raise UserError(f"{path} does not fit the corpus: {odd} is in only one of the two", remedy)
+    return splits
