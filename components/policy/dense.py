@@ -1,0 +1,159 @@
+"""The numpy form of a policy: what the SavedModel, the TFLite model and the emitted C++ are all derived from.
+
+A feature value x becomes its quantile q in the trace of the default heuristic (the share of the vocab's boundaries that
+are <= x, in [0, 1]); the network sees q, sqrt(q) and q*q, as ml-compiler-opt's does, so that the scale of a feature (a
+count of 2, a cost of -15000) is of no consequence. Dense layers with relu between them give the logits of the actions.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+
+WEIGHTS_FILE = "weights.npz"
+EXPANSION = 3
+"""Network inputs per feature: q, sqrt(q), q*q."""
+MAX_BOUNDARIES = 65535
+"""The emitted form keeps bucket indices as uint16."""
+
+Float32 = NDArray[np.float32]
+Layer = tuple[Float32, Float32]
+
+
+@dataclass(frozen=True)
+class DensePolicy:
+    """A policy as plain arrays.
+
+    Invariants (checked): every feature is a scalar (shape product 1) with at least one, nondecreasing boundary;
+    layer i is (W float32 [inputs, outputs], b float32 [outputs]) with inputs = 3 * len(features) for the first and the
+    outputs of the layer before otherwise; relu follows every layer but the last, whose outputs are the logits.
+    """
+
+    problem: str
+    features: tuple[FeatureSpec, ...]
+    buckets: Mapping[str, NDArray[np.float64]]
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        for feature in self.features:
+            if int(np.prod(feature.shape)) != 1:
+                raise ValueError(f"feature {feature.name} has shape {feature.shape}; only scalars are supported")
+            boundaries = self.buckets.get(feature.name)
+            if boundaries is None:
+                raise ValueError(f"no boundaries for feature {feature.name}")
+            if boundaries.ndim != 1 or not 1 <= len(boundaries) <= MAX_BOUNDARIES or np.any(np.diff(boundaries) < 0):
+                raise ValueError(f"boundaries of {feature.name} are not a nondecreasing list")
+        inputs = EXPANSION * len(self.features)
+        for i, (weights, bias) in enumerate(self.layers):
+            if weights.ndim != 2 or weights.shape[0] != inputs or bias.shape != weights.shape[1:]:
+                raise ValueError(f"layer {i} is {weights.shape} + {bias.shape}, expected {inputs} inputs")
+            if weights.dtype != np.float32 or bias.dtype != np.float32:
+                raise ValueError(f"layer {i} is {weights.dtype}, expected float32")
+            if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+                raise ValueError(f"layer {i} has weights that are not finite numbers")
+            inputs = weights.shape[1]
+
+    @cached_property
+    def num_actions(self) -> int:
+        return int(self.layers[-1][1].shape[0])
+
+    def quantiles(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
+        """Features as the network takes them: float32 [N, len(features)], each in [0, 1].
+
+        Args:
+            columns: feature name -> values, [N] or [N, 1]; other columns are ignored.
+        """
+        return quantiles(self.features, self.buckets, columns)
+
+    def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
+        """float32 [N, num_actions] for N decisions; the reference that the other forms are compared with."""
+        return self.logits_of_quantiles(self.quantiles(columns))
+
+    def logits_of_quantiles(self, q: Float32) -> Float32:
+        """float32 [N, num_actions] from `quantiles()`."""
+        x = expand(q)
+        for i, (weights, bias) in enumerate(self.layers):
+            x = x @ weights + bias
+            if i + 1 < len(self.layers):
+                x = np.maximum(x, 0)
+        return x
+
+    def save(self, directory: Path) -> Path:
+        """Writes weights.npz: features (JSON), buckets/<feature>, layers/<i>/weights and layers/<i>/bias."""
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for feature in self.features:
+            arrays[f"buckets/{feature.name}"] = self.buckets[feature.name]
+        for i, (weights, bias) in enumerate(self.layers):
+            arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"] = weights, bias
+        features = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in self.features]
+        header = {"version": 1, "problem": self.problem, "features": features, "layers": len(self.layers)}
+        path = directory / WEIGHTS_FILE
+        with open(path, "wb") as stream:
+            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        return path
+
+
+def load_dense(directory: Path) -> DensePolicy:
+    """Reads weights.npz of a policy directory. UserError if it is missing, truncated or not such a file."""
+    path = directory / WEIGHTS_FILE
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            header = json.loads(str(arrays["header"]))
+            if header["version"] != 1:
+                raise UserError(f"{path} has version {header['version']}, this program reads 1", "export it again")
+            features = tuple(FeatureSpec(f["name"], f["dtype"], tuple(f["shape"])) for f in header["features"])
+            return DensePolicy(
+                problem=header["problem"],
+                features=features,
+                buckets={f.name: arrays[f"buckets/{f.name}"] for f in features},
+                layers=tuple(
+                    (arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"]) for i in range(header["layers"])
+                ),
+            )
+    except FileNotFoundError:
+        raise UserError(
+            f"{directory} is not a policy: it has no {WEIGHTS_FILE}",
+            "pass the output directory of the warmstart or of the ppo step",
+        ) from None
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSError) as error:
+        raise UserError(f"{path} is damaged: {error}", "delete the policy directory and make it again") from None
+
+
+def quantiles(
+    features: Sequence[FeatureSpec],
+    buckets: Mapping[str, NDArray[np.float64]],
+    columns: Mapping[str, NDArray[np.generic]],
+) -> Float32:
+    """float32 [N, len(features)]: for each value the share of its feature's boundaries that are <= it, in [0, 1].
+
+    UserError if a column is missing.
+    """
+    missing = [f.name for f in features if f.name not in columns]
+    if missing:
+        raise UserError(
+            f"the decisions lack the features {', '.join(missing)}",
+            "use a trace that was logged by the same compiler as the policy's",
+        )
+    rows = len(columns[features[0].name]) if features else 0
+    result = np.empty((rows, len(features)), np.float32)
+    for i, feature in enumerate(features):
+        boundaries = buckets[feature.name]
+        below = np.searchsorted(boundaries, np.asarray(columns[feature.name]).reshape(-1), side="right")
+        # One correctly rounded float32 division, which every other form repeats bit by bit.
+        result[:, i] = below.astype(np.float32) / np.float32(len(boundaries))
+    return result
+
+
+def expand(q: Float32) -> Float32:
+    """The network's inputs [N, 3 * F] from quantiles [N, F]: q, sqrt(q), q*q of a feature stand side by side."""
+    return np.stack([q, np.sqrt(q), q * q], axis=-1).reshape(len(q), -1)

@@ -1,0 +1,258 @@
+"""The emitted form: a policy as policy.h and policy.cpp, plain C++17 that depends on nothing.
+
+policy.cpp is compiled twice from the same text: into policy.so, which the training clang loads, and into the release
+clang. There its C functions carry the problem's name (mlgo_inlining_logits), so that policies of two problems can live
+in one compiler; policy.so also exports them under the names that a loader can know without knowing the problem:
+
+    const char *mlgo_policy_describe(void);  // JSON: {"version": 1, "problem", "features": [{"name", "type", "shape"}],
+                                             //        "num_actions"}
+    void mlgo_policy_logits(const void *const *inputs, float *logits);
+
+`inputs` holds one pointer per feature in the order of describe(), to an int64_t or a float; `logits` takes num_actions
+floats. Both are safe to call from several threads.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components import problems
+from components.formats.features import FeatureSpec
+from components.policy.dense import EXPANSION, DensePolicy, Float32
+from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
+
+POLICY_HEADER = "policy.h"
+POLICY_SOURCE = "policy.cpp"
+SHARED_MACRO = "MLGO_POLICY_SHARED"
+"""Defined when policy.cpp is compiled into policy.so."""
+
+_INFERENCE = Path(__file__).with_name("inference.inc")
+_BLOCKS = (32, 16, 8, 4)
+"""Outputs of a layer whose sums are kept in registers at once: SSE2 has 16 registers of four floats."""
+
+
+def emit(policy: DensePolicy, directory: Path) -> tuple[Path, Path]:
+    """Writes policy.h and policy.cpp into `directory` and returns their paths. The same policy gives the same bytes."""
+    header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE
+    header.write_text(emit_header(policy), encoding="utf-8")
+    source.write_text(emit_source(policy), encoding="utf-8")
+    return header, source
+
+
+def describe(policy: DensePolicy) -> str:
+    """The JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
+    features = [{"name": f.name, "type": _llvm_type(f), "shape": list(f.shape)} for f in policy.features]
+    document = {"version": 1, "problem": policy.problem, "features": features, "num_actions": policy.num_actions}
+    return json.dumps(document)
+
+
+def emit_header(policy: DensePolicy) -> str:
+    """policy.h: the class that a release clang instantiates, with the interface ReleaseModeModelRunner<> expects."""
+    problem = problems.get(policy.problem)
+    name = policy.problem
+    guard = f"MLGO_POLICY_{name.upper()}_H"
+    count = len(policy.features)
+    return f"""\
+// Written by mlgo-pipeline: a policy for {name}. Do not edit; export the policy again instead.
+#ifndef {guard}
+#define {guard}
+
+#include <cstdint>
+#include <string>
+
+extern "C" {{
+const char *mlgo_{name}_describe(void);
+void mlgo_{name}_logits(const void *const *inputs, float *logits);
+int64_t mlgo_{name}_decide(const void *const *inputs);
+int mlgo_{name}_feature_index(const char *feature);
+}}
+
+namespace llvm {{
+
+/// What ReleaseModeModelRunner asks of a compiled model: buffers by index, and Run().
+class {problem.model_class} {{
+public:
+  {problem.model_class}() {{
+    for (int I = 0; I < {count}; ++I)
+      Inputs[I] = &Arguments[I];
+  }}
+  {problem.model_class}(const {problem.model_class} &) = delete;
+  {problem.model_class} &operator=(const {problem.model_class} &) = delete;
+
+  int LookupArgIndex(const std::string &Name) const {{
+    return Name.compare(0, 5, "feed_") == 0 ? mlgo_{name}_feature_index(Name.c_str() + 5) : -1;
+  }}
+  int LookupResultIndex(const std::string &Name) const {{
+    return Name == "fetch_{problem.decision}" ? 0 : -1;
+  }}
+  void *arg_data(int Index) {{ return &Arguments[Index]; }}
+  void *result_data(int) {{ return &Decision; }}
+  void Run() {{ Decision = mlgo_{name}_decide(Inputs); }}
+
+private:
+  int64_t Arguments[{count}] = {{}}; // eight bytes for each feature, whatever its type
+  const void *Inputs[{count}];
+  int64_t Decision = 0;
+}};
+
+}} // namespace llvm
+
+#endif // {guard}
+"""
+
+
+def emit_source(policy: DensePolicy) -> str:
+    """policy.cpp: the tables, inference.inc, and the C functions."""
+    name = policy.problem
+    tables, first_layer = feature_tables(policy)
+    layers = [_pad_outputs(weights, bias) for weights, bias in (first_layer, *policy.layers[1:])]
+    widths = [bias.shape[0] for _, bias in layers]
+    max_inputs = max(EXPANSION * len(tables), *widths)
+    parts = [
+        f"// Written by mlgo-pipeline: a policy for {name}. Do not edit; export the policy again instead.",
+        "#include <cstdint>\n\nnamespace {\n",
+        f"constexpr unsigned num_features = {len(tables)};",
+        f"constexpr unsigned num_actions = {policy.num_actions};",
+        f"constexpr unsigned max_inputs = {max_inputs};\n",
+        *_feature_arrays(tables),
+    ]
+    for i, (weights, bias) in enumerate(layers):
+        parts.append(_array("float", f"weights_{i}", _floats(weights), align=16))
+        parts.append(_array("float", f"biases_{i}", _floats(bias), align=16))
+    parts += ["", _INFERENCE.read_text(encoding="utf-8"), "} // namespace\n", _functions(policy, widths)]
+    return "\n".join(parts)
+
+
+def _functions(policy: DensePolicy, widths: list[int]) -> str:
+    name = policy.problem
+    lines = ["  ActiveInputs active;", "  activate_features(inputs, active);"]
+    for i, width in enumerate(widths):
+        block = next(b for b in _BLOCKS if width % b == 0)
+        lines.append(f"  float layer_{i}[{width}];")
+        lines.append(f"  dense<{width}, {block}>(weights_{i}, biases_{i}, active, layer_{i});")
+        if i + 1 < len(widths):
+            lines.append(f"  activate_units<{width}>(layer_{i}, active);")
+    body = "\n".join(lines)
+    return f"""\
+extern "C" {{
+
+const char *mlgo_{name}_describe(void) {{ return {_string(describe(policy))}; }}
+
+void mlgo_{name}_logits(const void *const *inputs, float *logits) {{
+{body}
+  for (unsigned a = 0; a < num_actions; ++a)
+    logits[a] = layer_{len(widths) - 1}[a];
+}}
+
+// The action with the greatest logit, the first of equals.
+int64_t mlgo_{name}_decide(const void *const *inputs) {{
+  float logits[num_actions];
+  mlgo_{name}_logits(inputs, logits);
+  unsigned best = 0;
+  for (unsigned a = 1; a < num_actions; ++a)
+    if (logits[a] > logits[best])
+      best = a;
+  return best;
+}}
+
+// The place of a feature in describe(), or -1.
+int mlgo_{name}_feature_index(const char *feature) {{
+  for (unsigned i = 0; i < num_features; ++i)
+    if (__builtin_strcmp(feature_names[i], feature) == 0)
+      return static_cast<int>(i);
+  return -1;
+}}
+
+#ifdef {SHARED_MACRO}
+__attribute__((visibility("default"))) const char *mlgo_policy_describe(void) {{
+  return mlgo_{name}_describe();
+}}
+__attribute__((visibility("default"))) void mlgo_policy_logits(const void *const *inputs, float *logits) {{
+  mlgo_{name}_logits(inputs, logits);
+}}
+#endif
+
+}} // extern "C"
+"""
+
+
+def _feature_arrays(tables: tuple[FeatureTable, ...]) -> list[str]:
+    pools: dict[str, list[NDArray[np.generic]]] = {storage: [] for storage in STORAGE_TYPES}
+    records, row, rank = [], 0, 0
+    for t in tables:
+        first_boundary = sum(map(len, pools[t.storage]))
+        pools[t.storage].append(t.boundaries)
+        q = t.usual_q
+        numbers = [_float(t.rank_scale), _float(q), _float(np.sqrt(q))]
+        first_rank = 0 if t.row_per_bucket else rank  # the bucket alone says which row, no rank is needed
+        places = [first_boundary, first_rank, row, len(t.boundaries), t.usual_bucket]
+        record = [*numbers, *map(str, places), f"Storage::{t.storage}", str(t.row_per_bucket).lower()]
+        records.append("  {" + ", ".join(record) + "},")
+        row += len(t.rows)
+        rank += 0 if t.row_per_bucket else len(t.ranks)
+    ranks = [str(r) for t in tables if not t.row_per_bucket for r in t.ranks]
+    return [
+        "enum class Storage : uint8_t { " + ", ".join(STORAGE_TYPES) + " };\n",
+        "struct Feature {\n"
+        "  float rank_scale, usual_q, usual_sqrt_q;\n"
+        "  uint32_t first_boundary, first_rank;\n"
+        "  uint16_t first_row, boundaries, usual_bucket;\n"
+        "  Storage storage;\n"
+        "  bool row_per_bucket;\n"
+        "};\n",
+        "const Feature features[] = {\n" + "\n".join(records) + "\n};",
+        # Fixed-size entries: an array of pointers would need a relocation per feature in a shared object.
+        f"const char feature_names[][{max(len(t.spec.name) for t in tables) + 1}] = {{\n"
+        + "\n".join(f"  {_string(t.spec.name)}," for t in tables)
+        + "\n};",
+        *(
+            _array(STORAGE_TYPES[storage], f"boundaries_{storage}", _numbers(storage, arrays))
+            for storage, arrays in pools.items()
+        ),
+        _array("uint16_t", "ranks", ranks),
+    ]
+
+
+def _numbers(storage: str, arrays: list[NDArray[np.generic]]) -> list[str]:
+    values = [value for array in arrays for value in array.tolist()]
+    if storage == "float32":
+        return [_float(value) for value in values]
+    # The least int64 has no literal of its own in C++.
+    return [str(v) if v > -(2**63) else "INT64_MIN" for v in values]
+
+
+def _pad_outputs(weights: Float32, bias: Float32) -> tuple[Float32, Float32]:
+    """Outputs padded with zeros to whole vectors of four; relu silences the padding, the logits leave it out.
+
+    The rows of a next layer need no padding: they are addressed by the units that are above zero.
+    """
+    padding = -weights.shape[1] % _BLOCKS[-1]
+    return np.pad(weights, ((0, 0), (0, padding))), np.pad(bias, (0, padding))
+
+
+def _array(ctype: str, name: str, items: list[str], align: int = 0) -> str:
+    # C++ has no empty arrays; the one element is never read.
+    lines = [", ".join(items[i : i + 16]) for i in range(0, len(items), 16)] or ["0"]
+    alignas = f"alignas({align}) " if align else ""
+    return f"{alignas}const {ctype} {name}[] = {{\n" + ",\n".join(lines) + "};"
+
+
+def _floats(values: Float32) -> list[str]:
+    return [_float(value) for value in values.ravel().tolist()]
+
+
+def _float(value: float | np.floating) -> str:
+    """An exact float literal: hexadecimal ones need no search for the shortest decimal that reads back the same."""
+    return float(value).hex() + "f"
+
+
+def _string(text: str) -> str:
+    return json.dumps(text)  # ASCII with backslash escapes, which C++ reads alike
+
+
+def _llvm_type(feature: FeatureSpec) -> str:
+    return {"int64": "int64_t", "int32": "int32_t", "float32": "float"}[feature.dtype]
