@@ -103,7 +103,7 @@ class DensePolicy:
         return path
 
 
-def load_dense(directory: Path) -> DensePolicy:
+def read_dense(directory: Path) -> DensePolicy:
     """Reads weights.npz of a policy directory. UserError if it is missing, truncated or not such a file."""
     path = directory / WEIGHTS_FILE
     try:

@@ -55,7 +55,9 @@ def build_shared_object(policy_cpp_dir: Path, clang: Path) -> Path:
     except FileNotFoundError:
         raise UserError(f"no compiler at {clang}", "pass the output directory of the toolchain step") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{clang} needed more than {COMPILE_TIMEOUT_S:.0f} s for {source}", "check the machine's load") from None
+        raise UserError(
+            f"{clang} needed more than {COMPILE_TIMEOUT_S:.0f} s for {source}", "check the machine's load"
+        ) from None
     finally:
         partial.unlink(missing_ok=True)
     return output

@@ -48,7 +48,9 @@ class FeatureTable:
         return np.float32(rank) / np.float32(self.rank_scale)
 
 
-def distinct_boundaries(spec: FeatureSpec, boundaries: NDArray[np.float64]) -> tuple[NDArray[np.generic], NDArray[np.uint16]]:
+def distinct_boundaries(
+    spec: FeatureSpec, boundaries: NDArray[np.float64]
+) -> tuple[NDArray[np.generic], NDArray[np.uint16]]:
     """The strictly increasing boundaries of the smallest type, and the rank of each.
 
     For an integer x, b <= x is the same as ceil(b) <= x; for a float32 x, the same as (b rounded up to float32) <= x.

@@ -1,0 +1,155 @@
+"""The networks that training works on: tf-agents' own, over quantiles of the features.
+
+An observation is one float32 tensor [F]: for each feature, in the policy's order, the quantile that
+`DensePolicy.quantiles` computes. Quantiles are computed once per decision, in NumPy; the expansion to q, sqrt(q), q*q
+is the networks' first layer. The only hyperparameters are here, set by gin (`gin/<problem>.gin`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import gin
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tf_agents.networks import actor_distribution_network, network
+from tf_agents.networks import value_network as tf_agents_value_network
+from tf_agents.specs import tensor_spec
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+from components.policy.dense import DensePolicy, Layer
+
+GIN_DIRECTORY = Path(__file__).with_name("gin")
+
+
+class QuantileExpansion(tf.keras.layers.Layer):
+    """[B, F] quantiles -> [B, 3 * F]: q, sqrt(q), q*q of a feature side by side, as `dense.expand`."""
+
+    def call(self, q: tf.Tensor) -> tf.Tensor:
+        expanded = tf.stack([q, tf.sqrt(q), q * q], axis=-1)
+        return tf.reshape(expanded, [-1, 3 * q.shape[-1]])
+
+
+def observation_spec(num_features: int) -> tensor_spec.BoundedTensorSpec:
+    """float32 [num_features] in [0, 1]."""
+    return tensor_spec.BoundedTensorSpec([num_features], tf.float32, minimum=0.0, maximum=1.0, name="quantiles")
+
+
+def action_spec(num_actions: int, name: str = "action") -> tensor_spec.BoundedTensorSpec:
+    """int64 scalar in [0, num_actions)."""
+    return tensor_spec.BoundedTensorSpec([], tf.int64, minimum=0, maximum=num_actions - 1, name=name)
+
+
+def configure(problem: str, bindings: Sequence[str] = (), files: Sequence[Path] = ()) -> None:
+    """Parses the problem's gin file, then the user's files and bindings. UserError if gin refuses any of them."""
+    paths = [GIN_DIRECTORY / f"{problem}.gin", *files]
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"no gin file at {path}", "check the path")
+    try:
+        gin.parse_config_files_and_bindings([str(p) for p in paths], list(bindings))
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise UserError(
+            f"gin: {error}", "correct the file or the binding, e.g. actor_network.fc_layer_params=(64,64,32)"
+        ) from None
+
+
+@gin.configurable(module="mlgo")
+def actor_network(
+    num_features: int,
+    num_actions: int = 2,
+    fc_layer_params: Sequence[int] = (64, 64, 32),
+    dropout: float = 0.0,
+) -> actor_distribution_network.ActorDistributionNetwork:
+    """The policy: a categorical distribution over the actions.
+
+    Args:
+        num_features: F of the observation.
+        num_actions: how many logits.
+        fc_layer_params: units of the hidden layers, relu after each.
+        dropout: rate after every hidden layer while training; never active in an exported policy.
+
+    The initial weights follow tf.random.set_seed.
+    """
+    built = actor_distribution_network.ActorDistributionNetwork(
+        observation_spec(num_features),
+        action_spec(num_actions),
+        preprocessing_layers=QuantileExpansion(),
+        fc_layer_params=tuple(fc_layer_params),
+        dropout_layer_params=[dropout] * len(fc_layer_params) if dropout else None,
+        kernel_initializer=_initializer(),
+        name="actor",
+    )
+    built.create_variables()
+    return built
+
+
+@gin.configurable(module="mlgo")
+def value_network(
+    num_features: int, fc_layer_params: Sequence[int] = (64, 64, 32)
+) -> tf_agents_value_network.ValueNetwork:
+    """The value function that PPO learns beside the policy: float32 [B] from quantiles [B, F]."""
+    built = tf_agents_value_network.ValueNetwork(
+        observation_spec(num_features),
+        preprocessing_layers=QuantileExpansion(),
+        fc_layer_params=tuple(fc_layer_params),
+        kernel_initializer=_initializer(),
+        name="value",
+    )
+    built.create_variables()
+    return built
+
+
+def _initializer() -> tf.keras.initializers.Initializer:
+    # The first version's: one instance serves all layers of a network, and the second version's would give layers of
+    # one shape the same weights.
+    return tf.compat.v1.keras.initializers.he_uniform()
+
+
+def logits(actor: network.Network, q: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """float32 [B, num_actions] from quantiles [B, F]; differentiable."""
+    step_type = tf.ones(tf.shape(q)[:1], tf.int32)  # MID; the network does not look at it
+    distribution, _ = actor(q, step_type=step_type, network_state=(), training=training)
+    return distribution.logits_parameter()
+
+
+def dense_layers(actor: network.Network) -> list[tf.keras.layers.Dense]:
+    """The actor's dense layers from the input to the logits, the only ones with weights."""
+    layers = [m for m in actor.submodules if isinstance(m, tf.keras.layers.Dense)]
+    # Submodules come in no promised order; the projection to logits is the one that the encoder does not own.
+    encoder = actor._encoder  # no public way to it
+    hidden = [layer for layer in encoder.layers if isinstance(layer, tf.keras.layers.Dense)]
+    projection = [layer for layer in layers if all(layer is not h for h in hidden)]
+    if len(projection) != 1:
+        raise ValueError(f"{actor.name} is not a network of actor_network()")
+    return [*hidden, *projection]
+
+
+def to_dense(
+    actor: network.Network,
+    vocab: Mapping[str, NDArray[np.float64]],
+    features: Sequence[FeatureSpec],
+    problem: str = "inlining",
+) -> DensePolicy:
+    """The network's present weights as plain arrays; dropout leaves no trace in them."""
+    layers: list[Layer] = [(layer.kernel.numpy(), layer.bias.numpy()) for layer in dense_layers(actor)]
+    buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in features}
+    return DensePolicy(problem, tuple(features), buckets, tuple(layers))
+
+
+def load_dense(actor: network.Network, dense: DensePolicy) -> None:
+    """Sets the network's weights from `dense`. UserError if the networks differ in their layers."""
+    layers = dense_layers(actor)
+    have = [tuple(layer.kernel.shape) for layer in layers]
+    want = [weights.shape for weights, _ in dense.layers]
+    if have != want:
+        raise UserError(
+            f"the policy's layers are {want}, the configured network's are {have}",
+            "use the gin settings that the policy was trained with",
+        )
+    for layer, (weights, bias) in zip(layers, dense.layers, strict=True):
+        layer.kernel.assign(weights)
+        layer.bias.assign(bias)
