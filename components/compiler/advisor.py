@@ -1,0 +1,63 @@
+"""Who decides in a compile, and the clang flags that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.console import UserError
+
+Mode = Literal["default", "log", "policy", "release"]
+
+
+@dataclass(frozen=True)
+class Advisor:
+    """The decision maker of a compile.
+
+    mode: "default", LLVM's heuristic, nothing logged; "log", the same heuristic, each decision logged with its
+        features; "policy", the policy in `policy`; "release", the policy that the clang embeds.
+    policy: directory with policy.so and output_spec.json; given in mode "policy" and in no other.
+    seed: samples decisions from the policy, the same for the same seed; None takes the most probable one.
+    samples: number of differently sampled compiles of the module in one process, with the seeds seed, seed + 1 ...;
+        0 for one ordinary compile.
+    log: in mode "policy", whether decisions are logged. Mode "log" always logs, the others never do.
+    """
+
+    mode: Mode
+    policy: Path | None = None
+    seed: int | None = None
+    samples: int = 0
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.mode == "policy") != (self.policy is not None):
+            raise ValueError(f"mode {self.mode!r} with policy {self.policy}")
+        if self.mode != "policy" and (self.seed is not None or self.samples or self.log):
+            raise ValueError(f"mode {self.mode!r} neither samples nor takes `log`")
+        if self.samples and self.seed is None:
+            raise ValueError("several samples of a module need a seed")
+
+    @property
+    def logs(self) -> bool:
+        return self.mode == "log" or self.log
+
+    def flags(self, problem: str, log: Path | None, sample_prefix: Path | None) -> list[str]:
+        """cc1 flags for `problem`. log: where the training log goes, if this advisor logs a single compile;
+        sample_prefix: what the names of the samples' files begin with, if there are samples."""
+        if problem != "inlining":
+            raise UserError(f"no advisor flags are known for the problem {problem!r}", "use inlining")
+        if self.mode == "default":
+            return []
+        if self.mode == "release":
+            return ["-mllvm", "-enable-ml-inliner=release"]
+        options = ["-enable-ml-inliner=development"]
+        if self.policy is not None:
+            options.append(f"-ml-inliner-model-under-training={self.policy}")
+        if self.seed is not None:
+            options.append(f"-mlgo-seed={self.seed}")
+        if self.samples:
+            options += [f"-mlgo-samples={self.samples}", f"-mlgo-sample-prefix={sample_prefix}"]
+        elif self.logs:
+            options.append(f"-training-log={log}")
+        return [argument for option in options for argument in ("-mllvm", option)]

@@ -1,0 +1,87 @@
+"""Reads the callsites sidecar of our training clang: who calls whom in each logged inlining decision.
+
+LLVM's log has the features and the action of a decision, not the names. Our advisor writes them beside the log F as
+F.calls: a line of JSON {"version": 1, "decisions": N, "functions": M}; int32 [N, 3] (caller's id, callee's id, 1 if the
+call was really inlined); uint8 [M] flags; M names, each ended by NUL. All little-endian; ids index the names.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.compiler.training_log import LogError
+
+_VERSION = 1
+_FLAG_DISCARDABLE = 1
+_COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Callsites:
+    """The callers and callees of N decisions among M functions.
+
+    caller, callee: int32 [N], indices of `names`. inlined: bool [N], whether the call was inlined in the end (an
+    advised inlining can still fail). names: the M functions' symbol names as in the object's symbol table, undecodable
+    bytes as surrogates. discardable: bool [M], the linker or the compiler may drop the function's definition when it is
+    unused (local, linkonce*, available_externally).
+    """
+
+    caller: npt.NDArray[np.int32]
+    callee: npt.NDArray[np.int32]
+    inlined: npt.NDArray[np.bool_]
+    names: list[str]
+    discardable: npt.NDArray[np.bool_]
+
+
+def callsites_path(log: Path) -> Path:
+    """Where the compiler writes the callsites of the training log `log`."""
+    return log.with_name(log.name + ".calls")
+
+
+def read_callsites(path: Path) -> Callsites:
+    """Parses the sidecar at `path`. LogError if it is missing, truncated or corrupt."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise LogError(path, 0, "the compiler wrote no callsites beside the training log") from None
+    begin = data.find(b"\n") + 1
+    decisions, functions = _counts(path, data[:begin])
+    flags_at = begin + decisions * _COLUMNS * 4
+    names_at = flags_at + functions
+    if names_at > len(data):
+        raise LogError(path, len(data), f"the callsites end inside {decisions} decisions of {functions} functions")
+    table = np.frombuffer(data, "<i4", decisions * _COLUMNS, begin).reshape(decisions, _COLUMNS)
+    bad = np.flatnonzero((table[:, :2] < 0).any(axis=1) | (table[:, :2] >= functions).any(axis=1))
+    if len(bad):
+        byte = begin + int(bad[0]) * _COLUMNS * 4
+        raise LogError(path, byte, f"decision {bad[0]} names a function that is not among the {functions}")
+    names = data[names_at:].split(b"\0")
+    if len(names) != functions + 1 or names[-1]:
+        raise LogError(path, len(data), f"expected {functions} names, found {len(names) - 1}")
+    flags = np.frombuffer(data, np.uint8, functions, flags_at)
+    return Callsites(
+        caller=np.ascontiguousarray(table[:, 0]),
+        callee=np.ascontiguousarray(table[:, 1]),
+        inlined=table[:, 2] != 0,
+        names=[name.decode("utf-8", "surrogateescape") for name in names[:-1]],
+        discardable=(flags & _FLAG_DISCARDABLE) != 0,
+    )
+
+
+def _counts(path: Path, line: bytes) -> tuple[int, int]:
+    try:
+        header: dict[str, Any] = json.loads(line)
+        if header["version"] != _VERSION:
+            raise LogError(path, 0, f"callsites of version {header['version']}, this program reads {_VERSION}")
+        decisions, functions = int(header["decisions"]), int(header["functions"])
+    except (ValueError, KeyError, TypeError):
+        raise LogError(path, 0, f"expected the header of callsites, found {line[:60]!r}") from None
+    if decisions < 0 or functions < 0:
+        raise LogError(path, 0, f"negative counts in {line[:60]!r}")
+    return decisions, functions

@@ -1,0 +1,151 @@
+"""One module in, its native size and its decisions out: the measurement that everything else is built on."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.compiler import process
+from components.compiler.advisor import Advisor
+from components.compiler.callsites import Callsites, callsites_path, read_callsites
+from components.compiler.command_line import replay_arguments
+from components.compiler.elf import Elf, ElfError
+from components.compiler.training_log import LogError, TrainingLog, read_log
+from components.console import UserError
+from components.formats.corpus import Module
+
+Reason = Literal["failed", "timeout", "log"]
+
+_MEMORY_FILE_SYSTEM = Path("/dev/shm")
+_NO_SPACE = "No space left on device"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A module to compile, and how. want_functions: also read each function's size. extra_flags: of cc1."""
+
+    module: Module
+    advisor: Advisor
+    want_functions: bool = False
+    extra_flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One object. text_size_bytes: native text as llvm-size counts it. log and callsites: if the advisor logs.
+    function_sizes: bytes by symbol name, if they were wanted."""
+
+    text_size_bytes: int
+    log: TrainingLog | None = None
+    callsites: Callsites | None = None
+    function_sizes: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """samples: one, or as many as the advisor was asked for, in the order of their seeds. compile_s: the compiler's
+    wall time, its start included, what is read afterwards not."""
+
+    module_name: str
+    samples: tuple[Sample, ...]
+    compile_s: float
+
+
+class CompileError(Exception):
+    """A module did not compile. reason: "failed" (exit status), "timeout", or "log" (its output cannot be read).
+    detail: the end of the compiler's stderr, or what is wrong with the output."""
+
+    def __init__(self, module: str, reason: Reason, detail: str) -> None:
+        super().__init__(module, reason, detail)
+        self.module = module
+        self.reason = reason
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.module}: {self.reason}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Compiles modules with one clang; may be pickled and called in any thread or process.
+
+    clang: the executable. problem: name of the optimization problem. timeout_s: of one request, all samples together.
+    """
+
+    clang: Path
+    problem: str
+    timeout_s: float = 60.0
+
+    def __call__(self, request: Request) -> Result:
+        """Raises CompileError for what concerns this module alone, UserError for what would stop every compile."""
+        with _scratch() as scratch:
+            prefix = scratch / "m"
+            completed = self._run(request, prefix)
+            names = [f"m.{i}" for i in range(request.advisor.samples)] or ["m"]
+            try:
+                samples = tuple(_read_sample(scratch / name, request) for name in names)
+            except (LogError, ElfError, FileNotFoundError) as error:
+                problem = error.problem if isinstance(error, UserError) else str(error)
+                raise CompileError(request.module.name, "log", problem) from error
+        return Result(request.module.name, samples, completed.wall_s)
+
+    def _run(self, request: Request, prefix: Path) -> process.Completed:
+        module, advisor = request.module, request.advisor
+        flags = advisor.flags(self.problem, prefix.with_name("m.log"), prefix)
+        output: Path | str = "-" if advisor.samples else prefix.with_name("m.o")
+        arguments = replay_arguments(
+            module.arguments(), module.bitcode, output, [*flags, *request.extra_flags], module.thinlto_index
+        )
+        try:
+            # In the scratch directory, so that what a crash or an odd flag leaves behind goes away with it.
+            completed = process.run([self.clang, *arguments], self.timeout_s, cwd=prefix.parent)
+        except process.ProcessTimeout as error:
+            raise CompileError(module.name, "timeout", f"more than {error.timeout_s:g} s; {error.stderr}") from None
+        if _NO_SPACE in completed.stderr:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(prefix.parent))
+        if completed.returncode != 0:
+            how = f"signal {-completed.returncode}" if completed.returncode < 0 else f"status {completed.returncode}"
+            raise CompileError(module.name, "failed", f"{how}; {completed.stderr}")
+        return completed
+
+
+def _read_sample(stem: Path, request: Request) -> Sample:
+    """Reads the files that the compiler wrote with the names `stem`.o, .log and .log.calls or .calls."""
+    text_size_bytes, function_sizes = _read_object(Path(f"{stem}.o"), request.want_functions)
+    if not request.advisor.logs:
+        return Sample(text_size_bytes, function_sizes=function_sizes)
+    log_path = Path(f"{stem}.log")
+    log = read_log(log_path)
+    calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
+    callsites = read_callsites(calls_path)
+    if len(callsites.caller) != log.decisions:
+        what = f"{len(callsites.caller)} callsites of {log.decisions} logged decisions"
+        raise LogError(calls_path, 0, what)
+    return Sample(text_size_bytes, log, callsites, function_sizes)
+
+
+def _read_object(path: Path, want_functions: bool) -> tuple[int, dict[str, int] | None]:
+    with open(path, "rb") as stream:
+        if os.fstat(stream.fileno()).st_size == 0:
+            raise ElfError(f"{path} is empty")
+        # Mapped, for the sizes are in a few pages of the headers and the rest need not be read.
+        with mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
+            elf = Elf(view)
+            sizes = elf.text_size(), elf.function_sizes() if want_functions else None
+            del elf  # the map cannot be closed under it
+            return sizes
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A private directory, in memory where there is a memory file system: the log of a large module has megabytes."""
+    place = _MEMORY_FILE_SYSTEM if os.access(_MEMORY_FILE_SYSTEM, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="mlgo-compile-", dir=place, ignore_cleanup_errors=True) as directory:
+        yield Path(directory)

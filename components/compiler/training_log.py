@@ -1,0 +1,230 @@
+"""Reads LLVM's training log: the header, then per context fixed-size binary records between one-line JSON objects.
+
+The format is described in LLVM's docs/MLGO.rst, "Logging Facility". Records of a context differ in length only by the
+decimal digits of the observation's number, so each stretch of equal digits is one numpy array and no Python runs per
+decision.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+
+Array = npt.NDArray[Any]
+
+_NUMPY_TYPES = {
+    "float": "float32", "double": "float64",
+    "int8_t": "int8", "uint8_t": "uint8", "int16_t": "int16", "uint16_t": "uint16",
+    "int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "uint64_t": "uint64",
+}  # fmt: skip
+"""TensorSpec's names of scalar types (llvm/Analysis/TensorSpec.h) and numpy's."""
+
+_FIRST_BLOCK = 1024
+"""Records looked at first; doubled while they go on, so that a log of many short contexts is read in linear time."""
+
+
+class LogError(UserError):
+    """A training log (or its callsites) that is truncated or corrupt; names the file and the byte."""
+
+    def __init__(self, path: Path, byte: int, what: str) -> None:
+        problem = f"{path}: byte {byte}: {what}"
+        super().__init__(problem, "compile the module again; if it fails again, look at the compiler's own messages")
+        self.args = (path, byte, what)  # so that the error pickles
+        self.byte = byte
+
+
+@dataclass(frozen=True)
+class Context:
+    """The decisions of one context: of a module for the inliner (name ""), of a function for register allocation.
+
+    columns: by feature name, array [N, *shape] of the feature's dtype, contiguous.
+    outcomes: [N, *shape] of the header's score, None if the log has none.
+    """
+
+    name: str
+    columns: dict[str, Array]
+    outcomes: Array | None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """features: in the order of the log, the decision last. contexts: in order of first appearance, names unique."""
+
+    features: tuple[FeatureSpec, ...]
+    contexts: tuple[Context, ...]
+
+    @property
+    def decisions(self) -> int:
+        return sum(len(context) for context in self.contexts)
+
+
+def read_log(path: Path) -> TrainingLog:
+    """Parses the training log at `path`. LogError if it is truncated or is no training log."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise LogError(path, 0, "the compiler wrote no training log") from None
+    return _Parser(path, data).parse()
+
+
+class _Parser:
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path = path
+        self.data = data
+        self.at = 0  # the next byte to read
+
+    def error(self, what: str, byte: int | None = None) -> LogError:
+        return LogError(self.path, self.at if byte is None else byte, what)
+
+    def parse(self) -> TrainingLog:
+        header = self.json_line("the header")
+        try:
+            specs = [_spec(tensor) for tensor in header["features"]]
+            score = _spec(header["score"]) if "score" in header else None
+            if len({spec.name for spec in specs}) != len(specs):
+                raise ValueError("two features of one name")
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.error(f"the header is not a training log's: {error!r}", 0) from None
+        record_bytes = _record_dtype(specs).itemsize
+        score_bytes = _record_dtype([score]).itemsize if score else None
+        # Of a context that is left and entered again the numbers go on, so its stretches belong together.
+        stretches: dict[str, list[tuple[Array, Array | None]]] = {}
+        while self.at < len(self.data):
+            line = self.json_line("the start of a context")
+            name = line.get("context")
+            if not isinstance(name, str):
+                raise self.error(f"expected the start of a context, found {line}")
+            parts = stretches.setdefault(name, [])
+            self.observations(parts, record_bytes, score_bytes)
+        contexts = tuple(_context(name, parts, specs, score) for name, parts in stretches.items())
+        return TrainingLog(tuple(specs), contexts)
+
+    def json_line(self, what: str) -> dict[str, Any]:
+        """Reads one line of JSON and goes behind it."""
+        end = self.data.find(b"\n", self.at)
+        if end < 0:
+            raise self.error(f"the log ends inside {what}", len(self.data))
+        try:
+            line = json.loads(self.data[self.at : end])
+        except ValueError:
+            raise self.error(f"expected {what}, found {self.data[self.at : min(end, self.at + 40)]!r}") from None
+        if not isinstance(line, dict):
+            raise self.error(f"expected {what}, found {self.data[self.at : min(end, self.at + 40)]!r}")
+        self.at = end + 1
+        return line
+
+    def observations(
+        self, parts: list[tuple[Array, Array | None]], record_bytes: int, score_bytes: int | None
+    ) -> None:
+        """Reads the observations that follow here, up to the next context or the end, into `parts`."""
+        number = sum(len(values) for values, _ in parts)
+        block = _FIRST_BLOCK
+        while self.data.startswith(b'{"observation"', self.at):
+            digits = len(str(number))
+            layout = _layout(self.data, self.at, number, record_bytes, score_bytes)
+            if layout is None:
+                raise self.error(f"expected observation {number}, found {self.data[self.at : self.at + 40]!r}")
+            room = (len(self.data) - self.at) // layout.itemsize
+            if room == 0:
+                raise self.error(
+                    f"the log ends inside observation {number}, which begins at byte {self.at}", len(self.data)
+                )
+            rows = np.frombuffer(self.data, layout, min(room, block, 10**digits - number), self.at)
+            good = _well_formed(rows, self.data, self.at, number, digits)
+            if good == 0:
+                raise self.error(f"observation {number} is corrupt")
+            rows = rows[:good]
+            parts.append((rows["values"], rows["score"] if score_bytes else None))
+            self.at += good * layout.itemsize
+            number += good
+            block *= 2
+
+
+def _spec(tensor: dict[str, Any]) -> FeatureSpec:
+    shape = tuple(int(extent) for extent in tensor["shape"])
+    if tensor["type"] not in _NUMPY_TYPES or any(extent <= 0 for extent in shape):
+        raise ValueError(f"feature {tensor['name']} has type {tensor['type']} and shape {list(shape)}")
+    return FeatureSpec(str(tensor["name"]), _NUMPY_TYPES[tensor["type"]], shape)
+
+
+def _record_dtype(specs: list[FeatureSpec]) -> np.dtype[Any]:
+    """The packed binary dump of all features; fields are called "0", "1" ... so that any feature name will do."""
+    return np.dtype([(str(i), spec.dtype, spec.shape) for i, spec in enumerate(specs)])
+
+
+def _layout(
+    data: bytes, at: int, number: int, record_bytes: int, score_bytes: int | None
+) -> np.dtype[Any] | None:
+    """A whole record, text lines included, as a dtype; spelled as the record at `at`. None if that is not `number`.
+
+    Fields: head (a text line), values, end (a new line) and, with a score, outcome (a text line), score, score_end.
+    The values stay raw bytes here: numpy copies those in one go, and structured ones field by field.
+    """
+    head = data[at : data.find(b"\n", at) + 1]
+    if not _numbered(head, "observation", number):
+        return None
+    fields: list[tuple[Any, ...]] = [("head", f"V{len(head)}"), ("values", f"V{record_bytes}"), ("end", "u1")]
+    if score_bytes:
+        # The outcome's line repeats the number in the same spelling under another name.
+        outcome_bytes = len(head) - len("observation") + len("outcome")
+        fields += [("outcome", f"V{outcome_bytes}"), ("score", f"V{score_bytes}"), ("score_end", "u1")]
+    return np.dtype(fields)
+
+
+def _numbered(line: bytes, key: str, number: int) -> bool:
+    try:
+        return bool(json.loads(line) == {key: number})
+    except ValueError:
+        return False
+
+
+def _well_formed(rows: Array, data: bytes, at: int, number: int, digits: int) -> int:
+    """How many of `rows`, from the first, have the text that observations number, number + 1 ... must have."""
+    head = data[at : at + rows.dtype["head"].itemsize]
+    good = _same_text(rows["head"], head, number, digits) & (rows["end"] == 0x0A)
+    if "outcome" in (rows.dtype.names or ()):
+        outcome = head.replace(b"observation", b"outcome")
+        good &= _same_text(rows["outcome"], outcome, number, digits) & (rows["score_end"] == 0x0A)
+    wrong = np.flatnonzero(~good)
+    return int(wrong[0]) if len(wrong) else len(rows)
+
+
+def _same_text(lines: Array, first: bytes, number: int, digits: int) -> npt.NDArray[np.bool_]:
+    """Whether lines[i] is `first` with number + i in the place of number; all have `digits` digits."""
+    begin = first.index(b":")
+    while not first[begin : begin + 1].isdigit():
+        begin += 1
+    numbers = np.arange(number, number + len(lines))
+    expected = np.empty((len(lines), len(first)), np.uint8)
+    expected[:] = np.frombuffer(first, np.uint8)
+    for place in range(digits):
+        expected[:, begin + digits - 1 - place] = numbers // 10**place % 10 + ord("0")
+    characters = np.ascontiguousarray(lines).view(np.uint8).reshape(expected.shape)
+    return np.asarray((characters == expected).all(axis=1))
+
+
+def _context(
+    name: str, parts: list[tuple[Array, Array | None]], specs: list[FeatureSpec], score: FeatureSpec | None
+) -> Context:
+    """Joins the stretches of one context and turns its records into columns."""
+    values = _joined([values for values, _ in parts], _record_dtype(specs))
+    columns = {spec.name: np.ascontiguousarray(values[str(i)]) for i, spec in enumerate(specs)}
+    if score is None:
+        return Context(name, columns, None)
+    outcomes = _joined([outcome for _, outcome in parts if outcome is not None], _record_dtype([score]))
+    return Context(name, columns, np.ascontiguousarray(outcomes["0"]))
+
+
+def _joined(parts: list[Array], dtype: np.dtype[Any]) -> Array:
+    return np.concatenate(parts).view(dtype) if parts else np.empty(0, dtype)
