@@ -39,11 +39,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _status_of(command: Callable[..., Any]) -> int:
     try:
-        if isinstance(command, click.Command):
-            # Not standalone: click would turn KeyboardInterrupt into "Aborted!" with status 1.
-            result = command.main(standalone_mode=False)
-        else:
-            result = command()
+        # Not standalone: click would turn KeyboardInterrupt into "Aborted!" with status 1.
+        result = command.main(standalone_mode=False) if isinstance(command, click.Command) else command()
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(f"error: {error}")
@@ -68,7 +65,7 @@ def _disk_message(error: OSError) -> str | None:
     place = error.filename or "the output or the temporary directory"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return f"error: no space left on the device that holds {place}\n  remedy: free some space, then run it again"
+            return f"error: no space left on the device that holds {place}\n  remedy: free space, then run it again"
         case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
             return f"error: {place}: {error.strerror}\n  remedy: choose a directory that you may write to"
         case _:

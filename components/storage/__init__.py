@@ -1,6 +1,7 @@
 """Artifacts on disk: atomic publication, checksums, manifests."""
 
 from components.storage.manifest import (
+    MANIFEST,
     Manifest,
     ManifestEntry,
     digest,
@@ -12,5 +13,6 @@ from components.storage.manifest import (
 from components.storage.publish import publish
 
 __all__ = [
-    "Manifest", "ManifestEntry", "digest", "publish", "read_manifest", "require_artifact", "verify", "write_manifest",
+    "MANIFEST", "Manifest", "ManifestEntry",
+    "digest", "publish", "read_manifest", "require_artifact", "verify", "write_manifest",
 ]  # fmt: skip

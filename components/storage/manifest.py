@@ -25,6 +25,9 @@ MANIFEST = "manifest.json"
 VERSION = 1
 READ_BYTES = 1 << 20
 
+STEP_OF = {"policy": "ppo"}
+"""Artifacts that are not named after the step that makes them."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -114,9 +117,9 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
         kind: what it should be, which is also the step that makes it: "corpus", "trace", "vocab", "warmstart", ...
         verify_content: also compare checksums, not only that all files are there with their sizes.
     """
-    step = kind.split()[-1]
+    step = STEP_OF.get(kind.split()[-1], kind.split()[-1])
     if not directory.is_dir():
-        raise UserError(f"no {kind} at {directory}: no such directory", f"make it with `mlgo {step}` (see `mlgo {step} --help`)")
+        raise UserError(f"no {kind} at {directory}: no such directory", f"make it, see `mlgo {step} --help`")
     if not (directory / MANIFEST).is_file():
         raise UserError(
             f"{directory} is not a finished {kind}: it has no {MANIFEST}",

@@ -88,7 +88,7 @@ def _put_in_place(partial: Path, output: Path) -> None:
     try:
         _exchange(partial, output)
     except OSError:
-        # A file system without RENAME_EXCHANGE (some network mounts): a moment without an artifact is the best it can do.
+        # No RENAME_EXCHANGE here (some network mounts): a moment without an artifact is the best that can be done.
         aside = partial.with_name(partial.name + "-old")
         os.rename(output, aside)
         os.rename(partial, output)

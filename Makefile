@@ -1,0 +1,87 @@
+# Everything runs from here on a fresh Debian 12 with Python 3.11; see README.md.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3.11
+VENV   ?= .venv
+APT    ?= .ci/install-apt
+LOCKS  := docker/requirements
+BIN    := $(VENV)/bin
+
+# Output of pip is of interest only if it fails.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -q --no-warn-script-location --require-hashes
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
+
+.PHONY: setup
+setup: apt $(VENV)/.training ## install what the steps need: Debian packages, and Python packages in .venv
+
+.PHONY: demo
+demo: setup ## train a policy on nine Debian packages and build the clang that carries it (20 minutes)
+	@$(BIN)/mlgo run --recipe components/corpus/recipes/demo.yaml --preset demo --output runs/demo
+
+.PHONY: test
+test: setup-test ## run all tests, the whole chain on a tiny preset included
+	@$(BIN)/ruff check components pipelines tests
+	@$(BIN)/mypy components pipelines
+	@$(BIN)/python -m pytest
+
+.PHONY: test-fast
+test-fast: setup-test ## run the tests that take seconds
+	@$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: lint
+lint: setup-test ## ruff and mypy
+	@$(BIN)/ruff check components pipelines tests
+	@$(BIN)/mypy components pipelines
+
+.PHONY: bench
+bench: setup-test ## measure what this project promises; writes build/bench.json
+	@$(BIN)/python -m tests.bench
+
+.PHONY: lock
+lock: $(VENV)/.training ## resolve the Python packages anew and write their hashes
+	@$(BIN)/python -m venv build/lock && build/lock/bin/pip install -q uv
+	@set -e; \
+	resolve() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$$@" pyproject.toml; }; \
+	resolve --extra training -o $(LOCKS)/training.txt; \
+	resolve --extra training --extra test --extra dev -c $(LOCKS)/training.txt -o $(LOCKS)/test.txt; \
+	awk '/^[^ ]/ {keep = /^(setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
+
+.PHONY: clean
+clean: ## remove .venv, build/ and caches; keep runs/
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+.PHONY: apt
+apt:
+	@$(APT) $(LOCKS)/apt.txt
+
+.PHONY: setup-test
+setup-test: $(VENV)/.test
+	@$(APT) $(LOCKS)/apt.txt $(LOCKS)/apt-test.txt
+
+# Each stamp is made once, and again if its lock changes.
+$(VENV)/bin/python: | apt
+	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); remedy: apt-get install python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# First what builds source distributions, so that nothing unlocked is fetched to build them.
+$(VENV)/.training: $(LOCKS)/build.txt $(LOCKS)/training.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing Python packages in $(VENV)"
+	@$(PIP) -r $(LOCKS)/build.txt
+	@$(PIP) --no-build-isolation -r $(LOCKS)/training.txt
+	@$(BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.test: $(LOCKS)/test.txt $(VENV)/.training
+	@echo "installing the tests' Python packages in $(VENV)"
+	@$(PIP) --no-build-isolation -r $(LOCKS)/test.txt
+	@touch $@

@@ -1,0 +1,5 @@
+"""`python -m pipelines` is `mlgo`."""
+
+from pipelines.cli import main
+
+main()

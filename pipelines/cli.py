@@ -1,0 +1,143 @@
+"""The command `mlgo`: `mlgo run` for the whole chain, `mlgo <step> ...` for one step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from components.console import run_step
+
+STEPS = {
+    "toolchain": "build a training clang, or the release clang that embeds a policy",
+    "corpus": "turn code into a corpus: bitcode and command line of each module",
+    "trace": "record every decision of the default heuristic; export it for ml-compiler-opt",
+    "vocab": "quantiles of each feature of a trace",
+    "warmstart": "train a policy that imitates the default heuristic",
+    "ppo": "train a policy that is better than that",
+    "policy": "compare the forms of a policy with each other",
+    "evaluation": "measure a policy on code that it has not seen",
+}
+"""Command line of each step: `mlgo vocab ...` is `python -m components.vocab ...`."""
+
+
+class StepGroup(click.Group):
+    """A group whose unknown subcommands are steps, run by replacing this process: no step is imported here, so that
+    `mlgo --help` is instant and needs no TensorFlow."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*super().list_commands(context), *STEPS]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in STEPS:
+            return super().get_command(context, name)
+        return click.Command(
+            name,
+            callback=lambda arguments: _become(name, arguments),
+            params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+            context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+            add_help_option=False,  # --help is the step's to answer
+            help=STEPS[name],
+            short_help=STEPS[name],
+        )
+
+
+def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", f"components.{step}", *arguments])
+
+
+@click.group(cls=StepGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def cli() -> None:
+    """Trains a policy for LLVM's inliner on your C or C++ code and builds the clang that carries it.
+
+    \b
+    Examples:
+      mlgo run --compile-commands build/compile_commands.json --output runs/mine
+      mlgo vocab --help
+    """
+
+
+@cli.command(context_settings={"show_default": True})
+@click.option("--compile-commands", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+              help="compile_commands.json of a project built with `-Xclang -fembed-bitcode=all`.")
+@click.option("--corpus", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="A corpus that exists already, made by `mlgo corpus` or by mlgo-utils.")
+@click.option("--recipe", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+              help="A recipe that names projects to fetch and build, see components/corpus/recipes/.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, metavar="DIR",
+              help="Where the artifact of each step goes. Use the same one again to go on or to reuse.")
+@click.option("--preset", type=click.Choice(["tiny", "demo", "full"]), default="demo",
+              help="How much training: tiny only shows that it works, full trains for an hour.")
+@click.option("--train-minutes", type=float, metavar="M", help="Minutes of PPO, instead of the preset's.")
+@click.option("--problem", type=click.Choice(["inlining"]), default="inlining",
+              help="The decision that the policy makes.")
+@click.option("--workers", default="local", metavar="KIND[:N]", help="Where modules are compiled, how many at a time.")
+@click.option("--llvm-major", type=int, default=19, metavar="N", help="The LLVM whose clang is trained and released.")
+@click.option("--llvm-source", default="deb", metavar="deb|git:TAG|PATH",
+              help="Where LLVM's matching source files come from.")
+@click.option("--seed", type=int, default=1, metavar="N", help="Of everything random: same seed, same training.")
+@click.option("--min-reduction-percent", type=float, default=0.0, metavar="X",
+              help="Held-out modules must shrink by this for the verdict `better`.")  # fmt: skip
+def run(
+    compile_commands: Path | None,
+    corpus: Path | None,
+    recipe: Path | None,
+    output: Path,
+    preset: str,
+    train_minutes: float | None,
+    problem: str,
+    workers: str,
+    llvm_major: int,
+    llvm_source: str,
+    seed: int,
+    min_reduction_percent: float,
+) -> None:
+    """Code in, a clang with a policy trained on it out.
+
+    Runs every step in order: training clang, corpus, default trace, vocab, warmstart, PPO, release clang, evaluation
+    on modules that were held out. Each step's artifact is a directory in --output. Run again, it reuses the steps
+    whose inputs have not changed; killed, it goes on where it stopped.
+
+    \b
+    Examples:
+      mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
+      mlgo run --recipe components/corpus/recipes/demo.yaml --output runs/demo
+    """
+    from components.evaluation.table import print_table, read_metrics
+    from pipelines.chain import chain
+    from pipelines.options import RunOptions
+    from pipelines.run import run_chain
+
+    options = RunOptions(
+        output=output.absolute(),
+        compile_commands=_absolute(compile_commands),
+        corpus=_absolute(corpus),
+        recipe=_absolute(recipe),
+        preset=preset,
+        problem=problem,
+        workers=workers,
+        llvm_major=llvm_major,
+        llvm_source=str(Path(llvm_source).absolute()) if Path(llvm_source).is_dir() else llvm_source,
+        train_minutes=train_minutes,
+        seed=seed,
+        min_reduction_percent=min_reduction_percent,
+    )
+    run_chain(chain(options), options.output)
+    print_table(read_metrics(options.output / "evaluation"), options.output / "evaluation")
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return path.absolute() if path else None
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    run_step(cli)
+
+
+if __name__ == "__main__":
+    main()
