@@ -1,0 +1,84 @@
+"""The toolchain artifact: an install tree of clang and what it says of itself in toolchain.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+
+FILE_NAME = "toolchain.json"
+Mode = Literal["training", "release"]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A clang that this project made.
+
+    Invariant: `features` holds, per problem, what a probe compile of this very compiler logged; a release clang, which
+    logs nothing, has the features of the policy that it carries.
+    """
+
+    directory: Path
+    mode: Mode
+    llvm_version: str
+    triple: str
+    features: dict[str, tuple[FeatureSpec, ...]]
+    built: dict[str, Any]
+
+    @property
+    def clang(self) -> Path:
+        """The compiler driver, which is cc1 as well."""
+        return self.directory / "bin" / "clang"
+
+    def to_json(self) -> dict[str, Any]:
+        """What toolchain.json holds."""
+        return {
+            "version": 1,
+            "mode": self.mode,
+            "llvm_version": self.llvm_version,
+            "triple": self.triple,
+            "features": {name: [spec.to_json() for spec in specs] for name, specs in self.features.items()},
+            "built": self.built,
+        }
+
+    def require_mode(self, mode: Mode) -> Toolchain:
+        """This toolchain, if it is of that mode.
+
+        Raises:
+            UserError: it is of the other one.
+        """
+        if self.mode != mode:
+            raise UserError(
+                f"{self.directory} is a {self.mode} toolchain, and a {mode} one is needed here",
+                f"make one with: python -m components.toolchain --mode {mode}",
+            )
+        return self
+
+
+def load_toolchain(directory: Path) -> Toolchain:
+    """Reads DIR/toolchain.json.
+
+    Raises:
+        UserError: there is none, it is broken, or the compiler beside it is missing.
+    """
+    path = directory / FILE_NAME
+    remedy = "make one with: python -m components.toolchain --mode training --output DIR"
+    try:
+        value = json.loads(path.read_text())
+        features = {
+            name: tuple(FeatureSpec.from_json(spec) for spec in specs) for name, specs in value["features"].items()
+        }
+        toolchain = Toolchain(
+            directory, value["mode"], value["llvm_version"], value["triple"], features, value["built"]
+        )
+    except FileNotFoundError:
+        raise UserError(f"{directory} holds no toolchain: {FILE_NAME} is missing", remedy) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a toolchain description: {error}", remedy) from None
+    if not toolchain.clang.exists():
+        raise UserError(f"{directory} holds no compiler: bin/clang is missing", remedy)
+    return toolchain

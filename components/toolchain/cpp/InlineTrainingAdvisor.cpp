@@ -1,0 +1,167 @@
+// The inline advisor of the training clang: LLVM's MLInlineAdvisor, with a log of every decision.
+//
+// It provides llvm::getDevelopmentModeAdvisor, the one symbol that -enable-ml-inliner=development asks for, in place of
+// llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp. The log has LLVM's format (docs/MLGO.rst, "Logging Facility").
+// Beside it lies <log>.calls, the caller and callee of each decision, by which a reward can be given to functions.
+#include "CallsiteLog.h"
+#include "PolicySampling.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/MLInlineAdvisor.h"
+#include "llvm/Analysis/ModelUnderTrainingRunner.h"
+#include "llvm/Analysis/NoInferenceModelRunner.h"
+#include "llvm/Analysis/Utils/TrainingLogger.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+// These two have the names and meanings of LLVM's own development mode, which ml-compiler-opt's runners pass.
+static cl::opt<std::string> TrainingLog("training-log", cl::Hidden,
+                                        cl::desc("Write every inlining decision and its features to this file"));
+static cl::opt<std::string> PolicyDirectory("ml-inliner-model-under-training", cl::Hidden,
+                                            cl::desc("Directory of the policy: policy.so and output_spec.json"));
+
+namespace {
+class DecisionLog {
+public:
+  DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath, const ModelUnderTrainingRunner *Policy)
+      : Policy(Policy), Specs(specs(Policy)),
+        Log(std::move(Stream), Specs, TensorSpec::createSpec<int64_t>(RewardName, {1}), /*IncludeReward=*/false),
+        Calls(std::move(CallsPath)) {
+    Log.switchContext("");
+  }
+
+  std::pair<int32_t, int32_t> intern(const Function &Caller, const Function &Callee) {
+    return {Calls.intern(Caller), Calls.intern(Callee)};
+  }
+
+  void record(const MLModelRunner &Runner, std::pair<int32_t, int32_t> Callsite, int64_t Default, int64_t Advice,
+              bool Inlined) {
+    Log.startObservation();
+    size_t Position = 0;
+    auto Put = [&](const void *Data) { Log.logTensorValue(Position++, static_cast<const char *>(Data)); };
+    for (size_t I = 0; I < NumberOfFeatures; ++I)
+      Put(Runner.getTensorUntyped(I));
+    for (size_t I = 0; Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
+      Put(Policy->getUntypedExtraOutputValue(I));
+    Put(&Default);
+    Put(&Advice);
+    Log.endObservation();
+    Calls.add(Callsite, Inlined);
+  }
+
+private:
+  static std::vector<TensorSpec> specs(const ModelUnderTrainingRunner *Policy) {
+    std::vector<TensorSpec> Result = FeatureMap;
+    if (Policy)
+      append_range(Result, Policy->extraOutputsForLoggingSpecs());
+    Result.push_back(DefaultDecisionSpec);
+    Result.push_back(InlineDecisionSpec);
+    return Result;
+  }
+
+  const ModelUnderTrainingRunner *const Policy;
+  const std::vector<TensorSpec> Specs;
+  Logger Log;
+  CallsiteLog Calls;
+};
+
+class LoggedAdvice : public MLInlineAdvice {
+public:
+  LoggedAdvice(MLInlineAdvisor *Advisor, CallBase &CB, OptimizationRemarkEmitter &ORE, bool Advice, bool Default,
+               DecisionLog &Log)
+      : MLInlineAdvice(Advisor, CB, ORE, Advice), Owner(Advisor), Default(Default), Log(Log),
+        // Now, because the callee may be gone when the advice is recorded.
+        Callsite(Log.intern(*Caller, *Callee)) {}
+
+private:
+  void recordInliningImpl() override {
+    MLInlineAdvice::recordInliningImpl();
+    record(true);
+  }
+  void recordInliningWithCalleeDeletedImpl() override {
+    MLInlineAdvice::recordInliningWithCalleeDeletedImpl();
+    record(true);
+  }
+  void recordUnsuccessfulInliningImpl(const InlineResult &Result) override {
+    MLInlineAdvice::recordUnsuccessfulInliningImpl(Result);
+    record(false);
+  }
+  void recordUnattemptedInliningImpl() override {
+    MLInlineAdvice::recordUnattemptedInliningImpl();
+    record(false);
+  }
+  void record(bool Inlined) {
+    Log.record(Owner->getModelRunner(), Callsite, Default, isInliningRecommended(), Inlined);
+  }
+
+  MLInlineAdvisor *const Owner;
+  const bool Default;
+  DecisionLog &Log;
+  const std::pair<int32_t, int32_t> Callsite;
+};
+
+class InlineTrainingAdvisor : public MLInlineAdvisor {
+public:
+  InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
+                        std::function<bool(CallBase &)> GetDefaultAdvice, std::unique_ptr<DecisionLog> Log)
+      : MLInlineAdvisor(M, MAM, std::move(Runner), std::move(GetDefaultAdvice)), Log(std::move(Log)) {}
+
+  // Mandatory inlining is no decision and is not logged: the base class's getMandatoryAdviceImpl stays.
+  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
+    const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
+    if (HasPolicy && !Log)
+      return MLInlineAdvisor::getAdviceFromModel(CB, ORE);
+    const bool Default = GetDefaultAdvice(CB);
+    const bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
+    if (!Log)
+      return std::make_unique<MLInlineAdvice>(this, CB, ORE, Advice);
+    return std::make_unique<LoggedAdvice>(this, CB, ORE, Advice, Default, *Log);
+  }
+
+private:
+  const std::unique_ptr<DecisionLog> Log;
+};
+
+std::vector<TensorSpec> policyInputs() {
+  std::vector<TensorSpec> Inputs;
+  for (const TensorSpec &Feature : FeatureMap)
+    Inputs.push_back(TensorSpec("action_" + Feature.name(), Feature));
+  return Inputs;
+}
+} // namespace
+
+std::unique_ptr<InlineAdvisor>
+llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                                std::function<bool(CallBase &)> GetDefaultAdvice) {
+  LLVMContext &Context = M.getContext();
+  // Here, before the policy is loaded, because its random stream starts with the sample's seed.
+  std::optional<SampleFiles> Sample = forkIntoSamples();
+  std::string LogPath = Sample ? Sample->Log : TrainingLog;
+  std::string CallsPath = Sample ? Sample->Calls : TrainingLog + ".calls";
+
+  std::unique_ptr<MLModelRunner> Runner;
+  ModelUnderTrainingRunner *Policy = nullptr;
+  if (PolicyDirectory.empty()) {
+    Runner = std::make_unique<NoInferenceModelRunner>(Context, FeatureMap);
+  } else {
+    auto Loaded = ModelUnderTrainingRunner::createAndEnsureValid(Context, PolicyDirectory, DecisionName, policyInputs());
+    Policy = Loaded.get();
+    Runner = std::move(Loaded);
+  }
+  if (!Runner)
+    return nullptr;
+
+  std::unique_ptr<DecisionLog> Log;
+  if (!LogPath.empty()) {
+    std::error_code Error;
+    auto Stream = std::make_unique<raw_fd_ostream>(LogPath, Error);
+    if (Error) {
+      Context.emitError("cannot write the training log " + LogPath + ": " + Error.message());
+      return nullptr;
+    }
+    Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath, Policy);
+  }
+  return std::make_unique<InlineTrainingAdvisor>(M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log));
+}

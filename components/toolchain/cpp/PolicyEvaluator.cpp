@@ -1,0 +1,179 @@
+// Runs an emitted policy inside the training clang.
+//
+// LLVM's ModelUnderTrainingRunner asks for one class, TFModelEvaluator (llvm/Analysis/Utils/TFUtils.h), which LLVM
+// implements on TFLite. This one loads POLICYDIR/policy.so, the same C++ that is later linked into the release clang,
+// and takes its decision from the logits: the largest, or, with -mlgo-seed, one drawn from their softmax.
+#include "PolicySampling.h"
+#include "llvm/Analysis/TensorSpec.h"
+#include "llvm/Analysis/Utils/TFUtils.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <dlfcn.h>
+
+using namespace llvm;
+
+namespace {
+// The prefix of -ml-inliner-trained-model-feed-prefix, which LLVM puts before each feature's name.
+constexpr StringLiteral FeedPrefix = "action_";
+
+/// SplitMix64 (Steele, Lea, Flood 2014): a whole stream from one word of seed, so equal seeds give equal decisions.
+struct SplitMix64 {
+  uint64_t State;
+  double nextUnit() {
+    uint64_t Z = (State += 0x9e3779b97f4a7c15ULL);
+    Z = (Z ^ (Z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    Z = (Z ^ (Z >> 27)) * 0x94d049bb133111ebULL;
+    return static_cast<double>((Z ^ (Z >> 31)) >> 11) * 0x1.0p-53;
+  }
+};
+
+using DescribeFn = const char *(*)();
+using LogitsFn = void (*)(const void *const *, float *);
+} // namespace
+
+namespace llvm {
+class EvaluationResultImpl {
+public:
+  explicit EvaluationResultImpl(std::vector<std::vector<char>> &Outputs) : Outputs(Outputs) {}
+  std::vector<std::vector<char>> &Outputs;
+};
+
+class TFModelEvaluatorImpl {
+public:
+  std::vector<std::vector<char>> Inputs;  // one buffer per TensorSpec the compiler feeds
+  std::vector<std::vector<char>> Outputs; // [0] the decision, then what output_spec.json lists
+  std::vector<const void *> PolicyInputs; // pointers into Inputs, in the policy's order of features
+  std::vector<TensorSpec> OutputSpecs;
+  std::vector<float> Logits;
+  LogitsFn RunLogits = nullptr;
+  SplitMix64 Random{policySeed()};
+
+  bool load(StringRef Directory, const std::vector<TensorSpec> &InputSpecs);
+  bool bind(StringRef Library, const json::Object &Description, const std::vector<TensorSpec> &InputSpecs);
+  void evaluate();
+
+private:
+  int64_t choose();
+};
+} // namespace llvm
+
+static bool fail(const Twine &Message) {
+  errs() << "error: policy: " << Message << "\n";
+  return false;
+}
+
+bool TFModelEvaluatorImpl::load(StringRef Directory, const std::vector<TensorSpec> &InputSpecs) {
+  std::string Library = (Directory + "/policy.so").str();
+  void *Handle = dlopen(Library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!Handle)
+    return fail(Twine("cannot load the emitted policy: ") + dlerror());
+  auto Describe = reinterpret_cast<DescribeFn>(dlsym(Handle, "mlgo_policy_describe"));
+  RunLogits = reinterpret_cast<LogitsFn>(dlsym(Handle, "mlgo_policy_logits"));
+  if (!Describe || !RunLogits)
+    return fail(Library + " is not an emitted policy: mlgo_policy_describe or mlgo_policy_logits is missing");
+  auto Description = json::parse(Describe());
+  if (!Description)
+    return fail(Library + " describes itself in broken JSON: " + toString(Description.takeError()));
+  const json::Object *Object = Description->getAsObject();
+  if (!Object)
+    return fail(Library + " must describe itself as a JSON object");
+  return bind(Library, *Object, InputSpecs);
+}
+
+bool TFModelEvaluatorImpl::bind(StringRef Library, const json::Object &Description,
+                                const std::vector<TensorSpec> &InputSpecs) {
+  const json::Array *Features = Description.getArray("features");
+  auto NumActions = Description.getInteger("num_actions");
+  if (!Features || !NumActions || *NumActions < 2)
+    return fail(Library + " does not say its features and its number of actions");
+  Logits.resize(*NumActions);
+  std::string Missing;
+  for (const json::Value &Feature : *Features) {
+    const json::Object *Spec = Feature.getAsObject();
+    StringRef Name = Spec ? Spec->getString("name").value_or("") : "";
+    StringRef Type = Spec ? Spec->getString("type").value_or("") : "";
+    auto It = find_if(InputSpecs, [&](const TensorSpec &S) {
+      return StringRef(S.name()).starts_with(FeedPrefix) && S.name().substr(FeedPrefix.size()) == Name;
+    });
+    bool TypeAgrees = It != InputSpecs.end() && ((Type == "int64_t" && It->isElementType<int64_t>()) ||
+                                                 (Type == "float" && It->isElementType<float>()));
+    if (!TypeAgrees) {
+      Missing += (Missing.empty() ? "" : ", ") + (Name + " (" + Type + ")").str();
+      continue;
+    }
+    PolicyInputs.push_back(Inputs[It - InputSpecs.begin()].data());
+  }
+  if (!Missing.empty())
+    return fail(Library + " was trained on features that this compiler does not log: " + Missing +
+                "; train it again with a trace of this compiler");
+  return true;
+}
+
+int64_t TFModelEvaluatorImpl::choose() {
+  auto Best = std::max_element(Logits.begin(), Logits.end());
+  if (!isSamplingPolicy())
+    return Best - Logits.begin();
+  double Total = 0;
+  SmallVector<double, 40> Weights;
+  for (float Logit : Logits)
+    Total += Weights.emplace_back(std::exp(static_cast<double>(Logit) - *Best));
+  double Draw = Random.nextUnit() * Total;
+  size_t Action = 0;
+  while (Action + 1 < Weights.size() && Draw >= Weights[Action])
+    Draw -= Weights[Action++];
+  return static_cast<int64_t>(Action);
+}
+
+void TFModelEvaluatorImpl::evaluate() {
+  RunLogits(PolicyInputs.data(), Logits.data());
+  int64_t Action = choose();
+  std::memcpy(Outputs[0].data(), &Action, std::min(Outputs[0].size(), sizeof(Action)));
+  for (size_t I = 1; I < Outputs.size(); ++I)
+    std::memcpy(Outputs[I].data(), Logits.data(), std::min(Outputs[I].size(), Logits.size() * sizeof(float)));
+}
+
+TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath, const std::vector<TensorSpec> &InputSpecs,
+                                   const std::vector<TensorSpec> &OutputSpecs, const char *)
+    : Impl(std::make_unique<TFModelEvaluatorImpl>()) {
+  for (const TensorSpec &Spec : InputSpecs)
+    Impl->Inputs.emplace_back(Spec.getTotalTensorBufferSize());
+  for (const TensorSpec &Spec : OutputSpecs)
+    Impl->Outputs.emplace_back(Spec.getTotalTensorBufferSize());
+  Impl->OutputSpecs = OutputSpecs;
+  bool DecisionIsInt64 = !OutputSpecs.empty() && OutputSpecs[0].isElementType<int64_t>();
+  bool OthersAreLogits = std::all_of(OutputSpecs.begin() + DecisionIsInt64, OutputSpecs.end(),
+                                     [](const TensorSpec &S) { return S.isElementType<float>(); });
+  if (!DecisionIsInt64 || !OthersAreLogits)
+    fail(SavedModelPath + "/output_spec.json must list an int64_t decision and then nothing but float logits");
+  if (!DecisionIsInt64 || !OthersAreLogits || !Impl->load(SavedModelPath, InputSpecs))
+    Impl.reset();
+}
+
+TFModelEvaluator::~TFModelEvaluator() = default;
+
+std::optional<TFModelEvaluator::EvaluationResult> TFModelEvaluator::evaluate() {
+  if (!isValid())
+    return std::nullopt;
+  Impl->evaluate();
+  return EvaluationResult(std::make_unique<EvaluationResultImpl>(Impl->Outputs));
+}
+
+void *TFModelEvaluator::getUntypedInput(size_t Index) { return Impl->Inputs[Index].data(); }
+
+TFModelEvaluator::EvaluationResult::EvaluationResult(std::unique_ptr<EvaluationResultImpl> Impl)
+    : Impl(std::move(Impl)) {}
+TFModelEvaluator::EvaluationResult::EvaluationResult(EvaluationResult &&Other) = default;
+TFModelEvaluator::EvaluationResult &
+TFModelEvaluator::EvaluationResult::operator=(EvaluationResult &&Other) = default;
+TFModelEvaluator::EvaluationResult::~EvaluationResult() = default;
+
+void *TFModelEvaluator::EvaluationResult::getUntypedTensorValue(size_t Index) {
+  return Impl->Outputs[Index].data();
+}
+const void *TFModelEvaluator::EvaluationResult::getUntypedTensorValue(size_t Index) const {
+  return Impl->Outputs[Index].data();
+}

@@ -1,0 +1,72 @@
+// Several samples of a policy for the price of one front half.
+//
+// Everything before the first inlining decision (reading the bitcode, the passes that simplify functions) is the same
+// for every sample of a module. So the process forks there: the children go on with seeds of their own, share what was
+// read by copy-on-write, and each writes its own object, log and callsites.
+#include "PolicySampling.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace llvm;
+
+static cl::opt<uint64_t> Seed("mlgo-seed", cl::Hidden,
+                              cl::desc("Draw the policy's decisions with this seed; without it the policy is greedy"));
+static cl::opt<unsigned> Samples("mlgo-samples", cl::Hidden, cl::init(0),
+                                 cl::desc("Compile the module this many times from one front half, sample i with the "
+                                          "seed -mlgo-seed + i; needs -mlgo-sample-prefix and -o -"));
+static cl::opt<std::string> SamplePrefix("mlgo-sample-prefix", cl::Hidden,
+                                         cl::desc("Sample i writes PREFIX.i.o, PREFIX.i.log and PREFIX.i.calls"));
+
+static unsigned SampleIndex = 0;
+
+bool isSamplingPolicy() { return Seed.getNumOccurrences() > 0; }
+
+uint64_t policySeed() { return Seed + SampleIndex; }
+
+[[noreturn]] static void leave(int Status, const Twine &Message = "") {
+  if (Status)
+    errs() << "error: -mlgo-samples: " << Message << "\n";
+  errs().flush();
+  _exit(Status);
+}
+
+std::optional<SampleFiles> forkIntoSamples() {
+  if (Samples == 0)
+    return std::nullopt;
+  if (SamplePrefix.empty())
+    leave(1, "-mlgo-sample-prefix says where the samples go and is missing");
+  outs().flush();
+  pid_t Parent = getpid();
+  for (SampleIndex = 0; SampleIndex < Samples; ++SampleIndex) {
+    std::string Base = SamplePrefix + "." + std::to_string(SampleIndex);
+    pid_t Child = fork();
+    if (Child < 0)
+      leave(1, Twine("cannot fork: ") + strerror(errno));
+    if (Child == 0) {
+      // A sample must not outlive the process that its driver knows and kills.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != Parent)
+        _exit(1);
+      int Object = open((Base + ".o").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      if (Object < 0 || dup2(Object, STDOUT_FILENO) < 0)
+        leave(1, "cannot write " + Base + ".o: " + strerror(errno));
+      close(Object);
+      return SampleFiles{Base + ".o", Base + ".log", Base + ".calls"};
+    }
+    int Status = 0;
+    while (waitpid(Child, &Status, 0) < 0 && errno == EINTR)
+      ;
+    if (!WIFEXITED(Status) || WEXITSTATUS(Status) != 0)
+      leave(1, "sample " + Twine(SampleIndex) +
+                   (WIFSIGNALED(Status) ? " died of signal " + Twine(WTERMSIG(Status)) : Twine(" failed")));
+  }
+  leave(0);
+}
