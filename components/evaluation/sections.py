@@ -1,0 +1,99 @@
+"""Size of a program or library by what its ELF sections are for: what a user ships."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.compiler.elf import Elf
+from components.console import UserError
+from components.evaluation import archive
+
+Kind = Literal["program", "shared library", "static library", "object"]
+
+_ET_REL = 1
+_ET_DYN = 3
+_GROUPS = (
+    # Prefixes of section names, first match counts. Unwind tables apart: inlining changes their number.
+    ("eh_frame", (".eh_frame", ".gcc_except_table")),
+    ("text", (".text", ".init", ".fini", ".plt")),
+    ("rodata", (".rodata", ".lrodata")),
+    ("data", (".data", ".tdata", ".init_array", ".fini_array", ".ctors", ".dtors", ".got", ".ldata")),
+    ("bss", (".bss", ".tbss", ".lbss")),
+)
+
+
+@dataclass(frozen=True)
+class SectionSizes:
+    """Bytes of one program or library, over its allocated sections (what is loaded; debug data and symbols are not).
+
+    Attributes:
+        text: machine code (.text*, .init, .fini, .plt).
+        rodata: constants.
+        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr, .gcc_except_table).
+        data: initialised writable data, .data.rel.ro and .got included.
+        other: every other allocated section with bytes in the file (dynamic symbols, relocations, notes, ...).
+        total: the sum of the above: about the size of the stripped file. Zero-initialised data (.bss) is not in it.
+        llvm_size_text: what llvm-size calls text: allocated and executable or not writable.
+    """
+
+    text: int
+    rodata: int
+    eh_frame: int
+    data: int
+    other: int
+    total: int
+    llvm_size_text: int
+
+    def __add__(self, other: SectionSizes) -> SectionSizes:
+        mine, theirs = asdict(self), asdict(other)
+        return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
+
+
+NOTHING = SectionSizes(0, 0, 0, 0, 0, 0, 0)
+
+
+def measure(path: Path) -> tuple[Kind, SectionSizes]:
+    """What kind of binary `path` is, and its sizes; of a static library, the sum over its members.
+
+    Raises:
+        UserError: neither a 64-bit little-endian ELF file nor a static library of such, or damaged; names the file.
+    """
+    data = memoryview(path.read_bytes())
+    try:
+        if bytes(data[:8]) in (archive.MAGIC, archive.THIN_MAGIC):
+            sizes = NOTHING
+            for member in archive.members(data):
+                sizes += _elf_sizes(member)
+            return "static library", sizes
+        return _kind(data), _elf_sizes(data)
+    except UserError as error:
+        raise UserError(f"{path}: {error.problem}", error.remedy) from None
+
+
+def group_of(section: str) -> str:
+    """Which column a section's bytes go to: text, rodata, eh_frame, data, bss or other."""
+    for group, prefixes in _GROUPS:
+        # ".data" takes ".data" and ".data.rel.ro"; ".eh_frame" takes ".eh_frame_hdr"; ".init" not ".init_array".
+        if any(section == prefix or section.startswith((f"{prefix}.", f"{prefix}_hdr")) for prefix in prefixes):
+            return group
+    return "other"
+
+
+def _elf_sizes(data: memoryview) -> SectionSizes:
+    elf = Elf(data)
+    columns = dict.fromkeys(("text", "rodata", "eh_frame", "data", "other", "bss"), 0)
+    for name, size_bytes in elf.section_sizes(allocated_only=True).items():
+        columns[group_of(name)] += size_bytes
+    del columns["bss"]  # no byte in the file, and no policy moves it
+    return SectionSizes(**columns, total=sum(columns.values()), llvm_size_text=elf.text_size())
+
+
+def _kind(data: memoryview) -> Kind:
+    file_type = int.from_bytes(data[16:18], "little")  # e_type
+    if file_type == _ET_REL:
+        return "object"
+    # A position-independent program has the type of a shared library; but only programs name an interpreter.
+    linked_as_library = file_type == _ET_DYN and ".interp" not in Elf(data).section_sizes(allocated_only=True)
+    return "shared library" if linked_as_library else "program"

@@ -1,0 +1,64 @@
+"""The figures of metrics.json follow from the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+
+
+def test_totals_and_reduction(measured: Measurements) -> None:
+    metrics = summarize(measured, min_reduction_percent=0.3, seed=1)
+    assert (metrics["modules"], metrics["baseline_bytes"], metrics["policy_bytes"]) == (4, 5000, 4980)
+    assert metrics["reduction_percent"] == pytest.approx(0.4)
+    assert (metrics["modules_smaller"], metrics["modules_equal"], metrics["modules_larger"]) == (2, 1, 1)
+    assert metrics["warmstart"]["policy_bytes"] == 5010
+    assert metrics["warmstart"]["reduction_percent"] == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(("asked", "verdict"), [(0.39, "better"), (0.41, "not better")])
+def test_verdict_is_against_what_was_asked(measured: Measurements, asked: float, verdict: str) -> None:
+    assert summarize(measured, min_reduction_percent=asked, seed=1)["verdict"] == verdict
+
+
+def test_sweep_and_best_threshold(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    assert list(metrics["sweep"]) == ["5", "15"]
+    assert metrics["sweep"]["15"]["policy_bytes"] == 4950
+    assert metrics["best_threshold"] == 15
+
+
+def test_known_and_unknown_projects_are_told_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
+    assert (known["modules"], known["baseline_bytes"], known["policy_bytes"]) == (3, 4400, 4380)
+    assert (unknown["modules"], unknown["baseline_bytes"], unknown["policy_bytes"]) == (1, 600, 600)
+    assert unknown["warmstart"]["policy_bytes"] == 610
+    assert {name: entry["group"] for name, entry in metrics["per_project"].items()} == {
+        "lz4": "unseen_modules", "snappy": "unseen_projects", "zstd": "unseen_modules",
+    }  # fmt: skip
+    assert sum(entry["policy_bytes"] for entry in metrics["per_project"].values()) == metrics["policy_bytes"]
+
+
+def test_an_empty_group_has_no_reduction(measured: Measurements) -> None:
+    everything_known = Measurements(
+        measured.modules, measured.projects, np.zeros(4, dtype=bool), measured.sizes, measured.excluded
+    )
+    unknown = summarize(everything_known, 0.5, seed=1)["groups"]["unseen_projects"]
+    assert (unknown["modules"], unknown["reduction_percent"], unknown["best_threshold"]) == (0, None, None)
+
+
+def test_modules_without_text_never_divide_by_zero(make_measurements: Callable[..., Measurements]) -> None:
+    nothing = {name: [0, 0, 0, 0] for name in ("baseline", "policy", "warmstart", "inline_threshold_5")}
+    metrics = summarize(make_measurements(**nothing, inline_threshold_15=[0, 0, 0, 0]), 0.0, seed=1)
+    assert metrics["reduction_percent"] is None
+    assert metrics["verdict"] == "not better"
+
+
+def test_columns_of_unequal_length_are_refused(make_measurements: Callable[..., Measurements]) -> None:
+    with pytest.raises(ValueError, match="4 modules"):
+        make_measurements(policy=[1, 2, 3])

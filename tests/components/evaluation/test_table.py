@@ -1,0 +1,64 @@
+"""The closing table says the same as metrics.json."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from components.evaluation import table
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+
+
+def test_rows_name_variants_and_groups(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "release"}
+    assert [title for title, _ in table.rows(metrics)] == [
+        "stock -Oz", "-Oz, best -inline-threshold (15)", "warmstart policy", "policy, compiled by the release clang",
+    ]  # fmt: skip
+    everything, known, unknown = table.rows(metrics)[-1][1]
+    assert (everything[0], known[0], unknown[0]) == (4980, 4380, 600)
+
+
+def test_a_figure_of_the_training_clang_is_not_called_the_releases(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "training"}
+    assert table.rows(metrics)[-1][0] == "policy, compiled by the training clang"
+
+
+@pytest.mark.parametrize(
+    ("reduction", "words"), [(2.314, "2.31% smaller"), (-0.4, "0.40% larger"), (0.0, "same"), (None, "–")]
+)
+def test_change_cannot_be_misread(reduction: float | None, words: str) -> None:
+    assert table.change(reduction) == words
+
+
+def test_printed_table_has_figures_verdict_and_places(
+    tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = summarize(measured, 0.5, seed=1) | {"inputs": {"release_clang": "/opt/release/bin/clang", "policy": "/p"}}
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    table.print_table(table.read_metrics(tmp_path), tmp_path)
+    printed = capsys.readouterr().out
+    for expected in ("4,980", "5,010", "0.40% smaller", "verdict: not better", "/opt/release/bin/clang",
+                     str(tmp_path / "report.html"), "left out: 1 modules"):  # fmt: skip
+        assert expected in printed
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"modules": 1}'])
+def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "metrics.json").write_text(content)
+    with pytest.raises(UserError, match=r"is not the metrics\.json"):
+        table.read_metrics(tmp_path)
+
+
+def test_import_is_light() -> None:
+    script = (
+        "import sys, components.evaluation.table\n"
+        "heavy = {'numpy', 'matplotlib', 'jinja2', 'pyarrow', 'tensorflow'} & set(sys.modules)\n"
+        "sys.exit(f'imports {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
