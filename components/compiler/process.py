@@ -2,8 +2,8 @@
 
 Each child leads a session and process group of its own, and the whole group is killed on a time-out, on an exception,
 when the child itself has ended (it may have left children behind), and when this process dies, even by SIGKILL. For
-the last, a guard (a shell that does nothing but wait) holds the reading end of a pipe: each child registers there before
-it turns into the compiler; when the last writing end closes with us, the guard kills the groups still registered.
+the last, a guard (a shell that does nothing but wait) holds the reading end of a pipe: each child registers there
+before it turns into the compiler; when the last writing end closes with us, the guard kills what is still registered.
 PR_SET_PDEATHSIG is not enough: it is sent to one process, not its group, and when the thread that started it ends.
 
 Starting costs about 1.5 ms, of which the shell that registers is 0.6 ms. Nothing here forks this process, which may

@@ -1,0 +1,257 @@
+"""A trace on disk: every decision of the default heuristic with its features, as columns.
+
+    trace.json             {"version", "problem", "decision", "features": [{"name", "dtype", "shape"}],
+                            "decisions", "modules", "corpus", "toolchain"}; the last two are digests of artifacts
+    trace-00000.parquet    a row per decision: module, context, caller, callee (strings, dictionary-encoded), step (int32),
+                           a column per feature (a fixed-size list where it has more than one element), action (int64),
+                           reward (float32)
+    modules.parquet        a row per module: module, text_size_bytes (int64), decisions (int32), compile_s (float64)
+    report.json            the trace step's own account: modules in quarantine with their reasons
+
+All rows of a module are in one shard, in the order of the decisions: of its contexts one after the other, `step` counts
+from 0 in each. `reward` is 1 - text_size_bytes / baseline size, so 0 in a trace of the baseline itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+from components.storage.manifest import require_artifact
+
+Array = npt.NDArray[Any]
+
+DESCRIPTION = "trace.json"
+MODULES = "modules.parquet"
+REPORT = "report.json"
+_VERSION = 1
+_STRINGS = ("module", "context", "caller", "callee")
+_REMEDY = "make it again with: python -m components.trace --corpus DIR --toolchain DIR --output DIR"
+
+
+@dataclass(frozen=True)
+class ModuleTrace:
+    """The decisions of one module, all arrays of the same length N.
+
+    context, caller, callee: indices (int32) of `contexts` and of `names`. step: int32, the decision's place in its
+    context. columns: by feature name, [N, *shape]. action: [N]. reward: of the module as a whole.
+    """
+
+    module: str
+    text_size_bytes: int
+    compile_s: float
+    contexts: Sequence[str]
+    context: Array
+    step: Array
+    names: Sequence[str]
+    caller: Array
+    callee: Array
+    columns: dict[str, Array]
+    action: Array
+    reward: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What trace.json says of a trace. features: those of the compiler, in its order, the decision not among them."""
+
+    directory: Path
+    problem: str
+    decision: str
+    features: tuple[FeatureSpec, ...]
+    decisions: int
+    modules: int
+    corpus: str
+    toolchain: str
+
+    @property
+    def shards(self) -> list[Path]:
+        return sorted(self.directory.glob("trace-*.parquet"))
+
+
+@dataclass
+class _Strings:
+    """A dictionary of strings that grows, and the columns' indices in it."""
+
+    index: dict[str, int] = field(default_factory=dict)
+    codes: list[Array] = field(default_factory=list)
+
+    def add(self, values: Sequence[str], codes: Array) -> None:
+        places = [self.index.setdefault(value, len(self.index)) for value in values]
+        self.codes.append(np.asarray(places, np.int32)[codes])
+
+    def column(self) -> pa.DictionaryArray:
+        values = [value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for value in self.index]
+        return _dictionary(np.concatenate(self.codes), values)
+
+
+class TraceWriter:
+    """Writes a trace into `directory`: `add` each module, then `close` once. At most a shard is held in memory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        problem: str,
+        decision: str,
+        features: Sequence[FeatureSpec],
+        rows_per_shard: int = 1 << 18,
+    ) -> None:
+        self.directory = directory
+        self.problem = problem
+        self.decision = decision
+        self.features = tuple(features)
+        self.rows_per_shard = rows_per_shard
+        self.decisions = 0
+        self._shards = 0
+        self._modules: list[tuple[str, int, int, float]] = []
+        self._buffer: list[ModuleTrace] = []
+        self._buffered = 0
+
+    def add(self, module: ModuleTrace) -> None:
+        rows = len(module.action)
+        self._modules.append((module.module, module.text_size_bytes, rows, module.compile_s))
+        self.decisions += rows
+        if rows:
+            self._buffer.append(module)
+            self._buffered += rows
+        if self._buffered >= self.rows_per_shard:
+            self._flush()
+
+    def close(self, corpus: str, toolchain: str) -> None:
+        """Writes what is left, modules.parquet and trace.json. `corpus` and `toolchain` are their digests."""
+        self._flush()
+        columns = list(zip(*self._modules, strict=True)) or [()] * 4
+        types = {"module": pa.string(), "text_size_bytes": pa.int64(), "decisions": pa.int32(), "compile_s": pa.float64()}
+        table = pa.table(
+            {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
+        )
+        pq.write_table(table, self.directory / MODULES, compression="zstd")
+        description = {
+            "version": _VERSION,
+            "problem": self.problem,
+            "decision": self.decision,
+            "features": [spec.to_json() for spec in self.features],
+            "decisions": self.decisions,
+            "modules": len(self._modules),
+            "corpus": corpus,
+            "toolchain": toolchain,
+        }
+        (self.directory / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        path = self.directory / f"trace-{self._shards:05d}.parquet"
+        # Features repeat the values of their function, so dictionaries and zstd make them small.
+        pq.write_table(_table(self._buffer, self.features), path, compression="zstd", row_group_size=self.rows_per_shard)
+        self._shards += 1
+        self._buffer, self._buffered = [], 0
+
+
+def _table(modules: list[ModuleTrace], features: Sequence[FeatureSpec]) -> pa.Table:
+    strings = {name: _Strings() for name in _STRINGS}
+    for part in modules:
+        strings["module"].add([part.module], np.zeros(len(part.action), np.int32))
+        strings["context"].add(part.contexts, part.context)
+        strings["caller"].add(part.names, part.caller)
+        strings["callee"].add(part.names, part.callee)
+    columns: dict[str, pa.Array] = {"module": strings["module"].column(), "context": strings["context"].column()}
+    columns["step"] = pa.array(np.concatenate([part.step for part in modules]).astype(np.int32, copy=False))
+    columns |= {"caller": strings["caller"].column(), "callee": strings["callee"].column()}
+    for spec in features:
+        columns[spec.name] = _feature(np.concatenate([part.columns[spec.name] for part in modules]), spec)
+    columns["action"] = pa.array(np.concatenate([part.action for part in modules]).astype(np.int64, copy=False))
+    rewards = [np.full(len(part.action), part.reward, np.float32) for part in modules]
+    columns["reward"] = pa.array(np.concatenate(rewards))
+    return pa.table(columns)
+
+
+def _feature(values: Array, spec: FeatureSpec) -> pa.Array:
+    flat = pa.array(values.reshape(-1))
+    elements = int(np.prod(spec.shape))
+    return flat if elements == 1 else pa.FixedSizeListArray.from_arrays(flat, elements)
+
+
+def _dictionary(codes: Array, values: Sequence[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32, copy=False)), pa.array(values, pa.string()))
+
+
+def load_trace(directory: Path) -> Trace:
+    """Reads trace.json. UserError if `directory` is no whole trace artifact."""
+    require_artifact(directory, "trace")
+    path = directory / DESCRIPTION
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["version"] != _VERSION:
+            raise UserError(f"{path} has version {document['version']}, this program reads {_VERSION}", _REMEDY)
+        features = tuple(FeatureSpec.from_json(spec) for spec in document["features"])
+        return Trace(
+            directory, document["problem"], document["decision"], features, int(document["decisions"]),
+            int(document["modules"]), document["corpus"], document["toolchain"],
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise UserError(f"{directory} is not a trace: there is no {DESCRIPTION}", _REMEDY) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a trace description: {error!r}", _REMEDY) from None
+
+
+def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
+    """The named columns of all decisions, in the order of the shards.
+
+    Returns:
+        By name: [N], or [N, *shape] for a feature of more than one element. Strings are object arrays that share one
+        str per distinct value; other dtypes are as written.
+
+    Raises:
+        UserError: no whole trace, a column that it does not have, or a file that is not sound Parquet.
+    """
+    trace = load_trace(directory)
+    specs = {spec.name: spec for spec in trace.features}
+    known = {*_STRINGS, "step", "action", "reward", *specs}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise UserError(
+            f"the trace in {directory} has no column {', '.join(missing)}; it has {', '.join(sorted(known))}",
+            "make the trace with the toolchain whose features you want",
+        )
+    tables = [_read(path, list(names)) for path in trace.shards]
+    return {name: _column([table[name] for table in tables], name, specs.get(name)) for name in names}
+
+
+def read_modules(directory: Path) -> dict[str, Array]:
+    """modules.parquet as columns: module (object), text_size_bytes, decisions, compile_s. UserError as read_columns."""
+    load_trace(directory)
+    table = _read(directory / MODULES, ["module", "text_size_bytes", "decisions", "compile_s"])
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _read(path: Path, names: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=names, partitioning=None)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise UserError(f"{path} is not a sound Parquet file: {error}", _REMEDY) from None
+
+
+def _column(parts: list[pa.ChunkedArray], name: str, spec: FeatureSpec | None) -> Array:
+    if not parts:
+        empty = {"step": np.int32, "reward": np.float32, "action": np.int64}
+        return np.empty((0,), spec.dtype if spec else empty.get(name, object))
+    whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+    if pa.types.is_dictionary(whole.type):
+        whole = whole.unify_dictionaries()
+        values = np.asarray(whole.chunk(0).dictionary.to_pylist(), dtype=object)
+        return np.concatenate([values[chunk.indices.to_numpy()] for chunk in whole.chunks])
+    if pa.types.is_fixed_size_list(whole.type):
+        assert spec is not None
+        return np.concatenate([chunk.flatten().to_numpy() for chunk in whole.chunks]).reshape(-1, *spec.shape)
+    return np.asarray(whole.to_numpy())
