@@ -20,13 +20,6 @@ from components.formats.features import FeatureSpec
 
 Array = npt.NDArray[Any]
 
-_NUMPY_TYPES = {
-    "float": "float32", "double": "float64",
-    "int8_t": "int8", "uint8_t": "uint8", "int16_t": "int16", "uint16_t": "uint16",
-    "int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "uint64_t": "uint64",
-}  # fmt: skip
-"""TensorSpec's names of scalar types (llvm/Analysis/TensorSpec.h) and numpy's."""
-
 _FIRST_BLOCK = 1024
 """Records looked at first; doubled while they go on, so that a log of many short contexts is read in linear time."""
 
@@ -152,10 +145,10 @@ class _Parser:
 
 
 def _spec(tensor: dict[str, Any]) -> FeatureSpec:
-    shape = tuple(int(extent) for extent in tensor["shape"])
-    if tensor["type"] not in _NUMPY_TYPES or any(extent <= 0 for extent in shape):
-        raise ValueError(f"feature {tensor['name']} has type {tensor['type']} and shape {list(shape)}")
-    return FeatureSpec(str(tensor["name"]), _NUMPY_TYPES[tensor["type"]], shape)
+    spec = FeatureSpec.from_json(tensor)
+    if any(extent <= 0 for extent in spec.shape):
+        raise ValueError(f"feature {spec.name} has shape {list(spec.shape)}")
+    return spec
 
 
 def _record_dtype(specs: list[FeatureSpec]) -> np.dtype[Any]:

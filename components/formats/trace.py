@@ -2,9 +2,9 @@
 
     trace.json             {"version", "problem", "decision", "features": [{"name", "dtype", "shape"}],
                             "decisions", "modules", "corpus", "toolchain"}; the last two are digests of artifacts
-    trace-00000.parquet    a row per decision: module, context, caller, callee (strings, dictionary-encoded), step (int32),
-                           a column per feature (a fixed-size list where it has more than one element), action (int64),
-                           reward (float32)
+    trace-00000.parquet    a row per decision: module, context, caller, callee (strings, dictionary-encoded), step
+                           (int32), a column per feature (a fixed-size list where it has more than one element), action
+                           (int64), reward (float32)
     modules.parquet        a row per module: module, text_size_bytes (int64), decisions (int32), compile_s (float64)
     report.json            the trace step's own account: modules in quarantine with their reasons
 
@@ -35,7 +35,9 @@ DESCRIPTION = "trace.json"
 MODULES = "modules.parquet"
 REPORT = "report.json"
 _VERSION = 1
+_MODULE_COLUMNS = ("module", "text_size_bytes", "decisions", "compile_s")
 _STRINGS = ("module", "context", "caller", "callee")
+_DTYPES = {"step": "int32", "reward": "float32", "action": "int64"}
 _REMEDY = "make it again with: python -m components.trace --corpus DIR --toolchain DIR --output DIR"
 
 
@@ -131,10 +133,9 @@ class TraceWriter:
         """Writes what is left, modules.parquet and trace.json. `corpus` and `toolchain` are their digests."""
         self._flush()
         columns = list(zip(*self._modules, strict=True)) or [()] * 4
-        types = {"module": pa.string(), "text_size_bytes": pa.int64(), "decisions": pa.int32(), "compile_s": pa.float64()}
-        table = pa.table(
-            {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
-        )
+        types = (pa.string(), pa.int64(), pa.int32(), pa.float64())
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+        table = pa.table(dict(zip(_MODULE_COLUMNS, arrays, strict=True)))
         pq.write_table(table, self.directory / MODULES, compression="zstd")
         description = {
             "version": _VERSION,
@@ -153,7 +154,8 @@ class TraceWriter:
             return
         path = self.directory / f"trace-{self._shards:05d}.parquet"
         # Features repeat the values of their function, so dictionaries and zstd make them small.
-        pq.write_table(_table(self._buffer, self.features), path, compression="zstd", row_group_size=self.rows_per_shard)
+        table = _table(self._buffer, self.features)
+        pq.write_table(table, path, compression="zstd", row_group_size=self.rows_per_shard)
         self._shards += 1
         self._buffer, self._buffered = [], 0
 
@@ -231,7 +233,7 @@ def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
 def read_modules(directory: Path) -> dict[str, Array]:
     """modules.parquet as columns: module (object), text_size_bytes, decisions, compile_s. UserError as read_columns."""
     load_trace(directory)
-    table = _read(directory / MODULES, ["module", "text_size_bytes", "decisions", "compile_s"])
+    table = _read(directory / MODULES, list(_MODULE_COLUMNS))
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
@@ -244,8 +246,7 @@ def _read(path: Path, names: list[str]) -> pa.Table:
 
 def _column(parts: list[pa.ChunkedArray], name: str, spec: FeatureSpec | None) -> Array:
     if not parts:
-        empty = {"step": np.int32, "reward": np.float32, "action": np.int64}
-        return np.empty((0,), spec.dtype if spec else empty.get(name, object))
+        return np.empty(0, spec.dtype if spec else _DTYPES.get(name, "object"))
     whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
     if pa.types.is_dictionary(whole.type):
         whole = whole.unify_dictionaries()

@@ -1,7 +1,7 @@
 """A vocab on disk: for each feature that is normalised by its distribution, its quantiles in `<feature>.buckets`.
 
-Text, one number a line, nondecreasing: the form that google/ml-compiler-opt reads. Beside them vocab.json says where they
-come from: {"version", "problem", "features": [names], "quantiles", "decisions", "trace": the trace's digest}.
+Text, one number a line, nondecreasing: the form that google/ml-compiler-opt reads. Beside them vocab.json says where
+they come from: {"version", "problem", "features": [names], "quantiles", "decisions", "trace": the trace's digest}.
 """
 
 from __future__ import annotations

@@ -1,0 +1,85 @@
+"""tf.train.SequenceExample in TFRecord files, written without TensorFlow.
+
+A TFRecord is: length (uint64), masked crc32c of those 8 bytes (uint32), the data, its masked crc32c (uint32), all
+little-endian (tensorflow/core/lib/io/record_writer.h). The protocol buffers are those of tensorflow/core/example: the
+numbers of the fields below. Only what a trace needs is encoded: feature lists of integers and of floats.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_MASK_DELTA = 0xA282EAD8
+_LENGTH_DELIMITED = 2
+# SequenceExample.feature_lists = 2, FeatureLists.feature_list = 1 (a map: key = 1, value = 2), FeatureList.feature = 1,
+# Feature.float_list = 2, Feature.int64_list = 3, FloatList.value and Int64List.value = 1, packed.
+_FEATURE_LISTS = 2
+_FLOAT_LIST = 2
+_INT64_LIST = 3
+
+
+def write_record(stream: BinaryIO, data: bytes) -> None:
+    """Appends one record."""
+    length = struct.pack("<Q", len(data))
+    stream.write(length + _masked_crc32c(length) + data + _masked_crc32c(data))
+
+
+def sequence_example(feature_lists: Mapping[str, Array]) -> bytes:
+    """A serialized tf.train.SequenceExample; each array [N] or [N, *shape] becomes a list of N features.
+
+    Integer arrays become int64_list, floating ones float_list (float32).
+    """
+    entries = []
+    for name, values in feature_lists.items():
+        entry = _field(1, name.encode()) + _field(2, _feature_list(values))
+        entries.append(_field(1, entry))
+    return _field(_FEATURE_LISTS, b"".join(entries))
+
+
+def _feature_list(values: Array) -> bytes:
+    """FeatureList: each distinct step is encoded once, for the values of a feature repeat."""
+    steps = values.reshape(len(values), -1)
+    if steps.shape[1] == 1:
+        distinct, places = np.unique(steps[:, 0], return_inverse=True)
+        distinct = distinct[:, None]
+    else:
+        distinct, places = np.unique(steps, axis=0, return_inverse=True)
+    encode = _float_feature if np.issubdtype(values.dtype, np.floating) else _int64_feature
+    encoded = [_field(1, encode(row)) for row in distinct]
+    return b"".join(map(encoded.__getitem__, places.reshape(-1).tolist()))
+
+
+def _int64_feature(row: Array) -> bytes:
+    # Negative numbers are their two's complement in 64 bits, as protocol buffers have it.
+    packed = b"".join(_varint(int(value) & 0xFFFFFFFFFFFFFFFF) for value in row)
+    return _field(_INT64_LIST, _field(1, packed))
+
+
+def _float_feature(row: Array) -> bytes:
+    return _field(_FLOAT_LIST, _field(1, row.astype("<f4").tobytes()))
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(payload)) + payload
+
+
+def _varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
+
+
+def _masked_crc32c(data: bytes) -> bytes:
+    checksum = google_crc32c.value(data)
+    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + _MASK_DELTA) & 0xFFFFFFFF)

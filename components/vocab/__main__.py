@@ -1,0 +1,34 @@
+"""Command line of the vocab step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from components.console import run_step, say
+from components.formats.vocab import QUANTILES
+from components.vocab.build import build
+from components.vocab.config import VocabConfig
+
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.option("--trace", type=_DIRECTORY, required=True, help="Trace to read: what the trace step made.")
+@click.option("--output", type=_DIRECTORY, required=True, help="Directory of the vocab; made, or replaced.")
+def main(trace: Path, output: Path) -> None:
+    """Compute the quantiles of each feature over all decisions of a trace.
+
+    Writes <feature>.buckets, 1000 numbers each, one a line: what a policy normalises its inputs by.
+
+    \b
+    Example:
+      python -m components.vocab --trace runs/demo/trace --output runs/demo/vocab
+    """
+    features = build(VocabConfig(trace, output))
+    say(f"{output}: {QUANTILES} quantiles of {features} features")
+
+
+if __name__ == "__main__":
+    run_step(main)

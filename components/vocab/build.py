@@ -1,0 +1,39 @@
+"""Makes a vocab from a trace."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components import problems
+from components.console import Progress, UserError
+from components.formats.trace import load_trace, read_columns
+from components.formats.vocab import write_vocab
+from components.storage.manifest import digest
+from components.storage.publish import publish
+from components.vocab.config import VocabConfig
+from components.vocab.quantiles import quantiles
+
+
+def build(config: VocabConfig) -> int:
+    """Makes the vocab artifact `config.output` and returns the number of features in it.
+
+    The problem's excluded features are left out. UserError if the trace has no decisions, or a value that is no number.
+    """
+    trace = load_trace(config.trace)
+    if trace.decisions == 0:
+        raise UserError(
+            f"the trace in {config.trace} has no decisions", "trace a corpus whose modules have functions to inline"
+        )
+    excluded = problems.get(trace.problem).excluded_features
+    names = [spec.name for spec in trace.features if spec.name not in excluded]
+    columns = read_columns(config.trace, names)
+    buckets = {}
+    with publish(config.output) as directory, Progress("quantiles of features", len(names)) as progress:
+        for name in names:
+            if not np.isfinite(columns[name]).all():
+                raise UserError(f"the feature {name} of the trace in {config.trace} is not finite everywhere")
+            buckets[name] = quantiles(columns[name])
+            progress.advance()
+        origin = {"problem": trace.problem, "decisions": trace.decisions, "trace": digest(config.trace)}
+        write_vocab(directory, buckets, origin)
+    return len(names)
