@@ -11,7 +11,7 @@ LOCKS  := docker/requirements
 BIN    := $(VENV)/bin
 
 # Output of pip is of interest only if it fails.
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -q --no-warn-script-location --require-hashes
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq --no-warn-script-location --require-hashes
 
 .PHONY: help
 help: ## list the targets
@@ -51,7 +51,7 @@ lock: $(VENV)/.training ## resolve the Python packages anew and write their hash
 	  --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$$@" pyproject.toml; }; \
 	resolve --extra training -o $(LOCKS)/training.txt; \
 	resolve --extra training --extra test --extra dev -c $(LOCKS)/training.txt -o $(LOCKS)/test.txt; \
-	awk '/^[^ ]/ {keep = /^(setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
+	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
 
 .PHONY: clean
 clean: ## remove .venv, build/ and caches; keep runs/
@@ -78,7 +78,7 @@ $(VENV)/.training: $(LOCKS)/build.txt $(LOCKS)/training.txt pyproject.toml | $(V
 	@echo "installing Python packages in $(VENV)"
 	@$(PIP) -r $(LOCKS)/build.txt
 	@$(PIP) --no-build-isolation -r $(LOCKS)/training.txt
-	@$(BIN)/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.test: $(LOCKS)/test.txt $(VENV)/.training

@@ -15,10 +15,8 @@ from pathlib import Path
 
 from components.console import UserError
 from components.storage import digest, require_artifact
-from pipelines.source import source_digest
+from pipelines.source import SourceDigests
 from pipelines.step import Step
-
-STATE = ".steps"
 
 
 @dataclass(frozen=True)
@@ -30,77 +28,76 @@ class Finished:
     seconds: float
 
 
-def step_key(step: Step, run: Path, arguments: tuple[str, ...] | None = None) -> str:
-    """sha256 (hex) over everything that decides the step's result: command, input artifacts, code, facts.
+@dataclass(frozen=True)
+class Records:
+    """The records of one run directory `run`, whose steps' code is digested by `sources`."""
 
-    The inputs must be finished: their digests are read from their manifests. Directories enter by content, never
-    by path, so that a run that was moved is still reused.
-    """
-    inputs = {name: digest(run / name) for name in sorted(step.inputs)}
-    document = [step.module, step.arguments if arguments is None else arguments, inputs, step.facts]
-    return hashlib.sha256(json.dumps([document, source_digest(step.module)]).encode()).hexdigest()
+    run: Path
+    sources: SourceDigests
 
+    def key(self, step: Step) -> str:
+        """sha256 (hex) over everything that decides the step's result: command, input artifacts, code, facts.
 
-def reusable(step: Step, run: Path, key: str) -> Finished | None:
-    """The record of the step's earlier run if its artifact is whole and was made from the same key; else None."""
-    record = _read(run, step.name)
-    if record is None or record.key != key:
-        return None
-    try:
-        require_artifact(run / step.output, step.name)
-        return record if digest(run / step.output) == record.digest else None
-    except UserError:
-        return None
+        The inputs must be finished: their digests are read from their manifests. Artifacts enter by content, never
+        by path, so that a run that was moved is still reused.
+        """
+        return self._key(step, step.arguments)
 
+    def reusable(self, step: Step, key: str) -> Finished | None:
+        """The record of the step's earlier run if its artifact is whole and was made from `key`; else None."""
+        document = self._read(step.name)
+        try:
+            record = Finished(str(document["key"]), str(document["digest"]), float(str(document["seconds"])))
+            if record.key != key:
+                return None
+            require_artifact(self.run / step.output, step.output)
+            return record if digest(self.run / step.output) == record.digest else None
+        except (KeyError, ValueError, UserError):
+            return None  # never finished, or damaged since: the step runs again
 
-def record_finished(step: Step, run: Path, key: str, seconds: float) -> None:
-    """Records that the step's artifact, just made, belongs to `key`."""
-    made = digest(run / step.output)
-    _write(run, step.name, {"key": key, "digest": made, "seconds": round(seconds, 3), "command": step.argv(run)})
+    def finished(self, step: Step, key: str, seconds: float) -> None:
+        """Records that the step's artifact, just made, belongs to `key`."""
+        made = digest(self.run / step.output)
+        command = ["python", "-m", step.module, *step.argv(self.run)]
+        self._write(step.name, {"key": key, "digest": made, "seconds": round(seconds, 3), "command": command})
 
+    def prepare_work(self, step: Step) -> str:
+        """Makes a working directory that fits the step's inputs; returns what to tell the user, "" for nothing.
 
-def prepare_work(step: Step, run: Path) -> str:
-    """Makes the working directory of a resuming step fit its inputs; returns what to tell the user ("" for nothing).
+        A directory begun with the same inputs is kept, and the step goes on in it. One that was begun with others
+        is moved aside, not deleted: it may hold hours of training.
+        """
+        work = self.run / step.work
+        key = self._key(step, step.start_arguments())
+        begun = self._read(f"{step.name}.start").get("key")
+        message = ""
+        if work.exists() and any(work.iterdir()):
+            if begun == key:
+                return f"goes on in {work}"
+            number = 1
+            while (aside := work.with_name(f"{work.name}.old-{number}")).exists():
+                number += 1
+            os.rename(work, aside)
+            message = f"its inputs changed, so it starts anew; earlier work is kept in {aside}"
+        work.mkdir(parents=True, exist_ok=True)
+        self._write(f"{step.name}.start", {"key": key})
+        return message
 
-    A directory begun with the same inputs is kept, and the step goes on in it. One that was begun with others is
-    moved aside, not deleted: it may hold hours of training.
-    """
-    work = run / step.work
-    key = step_key(step, run, step.start_arguments())
-    begun = _read_document(run, f"{step.name}.start").get("key")
-    message = ""
-    if work.exists() and any(work.iterdir()):
-        if begun == key:
-            return f"goes on in {work}"
-        number = 1
-        while (aside := work.with_name(f"{work.name}.old-{number}")).exists():
-            number += 1
-        os.rename(work, aside)
-        message = f"its inputs changed: starts anew, earlier work is kept in {aside}"
-    work.mkdir(parents=True, exist_ok=True)
-    _write(run, f"{step.name}.start", {"key": key})
-    return message
+    def _key(self, step: Step, arguments: tuple[str, ...]) -> str:
+        inputs = {name: digest(self.run / name) for name in sorted(step.inputs)}
+        document = [step.module, arguments, inputs, step.facts, self.sources.of(step.module)]
+        return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
+    def _read(self, name: str) -> dict[str, object]:
+        try:
+            document = json.loads((self.run / ".steps" / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
 
-def _read(run: Path, name: str) -> Finished | None:
-    document = _read_document(run, name)
-    try:
-        return Finished(str(document["key"]), str(document["digest"]), float(str(document["seconds"])))
-    except (KeyError, ValueError):
-        return None
-
-
-def _read_document(run: Path, name: str) -> dict[str, object]:
-    try:
-        document = json.loads((run / STATE / f"{name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # never finished, or cut short by a power failure: the step runs again
-    return document if isinstance(document, dict) else {}
-
-
-def _write(run: Path, name: str, document: dict[str, object]) -> None:
-    path = run / STATE / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    os.replace(fresh, path)
+    def _write(self, name: str, document: dict[str, object]) -> None:
+        path = self.run / ".steps" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(fresh, path)

@@ -1,0 +1,93 @@
+"""How a command ends: statuses and messages, seen from outside, as a shell sees them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PRELUDE = """
+import click, errno, sys, time
+from components.console import UserError, run_step
+@click.command()
+@click.option("--number", type=int)
+def main(number):
+"""
+
+
+def start(body: str, *arguments: str) -> subprocess.Popen[str]:
+    code = PRELUDE + "\n".join(f"    {line}" for line in body.splitlines()) + "\nrun_step(main)\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(body: str, *arguments: str) -> tuple[int, str]:
+    process = start(body, *arguments)
+    _out, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_success_is_silent() -> None:
+    assert run("pass") == (0, "")
+
+
+def test_user_error_is_one_message_with_its_remedy() -> None:
+    assert run("raise UserError('no clang', 'install it')") == (1, "error: no clang\n  remedy: install it\n")
+
+
+def test_wrong_usage_is_clicks_own_status() -> None:
+    status, err = run("pass", "--number", "x")
+    assert status == 2
+    assert "'x' is not a valid integer" in err
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    status, err = run("raise ValueError('a defect')")
+    assert status == 1
+    assert "Traceback" in err and "a defect" in err
+
+
+def test_a_full_disk_is_told_without_traceback() -> None:
+    status, err = run("open('/dev/full', 'w').write('x' * 100000)")
+    assert status == 1
+    assert err.startswith("error: no space left") and "Traceback" not in err
+
+
+def test_a_directory_that_may_not_be_written_is_named() -> None:
+    status, err = run("open('/sys/kernel/notes', 'w')")
+    assert status == 1
+    assert "/sys/kernel/notes" in err and "remedy" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_run_finally_blocks_and_say_interrupted(number: signal.Signals, tmp_path: Path) -> None:
+    process = start(
+        f"try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        f"finally:\n    open({str(tmp_path / 'cleaned')!r}, 'w').close()"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, number)
+    _out, err = process.communicate(timeout=30)
+    assert (process.returncode, err.strip()) == (130, "interrupted")
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_a_reader_that_goes_away_is_no_error_message() -> None:
+    process = start("for _ in range(100000): print('line')")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+    assert process.returncode == 1

@@ -1,0 +1,51 @@
+"""Toy steps: real processes of a package `components` of their own, so that the runner is tested as it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import components
+
+COPY = '''
+"""Writes the sum of the numbers in its inputs plus --add; says so; counts its runs in --count."""
+import sys, time
+from pathlib import Path
+from components.console import UserError, run_step
+from components.storage import publish
+
+def main():
+    flags = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    with open(flags["--count"], "a") as stream:
+        stream.write("x")
+    if "--fail" in flags:
+        raise UserError("the toy is broken")
+    if "--root-dir" in flags:
+        begun = Path(flags["--root-dir"], "begun")
+        if not begun.exists():
+            begun.write_text(flags["--count"])
+            print("begun", flush=True)
+            time.sleep(float(flags.get("--sleep", 0)))
+    else:
+        print("running", flush=True)
+        time.sleep(float(flags.get("--sleep", 0)))
+    total = int(flags.get("--add", 0)) + sum(int((Path(d) / "n").read_text()) for f, d in flags.items() if f == "--in")
+    with publish(Path(flags["--output"])) as directory:
+        (directory / "n").write_text(str(total))
+
+run_step(main)
+'''
+
+
+@pytest.fixture
+def toy_root(tmp_path: Path) -> Path:
+    """A directory with a package `components` that holds the real console and storage, and the step `toy`."""
+    root = tmp_path / "root"
+    real = Path(components.__file__).parent
+    (root / "components" / "toy").mkdir(parents=True)
+    for name in ("console", "storage", "__init__.py"):
+        (root / "components" / name).symlink_to(real / name)
+    (root / "components" / "toy" / "__init__.py").write_text("")
+    (root / "components" / "toy" / "__main__.py").write_text(COPY)
+    return root

@@ -1,0 +1,212 @@
+"""The runner: order, reuse, failure, kill and resumption, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from pipelines.run import run_chain
+from pipelines.step import Step
+
+
+class Toys:
+    """A chain one → two, and one → work (which resumes); `runs(name)` counts how often a step ran."""
+
+    def __init__(self, tmp_path: Path, root: Path) -> None:
+        self.counts = tmp_path / "counts"
+        self.counts.mkdir()
+        self.root = root
+        self.directory = tmp_path / "run"
+
+    def step(self, name: str, inputs: tuple[str, ...] = (), *more: str) -> Step:
+        fed = [argument for source in inputs for argument in ("--in", f"{{{source}}}")]
+        arguments = ("--count", str(self.counts / name), *fed, *more, "--output", "{output}")
+        return Step(name=name, output=name, module="components.toy", arguments=arguments, inputs=inputs)
+
+    def runs(self, name: str) -> int:
+        count = self.counts / name
+        return len(count.read_text()) if count.exists() else 0
+
+    def run(self, *steps: Step) -> None:
+        run_chain(steps, self.directory, self.root)
+
+    def number(self, name: str) -> int:
+        return int((self.directory / name / "n").read_text())
+
+
+@pytest.fixture
+def toys(tmp_path: Path, toy_root: Path) -> Toys:
+    return Toys(tmp_path, toy_root)
+
+
+def test_runs_in_order_and_reuses_what_did_not_change(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = toys.step("one", (), "--add", "1"), toys.step("two", ("one",), "--add", "2")
+    toys.run(one, two)
+    assert toys.number("two") == 3
+    assert "[one] running" in capsys.readouterr().out
+    assert "running" in (toys.directory / "logs" / "one.log").read_text()
+    toys.run(one, two)
+    assert (toys.runs("one"), toys.runs("two")) == (1, 1)
+    assert capsys.readouterr().out.count("reused: nothing it depends on has changed") == 2
+
+
+def test_another_argument_runs_the_step_and_what_depends_on_it(toys: Toys) -> None:
+    two = toys.step("two", ("one",), "--add", "2")
+    toys.run(toys.step("one", (), "--add", "1"), two)
+    toys.run(toys.step("one", (), "--add", "5"), two)
+    assert toys.number("two") == 7
+
+
+def test_the_same_artifact_made_anew_does_not_run_what_depends_on_it(toys: Toys) -> None:
+    one, two = toys.step("one", (), "--add", "1"), toys.step("two", ("one",), "--add", "2")
+    toys.run(one, two)
+    toys.run(replace(one, facts=("another compiler",)), two)
+    assert (toys.runs("one"), toys.runs("two")) == (2, 1)
+
+
+def test_changed_code_of_the_step_or_of_a_concept_it_imports_runs_it_again(toys: Toys) -> None:
+    one = toys.step("one")
+    toys.run(one)
+    with open(toys.root / "components" / "toy" / "__main__.py", "a") as stream:
+        stream.write("# changed\n")
+    toys.run(one)
+    assert toys.runs("one") == 2
+    storage = toys.root / "components" / "storage"
+    real = storage.resolve()
+    storage.unlink()
+    storage.mkdir()
+    for path in real.glob("*.py"):
+        (storage / path.name).write_bytes(path.read_bytes() + b"# changed\n")
+    toys.run(one)
+    assert toys.runs("one") == 3
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate", "other content"])
+def test_a_damaged_artifact_is_made_again(toys: Toys, damage: str) -> None:
+    one = toys.step("one", (), "--add", "12")
+    toys.run(one)
+    made = toys.directory / "one"
+    if damage == "remove":
+        (made / "manifest.json").unlink()
+        (made / "n").unlink()
+    elif damage == "truncate":
+        (made / "n").write_text("1")
+    else:
+        from components.storage import write_manifest
+
+        (made / "n").write_text("99")
+        write_manifest(made)
+    toys.run(one)
+    assert (toys.runs("one"), toys.number("one")) == (2, 12)
+
+
+def test_a_failing_step_is_named_with_its_log_and_stops_the_others(toys: Toys) -> None:
+    sleeper = toys.step("sleeper", (), "--sleep", "60")
+    started_s = time.monotonic()
+    with pytest.raises(UserError, match=r"step bad failed \(exit status 1\).*logs/bad\.log"):
+        toys.run(sleeper, toys.step("bad", (), "--fail", "1"), toys.step("next", ("bad",)))
+    assert time.monotonic() - started_s < 30
+    assert "the toy is broken" in (toys.directory / "logs" / "bad.log").read_text()
+    assert toys.runs("next") == 0
+    assert not list(toys.directory.glob(".*partial*"))
+
+
+def test_independent_steps_overlap(toys: Toys) -> None:
+    started_s = time.monotonic()
+    toys.run(*(toys.step(name, (), "--sleep", "2") for name in ("one", "two", "three", "four")))
+    assert time.monotonic() - started_s < 7.5
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from components.console import run_step
+from pipelines.run import run_chain
+from pipelines.step import Step
+def main():
+    run_chain([eval(text) for text in sys.argv[3:]], Path(sys.argv[1]), Path(sys.argv[2]))
+run_step(main)
+"""
+
+
+def start(toys: Toys, *steps: Step) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", DRIVER, str(toys.directory), str(toys.root), *(repr(step) for step in steps)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def wait_for(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    pytest.fail(f"never said {text!r}: {process.communicate()[1]}")
+
+
+def children_of_run(toys: Toys) -> list[int]:
+    """Processes whose command line names the run directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and str(toys.directory).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> None:
+    process = start(toys, toys.step("one", (), "--sleep", "60"))
+    wait_for(process, "[one] running")
+    assert len(children_of_run(toys)) == 2
+    os.kill(process.pid, number)
+    _out, err = process.communicate(timeout=30)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert number == signal.SIGKILL or err.strip() == "interrupted"
+    deadline_s = time.monotonic() + 10
+    while children_of_run(toys) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert children_of_run(toys) == []
+
+
+def test_a_killed_step_goes_on_in_its_working_directory(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
+    step = toys.step("train", (), "--root-dir", "{work}", "--sleep", "60", "--minutes", "1")
+    step = replace(step, work="train-work", extends=("--minutes",))
+    process = start(toys, step)
+    wait_for(process, "[train] begun")
+    process.kill()
+    process.communicate(timeout=30)
+    # The step sleeps only where it begins: if it did not go on, this would take a minute.
+    started_s = time.monotonic()
+    toys.run(replace(step, arguments=tuple("5" if a == "1" else a for a in step.arguments)))
+    assert time.monotonic() - started_s < 40
+    assert "[train] starts: goes on in" in capsys.readouterr().out
+
+
+def test_a_working_directory_of_other_inputs_is_kept_aside(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
+    step = toys.step("train", (), "--root-dir", "{work}", "--add", "1")
+    step = replace(step, work="train-work")
+    toys.run(step)
+    toys.run(replace(step, facts=("other",)))
+    assert "earlier work is kept in" in capsys.readouterr().out
+    assert (toys.directory / "train-work.old-1" / "begun").exists()
+    assert (toys.directory / "train-work" / "begun").exists()
+
+
+def test_a_second_run_in_the_same_directory_is_refused(toys: Toys) -> None:
+    process = start(toys, toys.step("one", (), "--sleep", "60"))
+    wait_for(process, "[one] running")
+    try:
+        with pytest.raises(UserError, match=f"another mlgo run \\(process {process.pid}\\)"):
+            toys.run(toys.step("one"))
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
