@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.console import UserError
+from components import problems
 
 Mode = Literal["default", "log", "policy", "release"]
 
@@ -45,19 +45,16 @@ class Advisor:
     def flags(self, problem: str, log: Path | None, sample_prefix: Path | None) -> list[str]:
         """cc1 flags for `problem`. log: where the training log goes, if this advisor logs a single compile;
         sample_prefix: what the names of the samples' files begin with, if there are samples."""
-        if problem != "inlining":
-            raise UserError(f"no advisor flags are known for the problem {problem!r}", "use inlining")
+        faces = problems.get(problem)
         if self.mode == "default":
             return []
-        if self.mode == "release":
-            return ["-mllvm", "-enable-ml-inliner=release"]
-        options = ["-enable-ml-inliner=development"]
+        options = list(faces.release_options if self.mode == "release" else faces.development_options)
         if self.policy is not None:
-            options.append(f"-ml-inliner-model-under-training={self.policy}")
+            options.append(f"{faces.policy_option}={self.policy}")
         if self.seed is not None:
             options.append(f"-mlgo-seed={self.seed}")
         if self.samples:
             options += [f"-mlgo-samples={self.samples}", f"-mlgo-sample-prefix={sample_prefix}"]
         elif self.logs:
-            options.append(f"-training-log={log}")
+            options.append(f"{faces.log_option}={log}")
         return [argument for option in options for argument in ("-mllvm", option)]

@@ -135,7 +135,7 @@ def traced_modules(corpus: Corpus, part: Part) -> tuple[Module, ...]:
     else:
         modules = corpus.modules
     if not modules:
-        raise UserError(f"the corpus in {corpus.directory} has no modules in its part {part!r}", "choose another --part")
+        raise UserError(f"the corpus in {corpus.directory} has no modules in part {part!r}", "choose another --part")
     return tuple(sorted(modules, key=lambda module: (-module.bitcode.stat().st_size, module.name)))
 
 
