@@ -1,0 +1,259 @@
+"""python -m components.corpus: extract, build, make, combine, split."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.console import UserError, run_step, say
+from components.corpus.extract import EXTRACTED, ExtractConfig, extract_objects, remove_empty_directories
+from components.corpus.objects import from_compile_commands
+from components.corpus.report import NO_OUTPUT, Report, make_report
+from components.corpus.split import SplitConfig, split_modules
+from components.formats.corpus import load_corpus, write_description
+from components.formats.splits import write_splits
+from components.storage import publish
+
+PATH = click.Path(path_type=Path)
+
+
+def split_options(command: Any) -> Any:
+    """The flags of a SplitConfig, on every command that writes a corpus."""
+    default = SplitConfig()
+    for option in (
+        click.option("--seed", type=int, help=f"Another seed, another split. Default {default.seed}."),
+        click.option(
+            "--heldout-project", "heldout_projects", multiple=True,
+            help="Hold out all modules of this project (the first folder of their names). Repeatable.",
+        ),
+        click.option(
+            "--heldout-fraction", type=float, help=f"Held out of the rest. Default {default.heldout_fraction}."
+        ),
+        click.option(
+            "--validation-fraction", type=float,
+            help=f"Chooses the best checkpoint. Default {default.validation_fraction}.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def output_option(command: Any) -> Any:
+    return click.option("--output", type=PATH, required=True, help="Directory of the new corpus.")(command)
+
+
+@click.group()
+def main() -> None:
+    """Makes a corpus: modules of LLVM bitcode with the cc1 arguments that they are compiled with.
+
+    \b
+    Example: a corpus of your own CMake project
+      cmake -G Ninja -S . -B build -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \\
+        -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \\
+        -DCMAKE_C_FLAGS="-Oz -Xclang -fembed-bitcode=all" \\
+        -DCMAKE_CXX_FLAGS="-Oz -Xclang -fembed-bitcode=all"
+      ninja -C build
+      python -m components.corpus extract --compile-commands build/compile_commands.json --output corpus
+    """
+
+
+@main.command()
+@click.option("--compile-commands", type=PATH, required=True, help="compile_commands.json of a finished build.")
+@output_option
+@click.option("--cmd-filter", help="Keep modules of which one cc1 argument matches this regular expression.")
+@click.option("--obj-base-dir", type=PATH, help="Name modules by their objects' paths relative to this directory.")
+@click.option("--cmd-section-name", default=".llvmcmd", show_default=True, help="ELF section of the arguments.")
+@click.option("--bitcode-section-name", default=".llvmbc", show_default=True, help="ELF section of the bitcode.")
+@click.option("--num-workers", type=click.IntRange(1), help="Threads. Default: all processors.")
+@split_options
+def extract(
+    compile_commands: Path,
+    output: Path,
+    cmd_filter: str | None,
+    obj_base_dir: Path | None,
+    cmd_section_name: str,
+    bitcode_section_name: str,
+    num_workers: int | None,
+    **split: Any,
+) -> None:
+    """Extracts the modules of a build that embedded its bitcode.
+
+    \b
+    Example: only what was compiled at -Oz
+      python -m components.corpus extract --compile-commands build/compile_commands.json \\
+        --cmd-filter '^-Oz$' --output corpus
+    """
+    splits = split_config(split)
+    config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers)
+    objects, without_output = from_compile_commands(compile_commands, obj_base_dir)
+    with publish(output) as partial:
+        outcomes = extract_objects(objects, partial, config)
+        other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]
+        report = make_report(compile_commands.absolute().parent.name, outcomes, other)
+        names = [outcome.object.name for outcome in outcomes if outcome.kind == EXTRACTED]
+        if not names:
+            details = "\n".join(report.examples())
+            raise UserError(
+                f"{compile_commands} yields no module: {report.line()}\n{details}",
+                "build the project with clang and -Xclang -fembed-bitcode=all (no -flto), then run this again",
+            )
+        remove_empty_directories(partial)
+        write_description(partial, names)
+        finish(partial, splits, report)
+    announce(output, report)
+
+
+@main.command()
+@click.option("--recipe", type=PATH, required=True, help="YAML file of one project or of a set of projects.")
+@output_option
+@click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
+@click.option("--jobs", type=click.IntRange(1), help="Compiles at a time. Default: all processors.")
+@click.option("--cache-dir", type=PATH, help="Keeps downloads. Default: $MLGO_CACHE_DIR or ~/.cache/mlgo-pipeline.")
+@split_options
+def build(
+    recipe: Path, output: Path, clang: str, jobs: int | None, cache_dir: Path | None, **split: Any
+) -> None:
+    """Fetches projects, builds them at -Oz with embedded bitcode, and extracts their modules.
+
+    Flags of the split overrule the recipe's own.
+
+    \b
+    Example: the corpus of the demo
+      python -m components.corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
+    """
+    from components.corpus.build import BuildConfig, build_corpus
+    from components.projects.recipe import load_recipes
+    from components.storage.cache import default_cache_dir
+
+    recipes = load_recipes(recipe)
+    splits = split_config(split, recipes.split, str(recipe))
+    found = shutil.which(clang)
+    if found is None:
+        raise UserError(f"there is no compiler {clang!r}", "sudo apt-get install clang-19, or pass --clang PATH")
+    cache = (cache_dir or default_cache_dir()).absolute()
+    cache.mkdir(parents=True, exist_ok=True)
+    with publish(output) as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
+        config = BuildConfig(
+            Path(found).absolute(), Path(work), cache, jobs=jobs or len(os.sched_getaffinity(0))
+        )
+        report = build_corpus(recipes.projects, partial, config)
+        finish(partial, splits, report)
+    announce(output, report)
+
+
+@main.command()
+@click.option("--input", "source", type=PATH, required=True, help="Directory that is searched for .bc files.")
+@output_option
+@click.option("--default-args", default="", help="cc1 arguments that all modules are compiled with, in one string.")
+@split_options
+def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
+    """Makes a corpus of loose bitcode files.
+
+    \b
+    Example:
+      python -m components.corpus make --input bitcode --default-args "-cc1 -Oz" --output corpus
+    """
+    from components.corpus.make import make_corpus
+
+    splits = split_config(split)
+    with publish(output) as partial:
+        names = make_corpus(source, partial, default_args.split())
+        report = Report({source.absolute().name: len(names)}, ())
+        finish(partial, splits, report)
+    announce(output, report)
+
+
+@main.command()
+@click.option("--root-dir", type=PATH, required=True, help="Directory whose subdirectories are corpora.")
+@split_options
+def combine(root_dir: Path, **split: Any) -> None:
+    """Describes all corpora in the subdirectories of a directory as one corpus.
+
+    \b
+    Example: corpora/zstd and corpora/lz4 become the corpus corpora
+      python -m components.corpus combine --root-dir corpora --heldout-project lz4
+    """
+    from components.corpus.make import combine_corpora
+    from components.storage import write_manifest
+
+    splits = split_config(split)
+    (root_dir / "manifest.json").unlink(missing_ok=True)
+    names = combine_corpora(root_dir)
+    projects: dict[str, int] = {}
+    for name in names:
+        projects[name.split("/")[0]] = projects.get(name.split("/")[0], 0) + 1
+    report = Report(projects, ())
+    finish(root_dir, splits, report)
+    write_manifest(root_dir)
+    announce(root_dir, report)
+
+
+@main.command()
+@click.option("--corpus", type=PATH, required=True, help="Directory of a corpus.")
+@split_options
+def split(corpus: Path, **split: Any) -> None:
+    """Splits a corpus (again) into training, validation and held-out modules: writes its splits.json.
+
+    \b
+    Example:
+      python -m components.corpus split --corpus corpus --heldout-project lz4 --heldout-fraction 0.2
+    """
+    from components.storage import write_manifest
+
+    config = split_config(split)
+    splits = split_modules(load_corpus(corpus).modules, config)
+    # Without a manifest it is no corpus until both files are whole.
+    (corpus / "manifest.json").unlink(missing_ok=True)
+    write_splits(corpus, splits)
+    write_manifest(corpus)
+    say(describe(corpus))
+
+
+def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
+    """The recipe's split, overruled by the flags given."""
+    chosen = dict(recipe or {})
+    known = SplitConfig.__dataclass_fields__
+    for key in chosen:
+        if key not in known:
+            raise UserError(f"{where}: split: unknown key {key!r}", f"the keys are {', '.join(known)}")
+    chosen |= {key: value for key, value in flags.items() if value not in (None, ())}
+    try:
+        return SplitConfig(
+            validation_fraction=float(chosen.get("validation_fraction", SplitConfig.validation_fraction)),
+            heldout_fraction=float(chosen.get("heldout_fraction", SplitConfig.heldout_fraction)),
+            heldout_projects=tuple(map(str, chosen.get("heldout_projects", ()))),
+            seed=int(chosen.get("seed", SplitConfig.seed)),
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: split: {error}", "fractions and the seed are numbers, projects a list") from None
+
+
+def finish(directory: Path, config: SplitConfig, report: Report) -> None:
+    """Write report.json and splits.json of the corpus described in `directory`."""
+    report.write(directory)
+    write_splits(directory, split_modules(load_corpus(directory).modules, config))
+
+
+def announce(directory: Path, report: Report) -> None:
+    say(report.line())
+    for line in report.examples():
+        say(line)
+    say(describe(directory))
+
+
+def describe(directory: Path) -> str:
+    splits = load_corpus(directory).splits()
+    unseen = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
+    return (
+        f"corpus in {directory}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
+        f"{len(splits.heldout)} are held out{unseen}"
+    )
+
+
+if __name__ == "__main__":
+    run_step(main)

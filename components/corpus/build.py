@@ -1,0 +1,111 @@
+"""Builds the projects of recipes with embedded bitcode and extracts them all into one corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.console import Progress, UserError, say
+from components.corpus.extract import EXTRACTED, ExtractConfig, Outcome, extract_objects, remove_empty_directories
+from components.corpus.objects import from_compile_commands
+from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
+from components.formats.corpus import write_description
+from components.projects.build import BuiltProject, build_project, configure_project
+from components.projects.recipe import Recipe
+from components.projects.source import fetch_recipe
+
+EMBED = ["-Xclang", "-fembed-bitcode=all"]
+
+
+@dataclass(frozen=True)
+class BuildConfig:
+    """How the projects are built.
+
+    clang: the C compiler, a path. level: the optimization level ("-Oz") that every module must really have been
+    compiled with. jobs: compiles at a time. cache: where downloads are kept. work: an empty directory for the builds.
+    """
+
+    clang: Path
+    work: Path
+    cache: Path
+    level: str = "-Oz"
+    jobs: int = 2
+
+
+def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> Report:
+    """Build every project and write the corpus of all their modules, without splits, to the directory `output`.
+
+    While one project compiles, the next is fetched and configured. Raises `UserError` if a project cannot be
+    fetched, configured or built, or yields no module at all.
+    """
+    names: list[str] = []
+    reports: list[Report] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="prepare") as pool:
+        prepared: list[Future[Path]] = [pool.submit(_prepare, recipe, config) for recipe in recipes]
+        try:
+            for recipe, future in zip(recipes, prepared, strict=True):
+                built = _build(recipe, future.result(), config)
+                outcomes, report = _extract(recipe, built, output, config)
+                names += [o.object.name for o in outcomes if o.kind == EXTRACTED]
+                reports.append(report)
+                shutil.rmtree(config.work / recipe.name, ignore_errors=True)
+        finally:
+            for future in prepared:
+                future.cancel()
+    remove_empty_directories(output)
+    write_description(output, names)
+    return join_reports(reports)
+
+
+def _prepare(recipe: Recipe, config: BuildConfig) -> Path:
+    # The source lies inside the build directory: CMake then spells paths relative to it, and modules do not depend
+    # on where they were built.
+    build_dir = config.work / recipe.name
+    source = fetch_recipe(recipe, build_dir, config.cache)
+    configure_project(recipe, source, build_dir, config.clang, _flags(config))
+    return source
+
+
+def _flags(config: BuildConfig) -> list[str]:
+    return [*EMBED, config.level]
+
+
+def _build(recipe: Recipe, source: Path, config: BuildConfig) -> BuiltProject:
+    progress: Progress | None = None
+
+    def on_progress(done: int, total: int) -> None:
+        nonlocal progress
+        if progress is None:
+            progress = Progress(f"compiling {recipe.name}", total).__enter__()
+        progress.advance(done - progress.done)
+
+    try:
+        return build_project(
+            recipe, source, config.work / recipe.name, config.clang, _flags(config), config.jobs, on_progress, True
+        )
+    finally:
+        if progress is not None:
+            progress.__exit__(None, None, None)
+
+
+def _extract(
+    recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig
+) -> tuple[list[Outcome], Report]:
+    objects, without_output = from_compile_commands(built.compile_commands, built.directory)
+    objects = [dataclasses.replace(item, name=f"{recipe.name}/{item.name}") for item in objects]
+    failed = set(built.failed)
+    compiled = [item for item in objects if item.name.split("/", 1)[1] not in failed]
+    # A project that overrides the level would spoil the comparison with -Oz: its modules are filtered and reported.
+    extract = ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=config.jobs)
+    outcomes = extract_objects(compiled, output, extract)
+    other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]
+    other += [(name, COMPILE_FAILED, f"see the compiler's message in {built.log.name}") for name in built.failed]
+    report = make_report(recipe.name, outcomes, other)
+    say(f"{recipe.name}: {report.line()}")
+    if not any(outcome.kind == EXTRACTED for outcome in outcomes):
+        details = "\n".join(report.examples())
+        raise UserError(f"{recipe.name} yields no module: {report.line()}\n{details}", "correct its recipe")
+    return outcomes, report

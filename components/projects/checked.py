@@ -1,0 +1,76 @@
+"""A mapping read from YAML, whose every access checks the type and names the place in the error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from components.console import UserError
+
+_REQUIRED = object()
+
+
+class Checked:
+    """A mapping with string keys. `where` names it in errors ("demo.yaml: lz4: cmake")."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        self.where = where
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise UserError(f"{where}: expected keys and values, found {value!r:.60}", "see the recipes of the demo")
+        self.value: dict[str, Any] = value
+
+    def error(self, problem: str, remedy: str = "correct the recipe") -> UserError:
+        return UserError(f"{self.where}: {problem}", remedy)
+
+    def named(self, name: str) -> Checked:
+        """The same mapping, with `name` in its errors."""
+        return Checked(self.value, f"{self.where}: {name}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.value)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.value
+
+    def only(self, *known: str) -> None:
+        """Refuse other keys than these."""
+        for key in self.value:
+            if key not in known:
+                raise self.error(f"unknown key {key!r}", f"the keys are {', '.join(known)}")
+
+    def _get(self, key: str, default: Any) -> Any:
+        if key in self.value:
+            return self.value[key]
+        if default is _REQUIRED:
+            raise self.error(f"{key} is missing")
+        return default
+
+    def string(self, key: str, default: Any = _REQUIRED) -> str:
+        value = self._get(key, default)
+        if not isinstance(value, str) or not value:
+            raise self.error(f"{key} must be text, found {value!r}")
+        return value
+
+    def scalar(self, key: str) -> str:
+        """Text, a number or a truth value, as CMake spells it."""
+        value = self._get(key, _REQUIRED)
+        if isinstance(value, bool):
+            return "ON" if value else "OFF"
+        if not isinstance(value, str | int | float):
+            raise self.error(f"{key} must be one value, found {value!r}")
+        return str(value)
+
+    def mapping(self, key: str, default: Any = _REQUIRED) -> Checked:
+        return Checked(self._get(key, default), f"{self.where}: {key}")
+
+    def items(self, key: str) -> list[Any]:
+        value = self._get(key, [])
+        if not isinstance(value, list):
+            raise self.error(f"{key} must be a list, found {value!r:.60}")
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        values = self.items(key)
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(f"{key} must be a list of texts, found {values!r:.60}")
+        return tuple(values)

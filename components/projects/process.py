@@ -1,0 +1,64 @@
+"""Runs a build tool with its output in a log file, stopped together with us."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+_GRACE_S = 5.0
+
+
+def run_logged(
+    command: list[str],
+    cwd: Path,
+    log: Path,
+    environment: dict[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> int:
+    """Run `command`, append all it prints to `log`, call `on_line` for each line; returns its exit status.
+
+    On any exception here (Ctrl-C) the command is asked to end, so that ninja ends the compilers that it runs in
+    process groups of their own, and after a grace period its whole session's group is killed. If this process is
+    killed outright, the command ends at its next line of output, because nobody reads it any more.
+    """
+    variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    with open(log, "a", encoding="utf-8", errors="replace") as out:
+        out.write(f"$ {' '.join(command)}\n")
+        out.flush()
+        process = subprocess.Popen(
+            command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                out.write(line)
+                if on_line is not None:
+                    on_line(line)
+            return process.wait()
+        finally:
+            _end(process)
+
+
+def log_tail(log: Path, lines: int = 12) -> str:
+    """The last lines of a log, for an error message."""
+    try:
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    with contextlib.suppress(ProcessLookupError):  # nothing of it is left
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

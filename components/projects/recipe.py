@@ -1,0 +1,173 @@
+"""Recipes: YAML that says where a project's source comes from and how it is configured.
+
+One project:
+
+    name: lz4
+    source: {deb: lz4}                  # or {git: URL, tag: TAG}, {url: URL, sha256: HEX}, {path: DIRECTORY}
+    requires:                           # optional: other sources, named {gtest} in options and commands
+      gtest: {deb: googletest}
+    cmake:                              # or commands: [shell lines]
+      directory: build/cmake            # of CMakeLists.txt in the source, default .
+      options: {BUILD_SHARED_LIBS: "ON"}
+      targets: [all]                    # what a whole build makes, default all
+    exclude: ["*/fuzz/*"]               # optional: objects left out of a corpus, as globs of their path
+    cflags: [-Wno-error]                # optional: flags that this project needs
+    binaries: ["liblz4.so.*", lz4]      # optional: globs of the linked files that users ship
+
+A set of projects, with the corpus' split:
+
+    projects: [lz4.yaml, ...]           # files beside this one, or projects spelled out as above
+    split: {validation_fraction: 0.1, heldout_fraction: 0.15, heldout_projects: [lz4], seed: 0}
+
+Commands run in a copy of the source with CC, CXX, CFLAGS, CXXFLAGS and JOBS set; they may leave a
+compile_commands.json; without one every object file below the directory counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from components.console import UserError
+from components.projects.checked import Checked
+
+_NAME_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a source tree comes from.
+
+    location: a Debian source package's name, a git URL, an archive's URL, or an absolute directory, by `kind`.
+    pin: the tag of a git source, the SHA-256 (hex) of an archive, else "".
+    """
+
+    kind: Literal["deb", "git", "url", "path"]
+    location: str
+    pin: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one project is built. Exactly one of `cmake_options` and `commands` is not None.
+
+    `name` is one path component; it becomes the first component of the names of the project's modules.
+    """
+
+    name: str
+    source: Source
+    requires: tuple[tuple[str, Source], ...] = ()
+    directory: str = "."
+    cmake_options: tuple[tuple[str, str], ...] | None = None
+    targets: tuple[str, ...] = ("all",)
+    commands: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    cflags: tuple[str, ...] = ()
+    binaries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecipeSet:
+    """Projects with distinct names, and `split`: the settings of the corpus' split as written, unchecked."""
+
+    projects: tuple[Recipe, ...]
+    split: dict[str, Any] = field(default_factory=dict)
+
+    def project(self, name: str) -> Recipe:
+        """Raises `UserError` for an unknown name."""
+        for recipe in self.projects:
+            if recipe.name == name:
+                return recipe
+        known = ", ".join(recipe.name for recipe in self.projects)
+        raise UserError(f"the recipes have no project {name!r}", f"choose one of {known}")
+
+
+def load_recipes(path: Path) -> RecipeSet:
+    """Read a recipe file of one project or of a set. `UserError` names the file and the key that is wrong."""
+    path = Path(path)
+    top = Checked(_read_yaml(path), str(path))
+    if "projects" not in top:
+        return RecipeSet((_recipe(top, path.parent),))
+    top.only("projects", "split")
+    recipes = []
+    for item in top.items("projects"):
+        if isinstance(item, str):
+            file = path.parent / item
+            recipes.append(_recipe(Checked(_read_yaml(file), str(file)), file.parent))
+        else:
+            recipes.append(_recipe(Checked(item, f"{path}: projects"), path.parent))
+    if not recipes:
+        raise top.error("projects is empty")
+    names = [recipe.name for recipe in recipes]
+    for name in names:
+        if names.count(name) > 1:
+            raise top.error(f"two projects are named {name!r}")
+    split = top.mapping("split", {})
+    return RecipeSet(tuple(recipes), dict(split.value))
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"no recipe at {path}: no such file", "check the path") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory, not a recipe file", "name a .yaml file in it") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}", "correct the file at the place named") from None
+
+
+def _recipe(top: Checked, base: Path) -> Recipe:
+    top.only("name", "source", "requires", "cmake", "commands", "exclude", "cflags", "binaries")
+    name = top.string("name")
+    if not name or not set(name) <= _NAME_CHARACTERS or name.startswith("."):
+        raise top.error(f"name {name!r} must be letters, digits and ._+- without a leading dot")
+    where = top.named(name)
+    if ("cmake" in where) == ("commands" in where):
+        raise where.error("exactly one of cmake and commands is needed")
+    source = _source(where.mapping("source"), base)
+    requires = where.mapping("requires", {})
+    recipe = Recipe(
+        name,
+        source,
+        requires=tuple((key, _source(requires.mapping(key), base)) for key in requires),
+        exclude=where.strings("exclude"),
+        cflags=where.strings("cflags"),
+        binaries=where.strings("binaries"),
+    )
+    if "commands" in where:
+        return replace(recipe, commands=where.strings("commands"))
+    cmake = where.mapping("cmake", {})
+    cmake.only("directory", "options", "targets")
+    options = cmake.mapping("options", {})
+    return replace(
+        recipe,
+        directory=cmake.string("directory", "."),
+        cmake_options=tuple((key, options.scalar(key)) for key in options),
+        targets=cmake.strings("targets") or ("all",),
+    )
+
+
+def _source(value: Checked, base: Path) -> Source:
+    kinds = [kind for kind in ("deb", "git", "url", "path") if kind in value]
+    if len(kinds) != 1:
+        raise value.error("a source needs exactly one of deb, git, url and path")
+    match kinds[0]:
+        case "deb":
+            value.only("deb")
+            return Source("deb", value.string("deb"))
+        case "git":
+            value.only("git", "tag")
+            return Source("git", value.string("git"), value.string("tag"))
+        case "url":
+            value.only("url", "sha256")
+            sha256 = value.string("sha256").lower()
+            if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+                raise value.error("sha256 must be 64 hexadecimal digits")
+            return Source("url", value.string("url"), sha256)
+        case _:
+            value.only("path")
+            return Source("path", str((base / value.string("path")).resolve()))

@@ -1,0 +1,217 @@
+"""Debian source packages, fetched with an apt configuration of our own: the user's apt is neither used nor changed.
+
+The private configuration lives below the cache directory: its sources list is the machine's own one for the
+distribution's release with `deb` turned into `deb-src`, and lists and state are its own. Mirrors, proxies,
+credentials and keys are the machine's, because only these directories are overridden. No root is needed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.console import UserError, say
+
+_SOURCE_LISTS = Path("/etc/apt")
+_LISTS_MAX_AGE_S = 24 * 3600.0
+_TIMEOUT_S = 1800.0
+_DSC_FILE = re.compile(r"^ ([0-9a-f]{64}) (\d+) ([^/\s]+)$")
+
+Say = Callable[[str], None]
+
+
+def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[Path]:
+    """Download a source package: its .dsc first, then the archives that the .dsc lists, verified.
+
+    apt verifies the .dsc against the signed index; each archive is compared with the SHA-256 in the .dsc, also when
+    it had been downloaded before.
+
+    Args:
+        package: name of a source package ("libzstd"), optionally "=version".
+        cache: downloads are kept in `cache`/deb/<package> and reused.
+
+    Raises `UserError`: no apt here, no such package, no network, an archive that differs from its checksum.
+    """
+    if shutil.which("apt-get") is None:
+        raise UserError(
+            f"cannot fetch the Debian source package {package}: there is no apt-get here",
+            "use another kind of source (git, url or path), or run this on Debian or Ubuntu",
+        )
+    folder = cache.absolute() / "deb" / package
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(cache):
+        files = _complete(folder)
+        if files is None:
+            configuration = _configure(cache.absolute() / "apt", progress)
+            progress(f"fetching the Debian source package {package}")
+            _apt(configuration, ["source", "--download-only", "--only-source", package], folder, package)
+            files = _complete(folder)
+    if files is None:
+        raise UserError(
+            f"what apt fetched for {package} does not match the checksums of its .dsc",
+            f"remove {folder} and run this again; if it happens again, the mirror is damaged",
+        )
+    return files
+
+
+def fetch_deb_source(package: str, cache: Path, into: Path, progress: Say = say) -> Path:
+    """Download a source package and unpack it, Debian's patches applied, as the directory `into` (must not exist).
+
+    Returns `into`. Raises `UserError` as `download_deb_source` does, and if dpkg-source is missing or fails.
+    """
+    description = download_deb_source(package, cache, progress)[0]
+    if shutil.which("dpkg-source") is None:
+        problem = "dpkg-source is missing, it unpacks source packages"
+        raise UserError(problem, "sudo apt-get install dpkg-dev patch xz-utils")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    # --no-check: whose signature it is was settled by apt, the maintainers' keys need not be installed.
+    command = ["dpkg-source", "--no-check", "--no-copy", "-x", str(description), str(into.absolute())]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=into.parent)
+    if done.returncode != 0:
+        shutil.rmtree(into, ignore_errors=True)
+        raise UserError(
+            f"cannot unpack {description.name}: {_last_line(done.stderr)}",
+            f"check free space, install dpkg-dev patch xz-utils, or remove {description.parent} and run this again",
+        )
+    return into
+
+
+def _configure(root: Path, progress: Say) -> Path:
+    """Write the private apt configuration below `root`, fetch the lists if they are a day old; returns its path."""
+    for name in ("state/lists/partial", "cache/archives/partial", "sources.list.d"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(root / "sources.list.d")
+    (root / "sources.list.d").mkdir()
+    lists = _source_lists()
+    if not lists:
+        raise UserError(
+            f"no apt source of this machine ({_SOURCE_LISTS}) serves the release {_codename()!r}",
+            "add the distribution's own archive to apt's sources, or use another kind of source",
+        )
+    for name, text in lists.items():
+        (root / "sources.list.d" / name).write_text(text)
+    configuration = root / "apt.conf"
+    configuration.write_text(
+        f'Dir::State "{root}/state/";\n'
+        'Dir::State::status "/var/lib/dpkg/status";\n'
+        f'Dir::Cache "{root}/cache/";\n'
+        f'Dir::Etc::sourcelist "{root}/none";\n'
+        f'Dir::Etc::sourceparts "{root}/sources.list.d";\n'
+        # As root apt would drop to a user who cannot write here, and warn about it.
+        'APT::Sandbox::User "";\n'
+    )
+    fetched = root / "lists-fetched"
+    content = "".join(lists.values())
+    fresh = fetched.exists() and time.time() - fetched.stat().st_mtime < _LISTS_MAX_AGE_S
+    if not fresh or fetched.read_text() != content:
+        progress("fetching the list of Debian source packages")
+        _apt(configuration, ["update"], root, "the list of source packages")
+        fetched.write_text(content)
+    return configuration
+
+
+def _apt(configuration: Path, arguments: list[str], cwd: Path, what: str) -> None:
+    environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    command = ["apt-get", "-q", "-o", "Acquire::Retries=3", *arguments]
+    try:
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"fetching {what} took more than {_TIMEOUT_S:.0f} s", "check the network") from None
+    errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
+    if done.returncode != 0:
+        raise UserError(
+            f"apt-get could not fetch {what}: {'; '.join(errors[:3]) or _last_line(done.stderr)}",
+            "check the name of the package, the network and apt's proxy settings (apt-config dump | grep -i proxy)",
+        )
+
+
+def _source_lists() -> dict[str, str]:
+    """The machine's sources lists as deb-src, by file name; other vendors' suites are left out."""
+    codename = _codename()
+    lists: dict[str, str] = {}
+    for path in [_SOURCE_LISTS / "sources.list", *sorted((_SOURCE_LISTS / "sources.list.d").glob("*"))]:
+        if not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        if path.suffix == ".sources":
+            text = "\n\n".join(_stanzas(text, codename))
+        elif path.suffix == ".list":
+            text = "\n".join(_lines(text, codename))
+        else:
+            continue
+        if text:
+            lists[path.name] = text + "\n"
+    return lists
+
+
+def _stanzas(text: str, codename: str) -> Iterator[str]:
+    """deb822 stanzas that serve `codename`, of type deb-src."""
+    for stanza in re.split(r"\n\s*\n", text):
+        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
+        fields = {line.partition(":")[0].lower(): line.partition(":")[2] for line in lines if ":" in line}
+        suites = fields.get("suites", "").split()
+        if "types" in fields and any(_serves(suite, codename) for suite in suites):
+            if fields.get("enabled", "yes").strip().lower() in ("no", "false"):
+                continue
+            yield "\n".join("Types: deb-src" if re.match("(?i)types:", line) else line for line in lines if line)
+
+
+def _lines(text: str, codename: str) -> Iterator[str]:
+    """One-line entries that serve `codename`, of type deb-src, without duplicates."""
+    seen = set()
+    for line in text.splitlines():
+        match = re.match(r"\s*deb(?:-src)?\s+((?:\[[^]]*\]\s+)?\S+\s+(\S+).*)", line)
+        if match and _serves(match[2], codename) and match[1] not in seen:
+            seen.add(match[1])
+            yield f"deb-src {match[1]}"
+
+
+def _serves(suite: str, codename: str) -> bool:
+    """Suites such as bookworm, bookworm-updates, and those of apt.llvm.org (llvm-toolchain-bookworm-19)."""
+    return suite == codename or suite.startswith((f"{codename}-", f"{codename}/", f"llvm-toolchain-{codename}"))
+
+
+def _codename() -> str:
+    try:
+        return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    except OSError:
+        return ""
+
+
+def _complete(folder: Path) -> list[Path] | None:
+    """The newest .dsc in `folder` and its archives, if all are there with their checksums."""
+    for description in sorted(folder.glob("*.dsc"), key=lambda path: path.stat().st_mtime, reverse=True):
+        wanted = [match for line in description.read_text().splitlines() if (match := _DSC_FILE.match(line))]
+        files = [folder / match[3] for match in wanted]
+        if files and all(_is(path, match[1]) for path, match in zip(files, wanted, strict=True)):
+            return [description, *files]
+    return None
+
+
+def _is(path: Path, sha256: str) -> bool:
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    """One process at a time uses the private apt: two could write one list."""
+    with open(cache / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "no message"
