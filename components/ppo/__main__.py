@@ -1,0 +1,84 @@
+"""Command line of the PPO step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.console import run_step
+from components.ppo.config import PpoConfig
+
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+EPILOG = """\b
+Examples:
+  An hour on this machine:
+    python -m components.ppo --corpus corpus --toolchain training --trace trace \\
+        --warmstart warmstart --root-dir ppo --output policy --minutes 60
+  Watch it:
+    tensorboard --logdir ppo/tensorboard
+  Go on after an interruption: the same command again.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--corpus", type=_DIRECTORY, required=True, help="Corpus with splits.json.")
+@click.option("--toolchain", type=_DIRECTORY, required=True, help="Training toolchain.")
+@click.option("--trace", type=_DIRECTORY, required=True, help="Trace: the size of each module under the heuristic.")
+@click.option("--warmstart", type=_DIRECTORY, required=True, help="Policy to start from.")
+@click.option("--root-dir", type=_DIRECTORY, required=True, help="Checkpoints and TensorBoard logs; kept.")
+@click.option("--output", type=_DIRECTORY, required=True, help="Where the best policy is published.")
+@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
+@click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
+@click.option("--modules", default=PpoConfig.modules, show_default=True, help="Modules an iteration.")
+@click.option("--samples", default=PpoConfig.samples, show_default=True, help="Compiles of each module an iteration.")
+@click.option(
+    "--credit",
+    type=click.Choice(["function", "module"]),
+    default=PpoConfig.credit,
+    show_default=True,
+    help="Judge a decision by the sizes of its caller and callee, or by its module's.",
+)
+@click.option(
+    "--module-weight",
+    default=PpoConfig.module_weight,
+    show_default=True,
+    help="Weight of the module's size beside its functions'.",
+)
+@click.option(
+    "--validate-every", default=PpoConfig.validate_every, show_default=True, help="Iterations between validations."
+)
+@click.option(
+    "--patience",
+    default=PpoConfig.patience,
+    show_default=True,
+    help="Validations without a better one before the best weights come back with half the rate; 0: never.",
+)
+@click.option("--keep", default=PpoConfig.keep, show_default=True, help="Checkpoints to keep.")
+@click.option("--seed", default=PpoConfig.seed, show_default=True, help="Same seed, same machine: same rewards.")
+@click.option("--workers", default=PpoConfig.workers, show_default=True, help='"local" or "local:N".')
+@click.option("--timeout-s", default=PpoConfig.timeout_s, show_default=True, help="Of one compile.")
+@click.option(
+    "--max-failed-fraction",
+    default=PpoConfig.max_failed_fraction,
+    show_default=True,
+    help="More modules than this failing stops the step.",
+)
+@click.option(
+    "--gin-files", type=click.Path(dir_okay=False, path_type=Path), multiple=True, help="More hyperparameters."
+)
+@click.option("--gin-bindings", multiple=True, help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4.")
+def main(**options: Any) -> None:
+    """Train a policy by proximal policy optimization on the size of the code that it makes."""
+    config = PpoConfig(**options)
+    # Here, not above: --help and a wrong option need not wait for TensorFlow.
+    from components.ppo.step import run
+
+    run(config)
+
+
+if __name__ == "__main__":
+    run_step(main)

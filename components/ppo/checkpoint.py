@@ -1,0 +1,81 @@
+"""Everything that training needs to go on, published as one.
+
+ROOT/checkpoints/<iteration>/ holds
+
+    variables.npz   policy weights, Adam's moments and counters (learner.state())
+    best.npz        the weights of the best validation so far (weights.npz of a policy, see components/policy/dense.py)
+    state.json      iteration, seconds trained, sampler, generators, quarantine, history of validations
+    manifest.json   last: a directory without it does not exist
+
+so a kill leaves the one before, and a run loses at most the iteration it was in.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.console import UserError
+from components.policy.dense import DensePolicy, read_dense
+from components.storage import publish
+from components.storage.manifest import MANIFEST, verify
+
+VARIABLES = "variables.npz"
+STATE = "state.json"
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What one iteration left. variables: see Learner.state; best: weights of the best validation; state: JSON."""
+
+    iteration: int
+    variables: dict[str, NDArray[Any]]
+    best: DensePolicy
+    state: dict[str, Any]
+
+
+def save(root: Path, checkpoint: Checkpoint, keep: int) -> None:
+    """Publishes a checkpoint and removes all but the newest `keep`."""
+    directory = root / "checkpoints"
+    directory.mkdir(parents=True, exist_ok=True)
+    with publish(directory / f"{checkpoint.iteration:06d}") as partial:
+        np.savez(partial / VARIABLES, **checkpoint.variables)  # type: ignore[arg-type]
+        (partial / BEST).mkdir()
+        checkpoint.best.save(partial / BEST)
+        (partial / STATE).write_text(json.dumps({"version": 1, **checkpoint.state}))
+    for old in _complete(root)[:-keep]:
+        shutil.rmtree(old)
+
+
+def latest(root: Path) -> Checkpoint | None:
+    """The newest checkpoint, None if there is none.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    complete = _complete(root)
+    if not complete:
+        return None
+    directory = complete[-1]
+    remedy = f"remove {directory}: training then goes on from the checkpoint before it"
+    try:
+        verify(directory)
+        with np.load(directory / VARIABLES, allow_pickle=False) as arrays:
+            variables = {name: arrays[name] for name in arrays.files}
+        state = json.loads((directory / STATE).read_text())
+        return Checkpoint(int(directory.name), variables, read_dense(directory / BEST), state)
+    except UserError as error:
+        raise UserError(f"the checkpoint {directory} is damaged: {error.problem}", remedy) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"the checkpoint {directory} is damaged: {error}", remedy) from None
+
+
+def _complete(root: Path) -> list[Path]:
+    return sorted(path.parent for path in root.glob(f"checkpoints/[0-9]*/{MANIFEST}"))

@@ -1,0 +1,64 @@
+"""What the PPO step can be told, apart from the hyperparameters of network and agent, which gin has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.console import UserError
+
+Credit = Literal["function", "module"]
+
+
+@dataclass(frozen=True)
+class PpoConfig:
+    """One run of the step.
+
+    Ends after `minutes` of wall time or `iterations` iterations, whichever comes first; None is no limit, and one of
+    the two is set. An iteration compiles `modules` modules `samples` times each.
+
+    corpus, toolchain, trace, warmstart: artifact directories. root_dir: checkpoints and TensorBoard logs, kept between
+    runs. output: where the policy of the best checkpoint is published.
+    credit: what a decision's advantage is made of, see `credit.py`.
+    module_weight: weight of the module's own size beside its functions' (credit "function").
+    validate_every: iterations between two looks at the validation modules.
+    patience: looks at the validation modules without a better one after which training goes back to the best weights
+        with half the learning rate; 0 never does.
+    keep: how many checkpoints are kept.
+    """
+
+    corpus: Path
+    toolchain: Path
+    trace: Path
+    warmstart: Path
+    root_dir: Path
+    output: Path
+    problem: str = "inlining"
+    minutes: float | None = None
+    iterations: int | None = None
+    modules: int = 32
+    samples: int = 4
+    credit: Credit = "function"
+    module_weight: float = 4.0
+    validate_every: int = 5
+    patience: int = 0
+    keep: int = 3
+    seed: int = 0
+    workers: str = "local"
+    timeout_s: float = 60.0
+    max_failed_fraction: float = 0.05
+    gin_files: tuple[Path, ...] = ()
+    gin_bindings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.minutes is None and self.iterations is None:
+            raise UserError("nothing says how long to train", "pass --minutes or --iterations")
+        for name in ("modules", "validate_every", "keep"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
+        if self.samples < 2:
+            raise UserError(
+                f"--samples {self.samples}: a sample is judged against the others of its module",
+                "pass at least 2",
+            )

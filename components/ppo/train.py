@@ -1,0 +1,245 @@
+"""The training loop, from top to bottom.
+
+Each iteration: emit the policy, now and then look at the validation modules, compile the next modules several times
+under the sampled policy, give every decision its advantage, update, checkpoint. What is published in the end is the
+policy that was best on the validation modules, which are neither trained on nor reported.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components import problems
+from components.compiler.compile import Compiler
+from components.compiler.quarantine import Quarantine
+from components.console import Progress, UserError, say
+from components.formats.corpus import Module, load_corpus
+from components.formats.policy import check_features
+from components.formats.toolchain import load_toolchain
+from components.formats.trace import read_modules
+from components.policy import networks
+from components.policy.dense import DensePolicy, read_dense
+from components.policy.export import export_fast
+from components.ppo import checkpoint
+from components.ppo.agent import Experience, Learner, PpoParameters
+from components.ppo.config import PpoConfig
+from components.ppo.credit import squash
+from components.ppo.rollout import Roller, Rollout, Sampler
+from components.ppo.summaries import Summaries
+from components.workers import make_pool
+
+SCALE_DECAY = 0.9
+
+
+@dataclass
+class TrainingState:
+    """What changes while training, apart from the learner and the sampler. `history`: (iteration, percent)."""
+
+    iteration: int = 0
+    trained_s: float = 0.0
+    scale: float | None = None
+    best_percent: float = -np.inf
+    best_iteration: int = 0
+    looks_since_best: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The best policy of a run, with the state that it ended in."""
+
+    policy: DensePolicy
+    state: TrainingState
+
+
+class Trainer:
+    """Everything that a run has in its hands."""
+
+    def __init__(self, config: PpoConfig) -> None:
+        self.config = config
+        problem = problems.get(config.problem)
+        corpus = load_corpus(config.corpus)
+        toolchain = load_toolchain(config.toolchain).require_mode("training")
+        self.clang = toolchain.clang
+        warmstart = read_dense(config.warmstart)
+        check_features(warmstart.features, toolchain.features.get(problem.name, ()))
+        table = read_modules(config.trace)
+        self.baselines = dict(zip(table["module"].tolist(), table["text_size_bytes"].tolist(), strict=True))
+        # A module that failed in the trace has no baseline and nothing to be judged by.
+        self.modules = {m.name: m for m in corpus.split("train") if m.name in self.baselines}
+        self.validation = [m for m in corpus.split("validation") if m.name in self.baselines]
+        if not self.modules or not self.validation:
+            raise UserError(
+                f"the corpus in {config.corpus} has {len(self.modules)} training and {len(self.validation)} validation "
+                f"modules that are in the trace, and both are needed",
+                "split the corpus again (python -m components.corpus split) or trace it again",
+            )
+        networks.configure(problem.name, config.gin_bindings, config.gin_files)
+        self.dense = self.best = warmstart
+        self.learner = Learner(len(warmstart.features), problem.num_actions, PpoParameters(), config.seed)
+        networks.load_dense(self.learner.actor, warmstart)
+        self.sampler = Sampler(sorted(self.modules), config.seed)
+        self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
+        self.state = TrainingState()
+        self.summaries = Summaries(config.root_dir)
+        compiler = Compiler(self.clang, problem.name, config.timeout_s * config.samples)
+        self.pool = make_pool(config.workers)
+        self.roller = Roller(
+            compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight
+        )
+
+    def resume(self) -> None:
+        """Goes on from the newest checkpoint, if there is one."""
+        found = checkpoint.latest(self.config.root_dir)
+        if found is None:
+            return
+        self.learner.restore(found.variables)
+        self.learner.shuffle_state = found.state["shuffle"]
+        self.sampler.restore(found.state["sampler"])
+        self.quarantine = Quarantine.from_json(found.state["quarantine"])
+        self.state = TrainingState(**found.state["training"])
+        self.best = found.best
+        self._take_weights()
+        say(f"going on after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
+
+    def run(self) -> Trained:
+        """Trains until the time or the iterations are over."""
+        limit_s = None if self.config.minutes is None else self.config.minutes * 60
+        started_s = time.monotonic() - self.state.trained_s
+        with Progress("training", self.config.iterations) as progress:
+            progress.advance(self.state.iteration)
+            while not self._finished(limit_s):
+                self._iterate(started_s)
+                progress.advance(
+                    reward_percent=100 * self.state.rewards[-1],
+                    validation_percent=self.state.history[-1][1],
+                    best_percent=self.state.best_percent,
+                    minutes=self.state.trained_s / 60,
+                )
+        if not self.state.history or self.state.history[-1][0] != self.state.iteration:
+            with self._emitted() as policy:
+                self._validate(policy)
+            self._save()
+        self.summaries.flush()
+        return Trained(self.best, self.state)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self.pool.close()
+
+    def _finished(self, limit_s: float | None) -> bool:
+        over = limit_s is not None and self.state.trained_s >= limit_s
+        return over or (self.config.iterations is not None and self.state.iteration >= self.config.iterations)
+
+    def _iterate(self, started_s: float) -> None:
+        state, config = self.state, self.config
+        clock = _Clock()
+        with self._emitted() as policy:
+            clock.lap("emit")
+            if state.iteration % config.validate_every == 0:
+                self._validate(policy)
+                clock.lap("validate")
+            modules = self._next_modules()
+            seed = (config.seed << 32) + state.iteration * config.modules * config.samples
+            rollout = self.roller.sample(modules, policy, self.dense, config.samples, seed, self.quarantine)
+        clock.lap("compile")
+        losses = self.learner.update(self._experience(rollout)) if len(rollout.action) else {}
+        self._take_weights()
+        clock.lap("update")
+        state.iteration += 1
+        state.trained_s = time.monotonic() - started_s
+        state.rewards.append(float(rollout.rewards.mean()) if rollout.rewards.size else 0.0)
+        self._save()
+        clock.lap("checkpoint")
+        if rollout.rewards.size:
+            self.summaries.iteration(
+                state.iteration, rollout.rewards, losses, clock.laps, len(self.quarantine), len(rollout.action)
+            )
+
+    def _next_modules(self) -> list[Module]:
+        names = self.sampler.take(self.config.modules)
+        return [self.modules[name] for name in names if name not in self.quarantine]
+
+    def _experience(self, rollout: Rollout) -> Experience:
+        rooted = np.sqrt(np.mean(np.abs(rollout.advantage_bytes)))
+        old = self.state.scale
+        self.state.scale = float(rooted if old is None else SCALE_DECAY * old + (1 - SCALE_DECAY) * rooted)
+        advantage = squash(rollout.advantage_bytes, self.state.scale)
+        return Experience(rollout.quantiles, rollout.action, rollout.logits, advantage)
+
+    def _validate(self, policy: Path) -> None:
+        state = self.state
+        sizes = self.roller.greedy_sizes(self.validation, policy, self.quarantine)
+        before = sum(self.baselines[name] for name in sizes)
+        percent = 100 * (1 - sum(sizes.values()) / before) if before else 0.0
+        state.history.append((state.iteration, percent))
+        self.summaries.validation(state.iteration, percent)
+        if percent > state.best_percent:
+            state.best_percent, state.best_iteration, state.looks_since_best = percent, state.iteration, 0
+            self.best = self.dense
+            return
+        state.looks_since_best += 1
+        if self.config.patience and state.looks_since_best >= self.config.patience:
+            networks.load_dense(self.learner.actor, self.best)
+            rate = self.learner.scale_learning_rate(0.5)
+            self._take_weights()
+            state.looks_since_best = 0
+            say(f"no better for {self.config.patience} looks: back to iteration {state.best_iteration}, rate {rate:.2g}")
+
+    def _take_weights(self) -> None:
+        self.dense = networks.to_dense(
+            self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem
+        )
+
+    def _emitted(self) -> _Emitted:
+        return _Emitted(self.dense, self.clang)
+
+    def _save(self) -> None:
+        state: dict[str, Any] = {
+            "training": vars(self.state),
+            "sampler": self.sampler.state(),
+            "shuffle": self.learner.shuffle_state,
+            "quarantine": self.quarantine.to_json(),
+        }
+        point = checkpoint.Checkpoint(self.state.iteration, self.learner.state(), self.best, state)
+        checkpoint.save(self.config.root_dir, point, self.config.keep)
+
+
+class _Emitted:
+    """The policy as the training clang takes it, in a directory that goes again."""
+
+    def __init__(self, dense: DensePolicy, clang: Path) -> None:
+        self._dense, self._clang = dense, clang
+        self._directory = tempfile.TemporaryDirectory(prefix="mlgo-policy-")
+
+    def __enter__(self) -> Path:
+        path = Path(self._directory.name)
+        try:
+            export_fast(self._dense, path, self._clang)
+        except BaseException:
+            self._directory.cleanup()
+            raise
+        return path
+
+    def __exit__(self, *_: object) -> None:
+        self._directory.cleanup()
+
+
+class _Clock:
+    """Seconds of each phase of an iteration."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last_s = time.monotonic()
+
+    def lap(self, phase: str) -> None:
+        now_s = time.monotonic()
+        self.laps[phase] = now_s - self._last_s
+        self._last_s = now_s

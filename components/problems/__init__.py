@@ -1,0 +1,28 @@
+"""What an optimization problem is: everything that inlining and another problem do not share."""
+
+from __future__ import annotations
+
+from components.console import UserError
+from components.problems.inlining import INLINING
+from components.problems.problem import Problem
+
+__all__ = ["Problem", "get", "names"]
+
+_PROBLEMS = {problem.name: problem for problem in (INLINING,)}
+
+
+def names() -> tuple[str, ...]:
+    """The problems that there are, for --problem."""
+    return tuple(_PROBLEMS)
+
+
+def get(name: str) -> Problem:
+    """The problem of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    try:
+        return _PROBLEMS[name]
+    except KeyError:
+        raise UserError(f"no optimization problem is called {name!r}", f"use one of: {', '.join(_PROBLEMS)}") from None

@@ -1,0 +1,22 @@
+"""Inlining for size: whether to inline a call, at -Oz.
+
+Names are LLVM's: lib/Analysis/MLInlineAdvisor.cpp (decision, model class), DevelopmentModeInlineAdvisor.cpp (options);
+that of the logits is ml-compiler-opt's.
+"""
+
+from components.problems.problem import Problem
+
+INLINING = Problem(
+    name="inlining",
+    decision="inlining_decision",
+    default_decision="inlining_default",
+    logits="CategoricalProjectionNetwork_logits",
+    num_actions=2,
+    excluded_features=frozenset(),
+    model_class="InlinerSizeModel",
+    model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
+    development_options=("-enable-ml-inliner=development",),
+    release_options=("-enable-ml-inliner=release",),
+    log_option="-training-log",
+    policy_option="-ml-inliner-model-under-training",
+)

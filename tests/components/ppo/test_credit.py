@@ -1,0 +1,83 @@
+"""The credit of a decision, against sums done by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.compiler.callsites import Callsites
+from components.compiler.compile import Sample
+from components.ppo.credit import FUNCTION_OVERHEAD_BYTES, function_advantages, module_advantages, squash
+
+
+def sample(text, calls, functions, discardable=()):
+    """A sample of `text` bytes; calls: pairs of names; functions: name -> bytes."""
+    names = sorted({name for call in calls for name in call})
+    ids = {name: i for i, name in enumerate(names)}
+    callsites = Callsites(
+        caller=np.array([ids[a] for a, _ in calls], np.int32),
+        callee=np.array([ids[b] for _, b in calls], np.int32),
+        inlined=np.zeros(len(calls), bool),
+        names=names,
+        discardable=np.array([name in discardable for name in names], bool),
+    )
+    return Sample(text, callsites=callsites, function_sizes=functions)
+
+
+def test_caller_and_discardable_callee_are_both_counted():
+    # b is dropped in the second sample: it costs nothing there, and its entry in .eh_frame goes with it.
+    first = sample(300, [("a", "b")], {"a": 100, "b": 50}, {"b"})
+    second = sample(260, [("a", "b")], {"a": 140}, {"b"})
+    one, two = function_advantages([first, second], module_weight=0)
+    b = (50 + FUNCTION_OVERHEAD_BYTES) / 2
+    assert one == pytest.approx([20 - b])
+    assert two == pytest.approx([-20 + b])
+
+
+def test_exported_callee_stays_whatever_happens_to_it():
+    first = sample(300, [("a", "b")], {"a": 100, "b": 50})
+    second = sample(260, [("a", "b")], {"a": 140, "b": 10})
+    assert function_advantages([first, second], 0)[0] == pytest.approx([20])
+
+
+def test_caller_that_one_sample_dropped_is_not_judged_by_its_size():
+    first = sample(300, [("a", "b"), ("m", "a")], {"a": 100, "m": 10, "b": 5})
+    second = sample(260, [("a", "b"), ("m", "a")], {"m": 60, "b": 5})
+    one = function_advantages([first, second], 0)[0]
+    assert one == pytest.approx([0, 25])
+
+
+def test_function_known_from_another_sample_is_found_in_the_object():
+    # The second sample had no decision about b, for a's call was gone; b is in its object all the same.
+    first = sample(300, [("a", "b"), ("c", "a")], {"a": 100, "b": 50, "c": 10}, {"b"})
+    second = sample(260, [("c", "a")], {"a": 100, "b": 50, "c": 10}, {"b"})
+    assert function_advantages([first, second], 0)[0] == pytest.approx([0, 0])
+
+
+def test_module_term_is_shared_by_its_decisions():
+    first = sample(300, [("a", "b")] * 4, {"a": 1, "b": 1})
+    second = sample(200, [("a", "b")], {"a": 1, "b": 1})
+    one, two = function_advantages([first, second], module_weight=2)
+    assert one == pytest.approx([-50 * 2 / 2] * 4)
+    assert two == pytest.approx([50 * 2 / 1])
+
+
+def test_module_advantages_add_up_to_nothing():
+    samples = [sample(size, [("a", "b")], {}) for size in (100, 160, 130)]
+    assert np.concatenate(module_advantages(samples)).tolist() == [30, -30, 0]
+
+
+def test_recursive_call_counts_once():
+    first = sample(0, [("a", "a")], {"a": 100}, {"a"})
+    second = sample(0, [("a", "a")], {"a": 140}, {"a"})
+    assert function_advantages([first, second], 0)[0] == pytest.approx([20])
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.1, 1e3))
+def test_squash_keeps_sign_and_order_and_is_bounded(values, scale):
+    squashed = squash(np.array(values), scale)
+    assert squashed.dtype == np.float32
+    assert np.all(np.abs(squashed) <= 4)
+    order = np.argsort(values, kind="stable")
+    assert np.all(np.diff(squashed[order]) >= 0)
+    assert np.all(squashed * np.array(values) >= 0)
