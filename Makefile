@@ -77,11 +77,11 @@ $(VENV)/bin/python: | apt
 $(VENV)/.training: $(LOCKS)/build.txt $(LOCKS)/training.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing Python packages in $(VENV)"
 	@$(PIP) -r $(LOCKS)/build.txt
-	@$(PIP) --no-build-isolation -r $(LOCKS)/training.txt
+	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/training.txt
 	@$(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.test: $(LOCKS)/test.txt $(VENV)/.training
 	@echo "installing the tests' Python packages in $(VENV)"
-	@$(PIP) --no-build-isolation -r $(LOCKS)/test.txt
+	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/test.txt
 	@touch $@

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from pipelines.facts import content_facts, toolchain_facts
+from pipelines.facts import build_facts, content_facts, recipe_facts, toolchain_facts
 from pipelines.options import RunOptions
 from pipelines.step import Step
 
@@ -84,7 +84,8 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
             module="components.evaluation",
             arguments=(
                 "--corpus", "{corpus}", "--toolchain", "{training}", "--release-toolchain", "{release}",
-                "--policy", "{policy}", "--warmstart", "{warmstart}", "--trace", "{trace}",
+                "--policy", "{policy}", "--warmstart", "{warmstart}", "--trace", "{trace}", *problem,
+                "--workers", options.workers, *(("--recipe", str(options.recipe)) if options.recipe else ()),
                 "--min-reduction-percent", f"{options.min_reduction_percent:g}", *amounts.evaluation,
                 "--output", "{output}",
             ),
@@ -96,13 +97,13 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
 def _corpus(options: RunOptions, installed: tuple[str, ...]) -> Step:
     if options.recipe:
         arguments: tuple[str, ...] = ("build", "--recipe", str(options.recipe))
-        facts = content_facts(options.recipe)
+        facts = recipe_facts(options.recipe)
     elif options.compile_commands:
-        arguments = ("extract", "--input", str(options.compile_commands))
-        facts = content_facts(options.compile_commands)
+        arguments = ("extract", "--compile-commands", str(options.compile_commands))
+        facts = build_facts(options.compile_commands)
     else:
         assert options.corpus is not None  # RunOptions' invariant
-        arguments = ("combine", str(options.corpus))
+        arguments = ("import", "--input", str(options.corpus))
         facts = content_facts(options.corpus)
     return Step(
         name="corpus",

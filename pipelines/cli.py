@@ -80,7 +80,7 @@ def cli() -> None:
 @click.option("--llvm-source", default="deb", metavar="deb|git:TAG|PATH",
               help="Where LLVM's matching source files come from.")
 @click.option("--seed", type=int, default=1, metavar="N", help="Of everything random: same seed, same training.")
-@click.option("--min-reduction-percent", type=float, default=0.0, metavar="X",
+@click.option("--min-reduction-percent", type=float, default=0.5, metavar="X",
               help="Held-out modules must shrink by this for the verdict `better`.")  # fmt: skip
 def run(
     compile_commands: Path | None,

@@ -1,12 +1,16 @@
-"""What a step's result depends on that its command line does not show."""
+"""What a step's result depends on that its command line does not show: the content behind the paths it names."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+from components.projects.compile_commands import output_of
+from components.projects.recipe import load_recipes
 
 
 def toolchain_facts(llvm_major: int) -> tuple[str, ...]:
@@ -18,17 +22,55 @@ def toolchain_facts(llvm_major: int) -> tuple[str, ...]:
     return (version.stdout.partition("\n")[0],)
 
 
+def recipe_facts(recipe: Path) -> tuple[str, ...]:
+    """The identity of a recipe: what it says, with the recipes that it names, and the local trees that they build."""
+    projects = load_recipes(recipe)
+    sources = [source for p in projects.projects for source in (p.source, *(other for _name, other in p.requires))]
+    trees = [fact for source in sources if source.kind == "path" for fact in content_facts(Path(source.location))]
+    return (_sha256(repr(projects)), *trees)
+
+
+def build_facts(compile_commands: Path) -> tuple[str, ...]:
+    """The identity of a finished build: its compile_commands.json and, of each object named there, size and time.
+
+    What is not a compilation database is identified by its content alone: the step says what is wrong with it.
+    """
+    content = compile_commands.read_text(encoding="utf-8", errors="replace")
+    facts = [content]
+    try:
+        entries = json.loads(content)
+        for entry in entries if isinstance(entries, list) else []:
+            directory, output = entry["directory"], output_of(entry)
+            if output:
+                facts.append(_stamp(os.path.join(directory, output)))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    return (_sha256("\n".join(facts)),)
+
+
 def content_facts(path: Path) -> tuple[str, ...]:
     """The identity of what stands at `path`: a file by its content, a directory by its files' names, sizes and times.
 
-    Times rather than content for directories: a user's build tree may hold gigabytes, and this runs at each start.
+    Times rather than content for directories: a user's tree may hold gigabytes, and this runs at each start.
     """
     if path.is_file():
         return (hashlib.sha256(path.read_bytes()).hexdigest(),)
-    total = hashlib.sha256()
+    facts = []
     for folder, folders, files in os.walk(path):
         folders.sort()
-        for name in sorted(files):
-            status = os.lstat(os.path.join(folder, name))
-            total.update(f"{os.path.relpath(folder, path)}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return (total.hexdigest(),)
+        for file in sorted(files):
+            place = os.path.join(folder, file)
+            facts.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
+    return (_sha256("\n".join(facts)),)
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return "missing"
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()

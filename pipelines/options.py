@@ -52,7 +52,7 @@ class RunOptions:
     llvm_source: str = "deb"
     train_minutes: float | None = None
     seed: int = 1
-    min_reduction_percent: float = 0.0
+    min_reduction_percent: float = 0.5
 
     def __post_init__(self) -> None:
         sources = [s for s in (self.compile_commands, self.corpus, self.recipe) if s is not None]

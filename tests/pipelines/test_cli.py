@@ -1,0 +1,53 @@
+"""The command `mlgo`, as a user calls it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import STEPS
+
+
+def mlgo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipelines", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_help_lists_every_step_and_is_quick() -> None:
+    started_s = time.monotonic()
+    done = mlgo("--help")
+    assert done.returncode == 0
+    assert all(f"\n  {step} " in done.stdout for step in ("run", *STEPS))
+    assert time.monotonic() - started_s < 10
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_answers_help_with_an_example(step: str) -> None:
+    done = mlgo(step, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"python -m components.{step}" in done.stdout
+
+
+def test_a_step_gets_its_arguments_untouched_and_gives_its_status(tmp_path: Path) -> None:
+    done = mlgo("vocab", "--trace", str(tmp_path / "no where"), "--output", str(tmp_path / "v"))
+    assert done.returncode == 1
+    assert f"{tmp_path / 'no where'}" in done.stderr and "Traceback" not in done.stderr
+    assert mlgo("trace", "export", "--format", "csv").returncode == 2
+
+
+def test_a_run_without_code_says_what_to_pass(tmp_path: Path) -> None:
+    done = mlgo("run", "--output", str(tmp_path / "run"))
+    assert done.returncode == 1
+    assert "--compile-commands" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_heavy_is_imported_by_the_launcher() -> None:
+    code = "import sys, pipelines.cli, pipelines.chain, pipelines.run; print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,38 @@
+"""A run's options: one source of code, known presets, sensible budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.console import UserError
+from pipelines.options import RunOptions
+
+
+def options(tmp_path: Path, **more: Any) -> RunOptions:
+    recipe = tmp_path / "r.yaml"
+    recipe.touch()
+    return RunOptions(**{"output": tmp_path / "run", "recipe": recipe} | more)
+
+
+def test_a_budget_given_replaces_the_presets(tmp_path: Path) -> None:
+    assert options(tmp_path, preset="full").minutes == 60
+    assert options(tmp_path, preset="full", train_minutes=2.5).minutes == 2.5
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"recipe": None}, "none given"),
+        ({"corpus": Path("/")}, "2 given"),
+        ({"recipe": Path("/nowhere.yaml")}, "/nowhere.yaml does not exist"),
+        ({"preset": "huge"}, "no preset 'huge'"),
+        ({"train_minutes": 0.0}, "--train-minutes 0 is not positive"),
+    ],
+)
+def test_what_makes_no_sense_is_named(tmp_path: Path, more: dict[str, Any], named: str) -> None:
+    with pytest.raises(UserError, match=named) as raised:
+        options(tmp_path, **more)
+    assert raised.value.remedy
