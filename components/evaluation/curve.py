@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from components.console import UserError
-from components.evaluation.events import Scalar, read_scalars
+from components.evaluation.events import EventFile, read_event_file
 
 REWARD_SECTION = "reward_distribution"
 """The section of the inlining demo: the mean and percentiles of the rewards of an iteration's modules."""
@@ -49,7 +49,7 @@ def read_curve(directory: Path) -> Curve | None:
     if not directory.is_dir():
         raise UserError(f"no training at {directory}: no such directory", "pass what PPO wrote as --ppo-root")
     files = sorted(directory.rglob("*.tfevents.*"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    series = _join([list(read_scalars(path)) for path in files])
+    series = _join([read_event_file(path) for path in files])
     rewards = {tag.rsplit("/", 1)[-1]: found for tag, found in series.items() if REWARD_SECTION in tag}
     mean_tag = next((tag for tag in rewards if re.search("mean|average", tag, re.IGNORECASE)), None)
     if mean_tag is None:
@@ -73,7 +73,7 @@ def _validation(series: dict[str, Series]) -> Series | None:
     return None if tag is None else series[tag]
 
 
-def _join(runs: list[list[Scalar]]) -> dict[str, Series]:
+def _join(runs: list[EventFile]) -> dict[str, Series]:
     """Curves over all runs of one training, each run being one process (a resumed training has several).
 
     A resumed training repeats steps that its killed run had already reported: the later run holds. Time goes on from
@@ -81,16 +81,16 @@ def _join(runs: list[list[Scalar]]) -> dict[str, Series]:
     """
     points: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)  # tag -> step -> (minutes, value)
     for run in runs:
-        if not run:
+        if not run.scalars:
             continue
-        first_step = min(scalar.step for scalar in run)
+        first_step = min(scalar.step for scalar in run.scalars)
         for kept in points.values():
             for step in [step for step in kept if step >= first_step]:
                 del kept[step]
         offset = max((minutes for kept in points.values() for minutes, _ in kept.values()), default=0.0)
-        start_s = run[0].wall_time_s
-        for scalar in run:
-            points[scalar.tag][scalar.step] = (offset + (scalar.wall_time_s - start_s) / 60.0, scalar.value)
+        for scalar in run.scalars:
+            minutes = offset + (scalar.wall_time_s - run.start_s) / 60.0
+            points[scalar.tag][scalar.step] = (minutes, scalar.value)
     curves = {}
     for tag, kept in points.items():
         if kept:

@@ -28,11 +28,21 @@ class Scalar:
     value: float
 
 
-def read_scalars(path: Path) -> Iterator[Scalar]:
-    """Every scalar of an event file, in file order; whatever else it holds (histograms, images) is passed over.
+@dataclass(frozen=True)
+class EventFile:
+    """What one process wrote. `start_s` is when it began (seconds since 1970), `scalars` are in file order."""
+
+    start_s: float
+    scalars: tuple[Scalar, ...]
+
+
+def read_event_file(path: Path) -> EventFile:
+    """Every scalar of an event file; whatever else it holds (histograms, images) is passed over.
 
     A file that ends within a record, as that of a killed or still running training does, simply ends there.
     """
+    start_s = None
+    scalars: list[Scalar] = []
     for record in _records(path.read_bytes()):
         wall_time_s, step, summaries = 0.0, 0, []
         for number, value in _fields(record):
@@ -42,12 +52,14 @@ def read_scalars(path: Path) -> Iterator[Scalar]:
                 step = value
             elif number == 5 and isinstance(value, bytes):
                 summaries.append(value)
+        if start_s is None:
+            start_s = wall_time_s  # the writer's first event tells the format's version, when the file is opened
         for summary in summaries:
             for number, value in _fields(summary):
-                if number == 1 and isinstance(value, bytes):
-                    scalar = _scalar(value)
-                    if scalar is not None:
-                        yield Scalar(scalar[0], step, wall_time_s, scalar[1])
+                scalar = _scalar(value) if number == 1 and isinstance(value, bytes) else None
+                if scalar is not None:
+                    scalars.append(Scalar(scalar[0], step, wall_time_s, scalar[1]))
+    return EventFile(start_s or 0.0, tuple(scalars))
 
 
 def _records(data: bytes) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from components.console import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 METRICS = "metrics.json"
@@ -107,13 +108,35 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
 
 def print_table(metrics: dict[str, Any], directory: Path) -> None:
     """Prints table and lines to standard output."""
-    from rich.console import Console
-
-    # Not a terminal: rich would guess 80 columns and fold every cell.
-    console = Console() if Console().is_terminal else Console(width=140)
+    console = _console()
     console.print(table(metrics))
     for line in lines(metrics, directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+SECTIONS = ("text", "rodata", "eh_frame", "data", "total", "llvm_size_text")
+
+
+def print_binaries(binaries: list[dict[str, Any]]) -> None:
+    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them."""
+    from rich.table import Table
+
+    view = Table(title="Linked binaries: bytes with the policy, change against stock -Oz")
+    view.add_column("binary")
+    for section in SECTIONS:
+        view.add_column(section.replace("llvm_size_text", "text (llvm-size)"), justify="right")
+    for binary in binaries:
+        pairs = [(binary["stock"][section], binary["policy"][section]) for section in SECTIONS]
+        cells = [f"{policy:,}\n{policy - stock:+,}" for stock, policy in pairs]
+        view.add_row(f"{binary['project']}/{binary['name']}\n{binary['kind']}", *cells)
+    _console().print(view)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # Not a terminal: rich would guess 80 columns and fold every cell.
+    return Console() if Console().is_terminal else Console(width=140)
 
 
 def _at(metrics: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:

@@ -1,13 +1,56 @@
-"""Sizes of a small corpus that the tests of this step share: two known projects, one that was held out whole."""
+"""What the tests of this step share: sizes of an invented corpus, and a small real corpus made by clang-19."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from components.compiler.elf import Elf
 from components.evaluation.measurements import Excluded, Measurements
+from components.formats.corpus import Corpus, load_corpus, write_description
+from components.formats.splits import Splits, write_splits
+from components.storage import write_manifest
+
+CLANGXX = "clang++-19"
+
+SOURCES = {
+    "known/words.o": """
+        #include <map>
+        #include <string>
+        #include <vector>
+        std::map<std::string, int> count(const std::vector<std::string> &words) {
+          std::map<std::string, int> counts;
+          for (const auto &word : words) ++counts[word + "/" + word.substr(0, 2)];
+          return counts;
+        }
+    """,
+    "known/sorted.o": """
+        #include <algorithm>
+        #include <string>
+        #include <vector>
+        void order(std::vector<std::string> &words, std::vector<double> &numbers) {
+          std::sort(words.begin(), words.end());
+          std::stable_sort(numbers.begin(), numbers.end());
+        }
+    """,
+    "unknown/stack.o": """
+        #include <deque>
+        #include <memory>
+        struct Node { std::unique_ptr<Node> next; int value; };
+        int drain(std::deque<Node> &nodes, int limit) {
+          int sum = 0;
+          while (!nodes.empty() && sum < limit) { sum += nodes.front().value; nodes.pop_front(); }
+          return sum;
+        }
+        void push(std::deque<Node> &nodes, int value) { nodes.push_back({nullptr, value}); nodes.emplace_back(); }
+    """,
+    "known/trained.o": "int trained(int x) { return x + 1; }",
+}
+"""Module name -> source. The last is trained on, the rest is held out; all of "unknown" is."""
 
 
 def measurements(**sizes: list[int]) -> Measurements:
@@ -38,3 +81,36 @@ def make_measurements() -> Callable[..., Measurements]:
 @pytest.fixture
 def measured() -> Measurements:
     return measurements()
+
+
+def make_corpus(directory: Path, sources: dict[str, str]) -> Path:
+    """A corpus as `components.corpus` makes it, of C++ sources compiled here; the last module is trained on."""
+    directory.mkdir()
+    for name, source in sources.items():
+        object_file = directory / f"{name}.tmp"
+        object_file.parent.mkdir(exist_ok=True)
+        subprocess.run(
+            [CLANGXX, "-Oz", "-c", "-Xclang", "-fembed-bitcode=all", "-xc++", "-", "-o", object_file],
+            input=source, text=True, check=True,
+        )  # fmt: skip
+        elf = Elf(object_file.read_bytes())
+        for section, suffix in ((".llvmbc", "bc"), (".llvmcmd", "cmd")):
+            content = elf.section(section)
+            assert content is not None
+            (directory / f"{name}.{suffix}").write_bytes(content)
+        object_file.unlink()
+    names = list(sources)
+    write_description(directory, names)
+    write_splits(directory, Splits(0, tuple(names[-1:]), (), tuple(names[:-1]), ("unknown",)))
+    write_manifest(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_corpus(tmp_path_factory.mktemp("evaluation") / "corpus", SOURCES)
+
+
+@pytest.fixture
+def corpus(corpus_directory: Path) -> Corpus:
+    return load_corpus(corpus_directory)

@@ -8,7 +8,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from components.evaluation.events import read_scalars
+from components.evaluation.events import read_event_file
 
 event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
 from tensorboard.compat.proto import summary_pb2, tensor_pb2, types_pb2  # noqa: E402
@@ -44,7 +44,9 @@ def test_all_forms_of_a_scalar(tmp_path: Path) -> None:
         record(event_pb2.Event(wall_time=1.0, file_version="brain.Event:2").SerializeToString())
         + event(300, 1e9, a=2.0, b=content, c=floats, d=doubles, e=histogram)
     )
-    scalars = list(read_scalars(path))
+    file = read_event_file(path)
+    assert file.start_s == 1.0
+    scalars = file.scalars
     assert [(s.tag, s.value) for s in scalars] == [("a", 2.0), ("b", 0.25), ("c", 0.5), ("d", 0.125)]
     assert {(s.step, s.wall_time_s) for s in scalars} == {(300, 1e9)}
 
@@ -54,7 +56,7 @@ def test_a_file_of_a_killed_training_ends_at_its_last_whole_record(tmp_path: Pat
     path = tmp_path / "events"
     for cut in range(len(second)):
         path.write_bytes(first + second[:cut])
-        assert [scalar.step for scalar in read_scalars(path)] == [1]
+        assert [scalar.step for scalar in read_event_file(path).scalars] == [1]
 
 
 def test_damage_stops_the_reading(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_damage_stops_the_reading(tmp_path: Path) -> None:
     damaged = bytearray(event(1, 1.0, a=1.0) + event(2, 2.0, a=2.0))
     damaged[-6] ^= 1
     path.write_bytes(bytes(damaged))
-    assert [scalar.step for scalar in read_scalars(path)] == [1]
+    assert [scalar.step for scalar in read_event_file(path).scalars] == [1]
 
 
 @pytest.mark.slow
@@ -71,6 +73,6 @@ def test_what_tensorflow_writes(tmp_path: Path) -> None:
     with tensorflow.summary.create_file_writer(str(tmp_path)).as_default():
         tensorflow.summary.scalar("reward_distribution/mean", 0.015, step=7)
     (path,) = tmp_path.iterdir()
-    (scalar,) = read_scalars(path)
+    (scalar,) = read_event_file(path).scalars
     assert (scalar.tag, scalar.step) == ("reward_distribution/mean", 7)
     assert scalar.value == pytest.approx(0.015)

@@ -1,0 +1,161 @@
+"""Command line of the evaluation step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.console import UserError, run_step
+from components.evaluation import table
+from components.evaluation.config import THRESHOLDS, EvaluationConfig
+from components.workers.make import HELP as WORKERS_HELP
+
+EXIT_NOT_BETTER = 3
+_DIRECTORY = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path)
+
+
+class _DefaultCommand(click.Group):
+    """A group whose options without a command's name mean "run", so that the step is called like every other."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_DefaultCommand)
+def main() -> None:
+    """Measures a policy on code that it was not trained on."""
+
+
+@main.command("run")
+@click.option("--corpus", type=_DIRECTORY, required=True, help="Corpus whose held-out part is compiled.")
+@click.option(
+    "--toolchain", "--training-toolchain", "toolchain", type=_DIRECTORY, required=True,
+    help="Training clang: baseline, warmstart and sweep.",
+)  # fmt: skip
+@click.option("--policy", type=_DIRECTORY, required=True, help="The policy that is judged.")
+@click.option("--output", type=_DIRECTORY, required=True, help="Where report.csv, metrics.json and report.html go.")
+@click.option(
+    "--release-toolchain", type=_DIRECTORY,
+    help="Release clang that embeds the policy. Without it the training clang runs the policy.",
+)  # fmt: skip
+@click.option("--warmstart", type=_DIRECTORY, help="Warmstart policy, to be compared.")
+@click.option("--trace", type=_DIRECTORY, help="Default trace, whose module sizes the baseline is checked against.")
+@click.option(
+    "--ppo-root", type=_DIRECTORY,
+    help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
+)  # fmt: skip
+@click.option("--recipe", type=_FILE, help="Recipes: rebuilds the held-out projects whole and compares what they link.")
+@click.option("--stock-clang", type=_FILE, help="Baseline of whole builds.  [default: the installed clang-N]")
+@click.option("--min-reduction-percent", type=float, default=0.5, show_default=True, help="Asked for by the verdict.")
+@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
+@click.option("--timeout-s", type=float, default=60.0, show_default=True, help="Time limit of one compile.")
+@click.option("--max-failed-fraction", type=float, default=0.05, show_default=True, help="More failed modules stop.")
+@click.option(
+    "--thresholds", default=",".join(map(str, THRESHOLDS)), show_default=True,
+    help="-inline-threshold sweep; '' for none.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
+@click.option("--jobs", type=int, default=2, show_default=True, help="Compiles at a time in whole builds.")
+@click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
+def run(thresholds: str, fail_if_not_better: bool, **options: Any) -> int:
+    """Compiles the held-out modules of a corpus and compares their text size: under -Oz's heuristic, under the
+    warmstart policy, under the policy embedded in a release clang, and under -Oz with other inline thresholds.
+
+    Results for unseen modules of known projects and for unseen projects are told apart. The exit status is 0 whatever
+    the verdict, unless --fail-if-not-better is given.
+
+    \b
+    Example:
+      python -m components.evaluation --corpus runs/demo/corpus --toolchain runs/demo/training \\
+          --release-toolchain runs/demo/release --policy runs/demo/policy \\
+          --warmstart runs/demo/warmstart --output runs/demo/evaluation
+
+    \b
+    Other commands (each has its --help):
+      python -m components.evaluation compare-binaries   linked programs and libraries, built whole
+      python -m components.evaluation show               print the table of a finished evaluation
+    """
+    config = EvaluationConfig(thresholds=_thresholds(thresholds), **options)
+    from components.evaluation.evaluate import evaluate  # matplotlib takes half a second that --help can do without
+
+    metrics = evaluate(config)
+    table.print_table(metrics, config.output.absolute())
+    return EXIT_NOT_BETTER if fail_if_not_better and metrics["verdict"] != "better" else 0
+
+
+@main.command("compare-binaries")
+@click.option("--recipe", type=_FILE, required=True, help="Recipe of one project or of a set.")
+@click.option("--release-toolchain", type=_DIRECTORY, required=True, help="Release clang that embeds the policy.")
+@click.option("--output", type=_DIRECTORY, required=True, help="Where binaries.json goes.")
+@click.option("--stock-clang", type=_FILE, help="The baseline.  [default: the installed clang-N]")
+@click.option("--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]")
+@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--jobs", type=int, default=2, show_default=True, help="Compiles at a time.")
+def compare_binaries(
+    recipe: Path, release_toolchain: Path, output: Path, stock_clang: Path | None, projects: tuple[str, ...],
+    problem: str, jobs: int,
+) -> None:  # fmt: skip
+    """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
+    programs and shared libraries, section by section.
+
+    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+
+    \b
+    Example:
+      python -m components.evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
+          --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
+    """
+    from components.evaluation import binaries
+    from components.formats.toolchain import load_toolchain
+    from components.projects.recipe import load_recipes
+    from components.storage import publish
+    from components.storage.cache import default_cache_dir
+
+    release = load_toolchain(release_toolchain).require_mode("release")
+    recipes = load_recipes(recipe)
+    names = projects or recipes.split.get("heldout_projects") or [project.name for project in recipes.projects]
+    chosen = [recipes.project(name) for name in names]
+    with publish(output) as directory:
+        work = directory / "build"
+        try:
+            found = binaries.compare_projects(
+                chosen, stock_clang or binaries.find_stock_clang(release), release, problem, work, default_cache_dir(),
+                jobs,
+            )  # fmt: skip
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        entries = [binary.to_json() for binary in found]
+        (directory / "binaries.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+    table.print_binaries(entries)
+
+
+@main.command("show")
+@click.option("--metrics", type=_FILE, required=True, help="metrics.json, or the evaluation's directory.")
+def show(metrics: Path) -> None:
+    """Prints the table of a finished evaluation.
+
+    \b
+    Example:
+      python -m components.evaluation show --metrics runs/demo/evaluation
+    """
+    directory = metrics if metrics.is_dir() else metrics.parent
+    table.print_table(table.read_metrics(metrics), directory.absolute())
+
+
+def _thresholds(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",") if part.strip()))
+    except ValueError:
+        raise UserError(f"--thresholds {text!r} is not a list of whole numbers", "give them as 0,5,15") from None
+
+
+if __name__ == "__main__":
+    run_step(main)

@@ -1,0 +1,70 @@
+"""What an evaluation reads, does and is judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.console import UserError
+
+THRESHOLDS = (0, 5, 15, 30, 50)
+"""-inline-threshold values of the sweep: what a user would try without a policy."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """One evaluation.
+
+    Invariants: min_reduction_percent <= 100; 0 <= max_failed_fraction <= 1; thresholds are distinct.
+
+    Attributes:
+        corpus: the corpus with its splits.json; its held-out part is compiled.
+        toolchain: the training clang: baseline, warmstart and sweep.
+        policy: the policy artifact that is judged.
+        output: where report.csv, metrics.json and report.html go.
+        release_toolchain: the release clang that embeds the policy; None has the training clang run the policy.
+        warmstart: the warmstart policy artifact, to be compared; None leaves it out.
+        trace: the default trace, whose module sizes the baseline is checked against; None does not check.
+        ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
+        recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
+        stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
+        min_reduction_percent: from this reduction of the held-out text on, the verdict is "better".
+        problem: name of the optimization problem.
+        workers: where compiles run, as `components.workers.make` reads it.
+        timeout_s: of one compile.
+        max_failed_fraction: more failed modules than this stop the evaluation.
+        thresholds: the sweep.
+        seed: of the bootstrap intervals.
+        jobs: compiles at a time in whole builds.
+    """
+
+    corpus: Path
+    toolchain: Path
+    policy: Path
+    output: Path
+    release_toolchain: Path | None = None
+    warmstart: Path | None = None
+    trace: Path | None = None
+    ppo_root: Path | None = None
+    recipe: Path | None = None
+    stock_clang: Path | None = None
+    min_reduction_percent: float = 0.5
+    problem: str = "inlining"
+    workers: str = "local"
+    timeout_s: float = 60.0
+    max_failed_fraction: float = 0.05
+    thresholds: tuple[int, ...] = THRESHOLDS
+    seed: int = 0
+    jobs: int = 2
+
+    def __post_init__(self) -> None:
+        if self.min_reduction_percent > 100:
+            raise UserError(
+                f"--min-reduction-percent {self.min_reduction_percent:g}: nothing shrinks by more than 100%",
+                "give a number of percent such as 0.5",
+            )
+        if self.recipe is not None and self.release_toolchain is None:
+            raise UserError(
+                "--recipe rebuilds projects with the release clang, and none is given",
+                "pass --release-toolchain, or leave --recipe out",
+            )

@@ -1,0 +1,158 @@
+"""One evaluation from its inputs to its published artifact."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from components.console import UserError, say
+from components.evaluation import binaries, table
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.curve import read_curve
+from components.evaluation.measure import differing_from_trace, measure
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+from components.evaluation.page import write_page
+from components.evaluation.report_csv import write_report_csv
+from components.evaluation.variants import Variant, plan
+from components.formats.corpus import Corpus, Module, load_corpus
+from components.formats.policy import check_features, load_policy_info
+from components.formats.toolchain import Toolchain, load_toolchain
+from components.formats.trace import read_modules
+from components.projects.recipe import Recipe, load_recipes
+from components.storage import publish
+from components.storage.cache import default_cache_dir
+from components.workers.make import make_pool
+
+
+def evaluate(config: EvaluationConfig) -> dict[str, Any]:
+    """Evaluates, publishes `config.output`, and returns what its metrics.json holds.
+
+    Every input is checked before the first compile.
+
+    Raises:
+        UserError: an input is missing, damaged, or does not fit the others; too many modules do not compile.
+    """
+    corpus = load_corpus(config.corpus)
+    modules = heldout_modules(corpus)
+    heldout_projects = corpus.splits().heldout_projects
+    training = load_toolchain(config.toolchain).require_mode("training")
+    release = load_release(config.release_toolchain, training) if config.release_toolchain else None
+    check_policy(config.policy, config, training)
+    if config.warmstart is not None:
+        check_policy(config.warmstart, config, training)
+    recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
+    trace_sizes = _trace_sizes(config.trace) if config.trace else {}
+    curve = read_curve(config.ppo_root or config.policy)
+    variants = plan(config, training, release)
+    with publish(config.output) as directory:
+        with closing(make_pool(config.workers)) as pool:
+            measured = measure(pool, config, variants, modules, heldout_projects)
+        metrics = summarize(measured, config.min_reduction_percent, config.seed)
+        metrics["policy_compiled_by"] = "release" if release else "training"
+        metrics["problem"] = config.problem
+        metrics["warnings"] = _warnings(measured, trace_sizes, config)
+        metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
+        metrics["inputs"] = _inputs(config, training, release)
+        metrics["binaries"] = _binaries(config, recipes, release, directory / "build")
+        write_report_csv(directory / "report.csv", measured)
+        text = json.dumps(metrics, indent=1, allow_nan=False)
+        (directory / table.METRICS).write_text(text + "\n", encoding="utf-8")
+        write_page(directory / table.REPORT, metrics, measured, curve)
+    for warning in metrics["warnings"]:
+        say(f"warning: {warning}")
+    return metrics
+
+
+def heldout_modules(corpus: Corpus) -> tuple[Module, ...]:
+    """The held-out part of a corpus. UserError if nothing is held out: there would be nothing to say."""
+    modules = corpus.split("heldout")
+    if not modules:
+        raise UserError(
+            f"the corpus in {corpus.directory} holds nothing out: its splits.json has no held-out module",
+            f"split it again: python -m components.corpus split --corpus {corpus.directory} --heldout-fraction 0.15",
+        )
+    return modules
+
+
+def load_release(directory: Path, training: Toolchain) -> Toolchain:
+    """The release clang, which must be of the training clang's LLVM version: only the policy may differ.
+
+    Raises:
+        UserError: it is missing, a training clang, or of another version.
+    """
+    release = load_toolchain(directory).require_mode("release")
+    if release.llvm_version != training.llvm_version:
+        raise UserError(
+            f"the release clang in {directory} is LLVM {release.llvm_version}, the training clang in "
+            f"{training.directory} is {training.llvm_version}: their difference would not be the policy's alone",
+            "build both from one LLVM version",
+        )
+    return release
+
+
+def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:
+    """Refuses a policy of another problem or of features that the compiler does not log."""
+    info = load_policy_info(directory)
+    if info.problem != config.problem:
+        raise UserError(
+            f"{directory} is a policy for {info.problem}, not for {config.problem}", "pass the policy of this problem"
+        )
+    check_features(info.features, training.features.get(config.problem, ()))
+
+
+def _recipes(path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
+    chosen = tuple(recipe for recipe in load_recipes(path).projects if recipe.name in heldout_projects)
+    if not chosen:
+        say(f"no whole project is held out in this corpus and described in {path}: linked binaries are not compared")
+    return chosen
+
+
+def _trace_sizes(directory: Path) -> dict[str, int]:
+    columns = read_modules(directory)
+    return dict(zip(columns["module"].tolist(), columns["text_size_bytes"].tolist(), strict=True))
+
+
+def _warnings(measured: Measurements, trace_sizes: dict[str, int], config: EvaluationConfig) -> list[str]:
+    differing = differing_from_trace(measured, trace_sizes)
+    if not differing:
+        return []
+    return [
+        f"the baseline of {len(differing)} modules differs from that of the default trace in {config.trace}, first "
+        f"{differing[0]}: the corpus or the training clang is not the one that the trace was made with"
+    ]
+
+
+def _describe(variant: Variant, problem: str) -> dict[str, str]:
+    return {"name": variant.name, "clang": str(variant.clang), "flags": variant.flags(problem)}
+
+
+def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | None) -> dict[str, Any]:
+    return {
+        "corpus": str(config.corpus.absolute()),
+        "policy": str(config.policy.absolute()),
+        "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
+        "training_clang": str(training.clang.absolute()),
+        "release_clang": str(release.clang.absolute()) if release else None,
+        "llvm_version": training.llvm_version,
+    }
+
+
+def _binaries(
+    config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
+) -> list[dict[str, Any]]:
+    """compare-binaries for the held-out projects; `work` lies in the unpublished artifact, so a kill leaves nothing."""
+    if not recipes or release is None:
+        return []
+    stock = config.stock_clang or binaries.find_stock_clang(release)
+    try:
+        found = binaries.compare_projects(
+            recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs
+        )
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return [binary.to_json() for binary in found]

@@ -1,0 +1,126 @@
+"""Real compiles of a small corpus with stock clang-19."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.compiler.command_line import replay_arguments
+from components.console import UserError
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.measure import differing_from_trace, measure
+from components.evaluation.measurements import Measurements, threshold_name
+from components.evaluation.variants import Variant, threshold_flags
+from components.formats.corpus import Corpus, Module
+from components.workers.local import LocalPool
+
+CLANG = Path("/usr/lib/llvm-19/bin/clang")
+DEFAULT = Advisor("default")
+BASELINE = Variant("baseline", CLANG, DEFAULT)
+
+
+@pytest.fixture
+def pool() -> Iterator[LocalPool]:
+    with LocalPool(2) as pool:
+        yield pool
+
+
+def config(tmp_path: Path, **options: float) -> EvaluationConfig:
+    return EvaluationConfig(tmp_path, tmp_path, tmp_path, tmp_path, **options)  # type: ignore[arg-type]
+
+
+def sweep(*thresholds: int) -> list[Variant]:
+    return [Variant(threshold_name(t), CLANG, DEFAULT, threshold_flags(t)) for t in thresholds]
+
+
+def test_sizes_are_those_of_llvm_size(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    heldout = corpus.split("heldout")
+    measured = measure(pool, config(tmp_path), [BASELINE], heldout, ("unknown",))
+    assert measured.modules == ("known/words.o", "known/sorted.o", "unknown/stack.o")
+    assert measured.unseen_project.tolist() == [False, False, True]
+    for module, size_bytes in zip(heldout, measured.sizes["baseline"].tolist(), strict=True):
+        argv = [str(CLANG), *replay_arguments(module.arguments(), module.bitcode, tmp_path / "o")]
+        subprocess.run(argv, check=True)
+        said = subprocess.run(["llvm-size-19", tmp_path / "o"], check=True, capture_output=True, text=True).stdout
+        assert size_bytes == int(said.splitlines()[1].split()[0])
+
+
+def test_sweep_moves_the_heuristic_and_its_own_threshold_is_five(
+    tmp_path: Path, pool: LocalPool, corpus: Corpus
+) -> None:
+    measured = measure(pool, config(tmp_path), [BASELINE, *sweep(0, 5, 225)], corpus.split("heldout"), ())
+    baseline, by_threshold = measured.sizes["baseline"], measured.thresholds
+    assert list(by_threshold) == [0, 5, 225]
+    assert (by_threshold[5] == baseline).all()
+    assert (by_threshold[0] != baseline).any()
+    assert by_threshold[225].sum() != baseline.sum()
+
+
+def damaged(corpus: Corpus, directory: Path) -> Module:
+    """A copy of a held-out module whose bitcode ends early."""
+    good = corpus.split("heldout")[0]
+    for suffix in ("bc", "cmd"):
+        content = (good.directory / f"{good.name}.{suffix}").read_bytes()
+        (directory / f"damaged.{suffix}").write_bytes(content if suffix == "cmd" else content[: len(content) // 2])
+    return Module("damaged", directory)
+
+
+def test_a_module_that_fails_is_in_nobodys_sum(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    modules = [*corpus.split("heldout"), damaged(corpus, tmp_path)]
+    with pytest.raises(UserError, match="damaged"):
+        measure(pool, config(tmp_path, max_failed_fraction=0.2), [BASELINE], modules, ())
+    measured = measure(pool, config(tmp_path, max_failed_fraction=0.25), [BASELINE, *sweep(15)], modules, ())
+    assert "damaged" not in measured.modules
+    assert {len(sizes) for sizes in measured.sizes.values()} == {3}
+    (excluded,) = measured.excluded
+    assert (excluded.module, excluded.variant, excluded.reason) == ("damaged", "baseline", "failed")
+    assert "error:" in excluded.detail
+
+
+def test_a_module_that_hangs_under_one_variant_is_left_out_of_all(
+    tmp_path: Path, pool: LocalPool, corpus: Corpus
+) -> None:
+    hanging = tmp_path / "clang"
+    hanging.write_text(f'#!/bin/sh\ncase "$*" in *sorted*) sleep 600 ;; esac\nexec {CLANG} "$@"\n')
+    hanging.chmod(0o755)
+    variants = [BASELINE, Variant("policy", hanging, DEFAULT)]
+    started_s = time.monotonic()
+    measured = measure(
+        pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=3.0), variants, corpus.split("heldout"), ()
+    )
+    assert time.monotonic() - started_s < 60
+    assert measured.modules == ("known/words.o", "unknown/stack.o")
+    assert [(e.module, e.variant, e.reason) for e in measured.excluded] == [("known/sorted.o", "policy", "timeout")]
+    assert (measured.sizes["policy"] == measured.sizes["baseline"]).all()
+
+
+def test_nothing_left_is_an_error(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    with pytest.raises(UserError, match="none of the 1 held-out modules"):
+        measure(pool, config(tmp_path, max_failed_fraction=1.0), [BASELINE], [damaged(corpus, tmp_path)], ())
+
+
+def test_same_content_twice_is_counted_twice(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    module = corpus.split("heldout")[0]
+    for suffix in ("bc", "cmd"):
+        (tmp_path / f"copy.{suffix}").write_bytes((module.directory / f"{module.name}.{suffix}").read_bytes())
+    measured = measure(pool, config(tmp_path), [BASELINE], [module, Module("copy", tmp_path)], ())
+    first, second = measured.sizes["baseline"].tolist()
+    assert first == second > 0
+
+
+def test_trace_of_another_compiler_is_noticed(measured: Measurements) -> None:
+    sizes = dict(zip(measured.modules, measured.sizes["baseline"].tolist(), strict=True))
+    assert differing_from_trace(measured, sizes) == []
+    assert differing_from_trace(measured, sizes | {"lz4/c.o": 401, "not held out": 1}) == ["lz4/c.o"]
+    assert differing_from_trace(measured, {}) == []
+
+
+def test_sizes_are_integers_of_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    measured = measure(pool, config(tmp_path), [BASELINE], corpus.split("heldout")[:1], ())
+    assert measured.sizes["baseline"].dtype == np.int64
