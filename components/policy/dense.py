@@ -155,5 +155,5 @@ def quantiles(
 
 
 def expand(q: Float32) -> Float32:
-    """The network's inputs [N, 3 * F] from quantiles [N, F]: q, sqrt(q), q*q of a feature stand side by side."""
-    return np.stack([q, np.sqrt(q), q * q], axis=-1).reshape(len(q), -1)
+    """The network's inputs [N, 3 * F] from quantiles [N, F]: all q, then all sqrt(q), then all q*q."""
+    return np.concatenate([q, np.sqrt(q), q * q], axis=-1)
