@@ -1,0 +1,68 @@
+"""What every measurement is given."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class BenchContext:
+    """The artifacts of a finished run, and a place to work in.
+
+    Invariants: every directory but `scratch` is a finished artifact; `scratch` is empty and removed afterwards.
+
+    Attributes:
+        run: the run directory (logs, PPO's working directory).
+        repeats: how often a timing is taken; medians are reported.
+    """
+
+    run: Path
+    scratch: Path
+    repeats: int = 3
+
+    @property
+    def training(self) -> Path:
+        return self.run / "training"
+
+    @property
+    def corpus(self) -> Path:
+        return self.run / "corpus"
+
+    @property
+    def trace(self) -> Path:
+        return self.run / "trace"
+
+    @property
+    def vocab(self) -> Path:
+        return self.run / "vocab"
+
+    @property
+    def warmstart(self) -> Path:
+        return self.run / "warmstart"
+
+    @property
+    def policy(self) -> Path:
+        return self.run / "policy"
+
+    @property
+    def release(self) -> Path:
+        return self.run / "release"
+
+    def median_s(self, work: Callable[[], object]) -> float:
+        """Median wall time of `work()` over `repeats` calls, in seconds."""
+        return statistics.median(_seconds(work) for _ in range(self.repeats))
+
+    def ratio(self, left: Callable[[], object], right: Callable[[], object]) -> float:
+        """Median of left()'s wall time over right()'s. The two are called in turns, so that a machine whose speed
+        drifts slows both."""
+        return statistics.median(_seconds(left) / _seconds(right) for _ in range(self.repeats))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    work()
+    return time.perf_counter() - started_s

@@ -1,0 +1,33 @@
+"""What each figure is to reach, and the best that was known elsewhere."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`sign` is "<=" or ">=": the side of `value` on which a figure meets the goal. `elsewhere` is text for people."""
+
+    key: str
+    sign: str
+    value: float
+    elsewhere: str
+
+    def met(self, figure: float) -> bool:
+        return (operator.le if self.sign == "<=" else operator.ge)(figure, self.value)
+
+
+GOALS = (
+    Goal("trace_over_plain_compile", "<=", 1.10, "2.43 (ml-compiler-opt)"),
+    Goal("extract_speedup_over_mlgo_utils", ">=", 8, "1 (9.4 s for 544 objects)"),
+    Goal("training_clang_s", "<=", 90, "hours"),
+    Goal("release_clang_s", "<=", 15, "hours"),
+    Goal("emitted_policy_us_per_decision", "<=", 3, "about 70 (TF AOT)"),
+    Goal("release_compile_overhead_percent", "<=", 3, "24 (TF AOT), < 5 (RFC)"),
+    Goal("release_clang_growth_bytes", "<=", 115_000, "248,536 (TF AOT), 115 KB (RFC)"),
+    Goal("warmstart_decisions_per_s", ">=", 500_000, "17,000 (ml-compiler-opt)"),
+    Goal("warmstart_agreement", ">=", 0.99, "-"),
+    Goal("ppo_overhead", "<=", 1.25, "-"),
+)

@@ -1,0 +1,129 @@
+"""The whole chain on a small recipe, as a user runs it: a clang with a policy comes out; reuse; a kill in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from components.storage import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+RECIPE = Path(__file__).parents[2] / "components" / "corpus" / "recipes" / "tiny.yaml"
+STEPS = ("toolchain-training", "corpus", "trace", "vocab", "warmstart", "ppo", "toolchain-release", "evaluation")
+ARTIFACTS = ("training", "corpus", "trace", "vocab", "warmstart", "policy", "release", "evaluation")
+
+HELLO = """
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+int main() {
+  std::vector<std::string> words = {"world", "hello"};
+  std::sort(words.begin(), words.end());
+  for (const auto &word : words) std::cout << word << ' ';
+}
+"""
+
+
+def command(run: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPE), "--preset", "tiny", "--output", str(run), *more,
+    ]  # fmt: skip
+
+
+def mlgo_run(run: Path, *more: str) -> str:
+    done = subprocess.run(command(run, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-8000:]
+    return done.stdout
+
+
+def reused(output: str) -> list[str]:
+    return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run directory of the whole chain, and what the run printed."""
+    run = tmp_path_factory.mktemp("chain") / "run"
+    return run, mlgo_run(run)
+
+
+def test_every_artifact_is_whole_and_nothing_is_left_half_done(finished: tuple[Path, str]) -> None:
+    run, _output = finished
+    for artifact in ARTIFACTS:
+        verify(run / artifact)
+    assert not list(run.glob(".*partial*"))
+
+
+def test_metrics_agree_with_the_report_and_the_table(finished: tuple[Path, str]) -> None:
+    run, output = finished
+    metrics = json.loads((run / "evaluation" / "metrics.json").read_text())
+    assert metrics["modules"] > 0 and metrics["baseline_bytes"] > 0 and metrics["policy_bytes"] > 0
+    reduction = 100 * (1 - metrics["policy_bytes"] / metrics["baseline_bytes"])
+    assert metrics["reduction_percent"] == pytest.approx(reduction, abs=0.01)
+    assert metrics["warmstart"]["policy_bytes"] > 0
+    table = output[output.rindex("Text size of the held-out modules") :]
+    assert f"{metrics['baseline_bytes']:,}" in table and f"{metrics['policy_bytes']:,}" in table
+    for path in ("release", "policy", "evaluation/report.html"):
+        assert str(run / path) in table
+    assert "<html" in (run / "evaluation" / "report.html").read_text()[:500].lower()
+
+
+def test_the_release_clang_builds_and_links_a_program_that_runs(finished: tuple[Path, str], tmp_path: Path) -> None:
+    run, _output = finished
+    source, program = tmp_path / "hello.cpp", tmp_path / "hello"
+    source.write_text(HELLO)
+    clang = run / "release" / "bin" / "clang++"
+    flags = ["-Oz", "-mllvm", "-enable-ml-inliner=release"]
+    subprocess.run([clang, *flags, source, "-o", program], check=True, timeout=120)
+    assert subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout == "hello world "
+    linked = subprocess.run(["ldd", run / "release" / "bin" / "clang"], capture_output=True, text=True, check=False)
+    assert "tensorflow" not in linked.stdout.lower()
+
+
+def test_run_again_it_reuses_every_step_and_says_so(finished: tuple[Path, str]) -> None:
+    run, first = finished
+    started_s = time.monotonic()
+    again = mlgo_run(run)
+    assert reused(first) == []
+    assert sorted(reused(again)) == sorted(STEPS)
+    assert again.splitlines()[-1] == first.splitlines()[-1]
+    assert time.monotonic() - started_s < 60
+
+
+def test_killed_while_it_trains_it_goes_on_where_it_stopped(finished: tuple[Path, str]) -> None:
+    run, _output = finished
+    # Another seed: everything from the warmstart on is made anew, in a working directory of its own.
+    other = ("--seed", "2")
+    process = subprocess.Popen(command(run, *other), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    checkpoints = run / "ppo"
+    try:
+        deadline_s = time.monotonic() + 600
+        said: list[str] = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("[ppo] starts"):
+                break
+        assert "earlier work is kept in" in said[-1], "".join(said)
+        while not list(checkpoints.glob("checkpoints/*/manifest.json")):
+            assert process.poll() is None and time.monotonic() < deadline_s
+            time.sleep(0.05)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+    again = mlgo_run(run, *other)
+    assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} <= set(reused(again))
+    assert "ppo" not in reused(again)
+    assert "[ppo] starts: goes on in" in again
+    for artifact in ARTIFACTS:
+        verify(run / artifact)
