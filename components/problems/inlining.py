@@ -19,4 +19,5 @@ INLINING = Problem(
     release_options=("-enable-ml-inliner=release",),
     log_option="-training-log",
     policy_option="-ml-inliner-model-under-training",
+    channel_option="-inliner-interactive-channel-base",
 )

@@ -1,0 +1,51 @@
+"""The command `python -m components.toolchain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.console import run_step
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.make import make_toolchain
+
+_PATH = click.Path(path_type=Path)
+
+
+# fmt: off
+@click.command(
+    epilog="""\b
+Examples:
+  # a clang that logs inlining decisions and takes policies (about a minute)
+  python -m components.toolchain --mode training --output runs/mine/training
+  # a clang that carries a trained policy; use it with: clang -Oz -mllvm -enable-ml-inliner=release
+  python -m components.toolchain --mode release --policy runs/mine/policy --output runs/mine/release
+"""
+)
+@click.option("--mode", type=click.Choice(["training", "release"]), required=True,
+              help="training: logs decisions and loads policies at run time; release: carries one policy.")
+@click.option("--output", type=_PATH, required=True, metavar="DIR", help="Where the toolchain goes.")
+@click.option("--llvm-major", type=int, default=19, show_default=True,
+              help="Major version of the installed LLVM SDK to link against.")
+@click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
+              help="Where the matching source files come from: the Debian source package, a tag of llvm-project, "
+                   "or a directory.")
+@click.option("--policy", type=_PATH, metavar="DIR", help="release: the policy to embed.")
+@click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
+              help="release: which form of the policy: our C++, or the object of TensorFlow's AOT compiler.")
+@click.option("--targets", type=click.Choice(["native", "all"]), default="native", show_default=True,
+              help="Code generators to link.")
+@click.option("--sdk", type=_PATH, metavar="DIR", help="The SDK's prefix.  [default: where it is installed]")
+@click.option("--cache", type=_PATH, metavar="DIR",
+              help="Keeps downloads and objects for the next time.  [default: $MLGO_CACHE_DIR or "
+                   "~/.cache/mlgo-pipeline]")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Parallel compiles.  [default: processors]")
+def main(**arguments: Any) -> None:
+    """Make a clang for learned policies: link an installed LLVM SDK with the few files that look at a policy."""
+    make_toolchain(ToolchainConfig(**{name: value for name, value in arguments.items() if value is not None}))
+
+
+if __name__ == "__main__":
+    run_step(main)

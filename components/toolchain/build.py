@@ -1,0 +1,108 @@
+"""Compiles and links a clang in a build tree that is kept: the next one compiles only what differs."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.compiler import process
+from components.console import Progress, UserError, say
+from components.toolchain.config import Embed, Targets
+from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
+
+PROJECT = Path(__file__).parent / "cmake"
+_TIMEOUT_S = 3600.0
+_TAIL_LINES = 30
+
+
+@contextmanager
+def build_tree(cache: Path, sdk: Sdk, source: Path, targets: Targets) -> Iterator[Path]:
+    """The build tree for this SDK and source below `cache`, locked against other builds in it."""
+    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, PROJECT)), targets])
+    tree = cache.absolute() / "build" / f"llvm-{sdk.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    tree.mkdir(parents=True, exist_ok=True)
+    lock = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another build in {tree}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield tree
+    finally:
+        os.close(lock)
+
+
+def build(
+    tree: Path, target: str, sdk: Sdk, source: Path, targets: Targets, jobs: int, policy: Path | None, embed: Embed
+) -> Path:
+    """Builds `target` of cmake/CMakeLists.txt ("training", "release", "plain") and returns the executable.
+
+    Args:
+        policy: directory that MLGO_POLICY stands for; files in it must never change, for a policy that differs must
+            have another path: ninja goes by times, and a policy may be older than the one built before.
+
+    Raises:
+        UserError: CMake or a compiler failed, with the end of what it said and the name of the whole log.
+    """
+    log = tree / "build.log"
+    log.write_bytes(b"")
+    definitions = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_PREFIX_PATH": sdk.prefix,
+        "CMAKE_C_COMPILER": sdk.clang,
+        "CMAKE_CXX_COMPILER": sdk.prefix / "bin" / "clang++",
+        "LLVM_SOURCE": source,
+        "MLGO_TARGETS": targets,
+        "MLGO_POLICY": policy or "",
+        "MLGO_EMBED": embed,
+    }
+    say(f"configuring against LLVM {sdk.version} in {sdk.prefix}")
+    configure = ["cmake", "-G", "Ninja", *(f"-D{name}={value}" for name, value in definitions.items())]
+    _run([*configure, "-S", str(PROJECT), "-B", str(tree)], log, "configure", None)
+    _run(
+        ["cmake", "--build", str(tree), "--target", target, "--parallel", str(jobs)], log, "build", f"building {target}"
+    )
+    return tree / target
+
+
+def _run(command: list[str], log: Path, what: str, progress: str | None) -> None:
+    """Runs `command`, its output appended to `log`; with `progress` ninja's "[done/total]" is shown."""
+    program = shutil.which(command[0]) or command[0]
+    read, write = os.pipe()
+    reader = threading.Thread(target=_follow, args=(read, log, progress))
+    reader.start()
+    try:
+        done = process.run([program, *command[1:]], _TIMEOUT_S, stdout=write)
+    except process.ProcessTimeout as error:
+        raise UserError(f"the {what} took more than {error.timeout_s:.0f} s", f"see {log}") from None
+    finally:
+        os.close(write)
+        reader.join()
+    if done.returncode != 0:
+        with open(log, "a") as file:
+            file.write(done.stderr + "\n")
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        remedy = f"see {log}; if a library is missing: {apt_line(set(SYSTEM_LIBRARIES.split()))}"
+        raise UserError(f"{command[0]} could not {what} a clang (status {done.returncode}):\n{tail}", remedy)
+
+
+def _follow(descriptor: int, log: Path, progress: str | None) -> None:
+    shown: Progress | None = None
+    with open(descriptor, errors="replace") as lines, open(log, "a") as file:
+        for line in lines:
+            file.write(line)
+            match = re.match(r"\[(\d+)/(\d+)\]", line)
+            if progress and match:
+                if shown is None:
+                    shown = Progress(progress, int(match[2])).__enter__()
+                shown.advance(int(match[1]) - shown.done)
+    if shown:
+        shown.__exit__(None, None, None)

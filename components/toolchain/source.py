@@ -1,0 +1,153 @@
+"""The files of LLVM's source that are compiled again: from Debian's source package, a git tag, or a directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from components.console import UserError, say
+from components.storage import publish
+from components.storage.debsource import download_deb_source
+from components.toolchain.sdk import Sdk
+
+VERSION_FILE = "cmake/Modules/LLVMVersion.cmake"
+FILES = (
+    VERSION_FILE,
+    "clang/tools/driver/cc1_main.cpp",
+    "clang/tools/driver/cc1as_main.cpp",
+    "clang/tools/driver/cc1gen_reproducer_main.cpp",
+    "clang/tools/driver/driver.cpp",
+    "llvm/lib/Analysis/InlineAdvisor.cpp",
+    "llvm/lib/Analysis/MLInlineAdvisor.cpp",
+    "llvm/lib/Analysis/ModelUnderTrainingRunner.cpp",
+)
+"""What cmake/CMakeLists.txt compiles, relative to llvm-project."""
+
+REPOSITORY = "https://github.com/llvm/llvm-project.git"
+_GIT_TIMEOUT_S = 1800.0
+
+
+def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
+    """A directory with FILES of the SDK's version.
+
+    Args:
+        origin: "deb", "git:TAG" or a path of an llvm-project tree.
+        cache: what is fetched is kept there, so that it is fetched once.
+
+    Raises:
+        UserError: it cannot be had, or is of another version than the SDK.
+    """
+    if origin == "deb":
+        source = _from_deb(sdk, cache)
+    elif origin.startswith("git:"):
+        source = _from_git(origin.removeprefix("git:"), sdk, cache)
+    else:
+        source = Path(origin).absolute()
+    check_source(source, sdk, origin)
+    return source
+
+
+def check_source(source: Path, sdk: Sdk, origin: str) -> None:
+    """Raises UserError if a file is missing, or if the version is not the SDK's, naming both."""
+    missing = [name for name in FILES if not (source / name).is_file()]
+    if missing:
+        raise UserError(
+            f"--llvm-source {origin}: {source} is no LLVM source tree: {missing[0]} is missing",
+            "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
+        )
+    version = source_version(source / VERSION_FILE)
+    if version != sdk.version:
+        raise UserError(
+            f"--llvm-source {origin} is LLVM {version}, but the installed SDK in {sdk.prefix} is LLVM {sdk.version}",
+            f"pass --llvm-source git:llvmorg-{sdk.version}, or bring the installed packages up to date",
+        )
+
+
+def source_version(path: Path) -> str:
+    """ "19.1.7" from LLVMVersion.cmake. UserError if it does not say."""
+    parts = [re.search(rf"set\(LLVM_VERSION_{part} (\d+)\)", path.read_text()) for part in ("MAJOR", "MINOR", "PATCH")]
+    if not all(parts):
+        raise UserError(f"{path} does not say which version of LLVM this is", "pass another --llvm-source")
+    return ".".join(part[1] for part in parts if part)
+
+
+def _from_deb(sdk: Sdk, cache: Path) -> Path:
+    into = cache.absolute() / "llvm-source" / f"deb-{sdk.version}"
+    if _complete(into):
+        return into
+    files = download_deb_source(f"llvm-toolchain-{sdk.major}", cache)
+    archives = [file for file in files if re.search(r"\.orig\.tar\.\w+$", file.name)]
+    if not archives:
+        raise UserError(
+            f"the Debian source package llvm-toolchain-{sdk.major} has no .orig.tar archive",
+            f"pass --llvm-source git:llvmorg-{sdk.version}",
+        )
+    say(f"unpacking {len(FILES)} files of {archives[0].name}")
+    with publish(into) as partial:
+        _unpack(archives[0], partial)
+        # The directory is named after the SDK's version, so another's must not come to stand there.
+        check_source(partial, sdk, "deb")
+    return into
+
+
+def _unpack(archive: Path, into: Path) -> None:
+    """Unpacks FILES of llvm-toolchain_VERSION/, or whatever the archive's one top directory is called."""
+    top = re.sub(r"\.orig\.tar\.\w+$", "", archive.name)
+    # Decompressing is all of the time: xz on all processors (-T0), and only as far as the last file (--occurrence).
+    # Debian's patches touch none of these files.
+    command = ["tar", "--extract", "--occurrence=1", "--strip-components=1", "--no-same-owner", f"--file={archive}"]
+    done = subprocess.run(
+        [*command, f"--directory={into}", *(f"{top}/{name}" for name in FILES)],
+        env={**os.environ, "XZ_OPT": "-T0"}, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise UserError(
+            f"cannot unpack {archive}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'tar failed'}",
+            f"check free space; if the archive is damaged, remove {archive.parent}",
+        )
+
+
+def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
+    into = cache.absolute() / "llvm-source" / f"git-{re.sub(r'[^A-Za-z0-9._-]', '_', tag)}"
+    if _complete(into):
+        return into
+    if shutil.which("git") is None:
+        raise UserError("git is missing, it fetches --llvm-source git:TAG", "sudo apt-get install git")
+    say(f"fetching LLVM's files at {tag} from {REPOSITORY}")
+    with publish(into) as partial:
+        clone = partial / "clone"
+        # Neither history nor the content of files that are not asked for: a few MB instead of gigabytes.
+        _git(tag, "clone", "-q", "--depth=1", "--filter=blob:none", "--no-checkout", "-c", "advice.detachedHead=false",
+             f"--branch={tag}", REPOSITORY, str(clone))  # fmt: skip
+        _git(tag, "-C", str(clone), "sparse-checkout", "set", "--no-cone", *(f"/{name}" for name in FILES))
+        _git(tag, "-C", str(clone), "checkout", "-q")
+        for name in FILES:
+            if (clone / name).is_file():
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                os.rename(clone / name, partial / name)
+        shutil.rmtree(clone)
+        check_source(partial, sdk, f"git:{tag}")
+    return into
+
+
+def _git(tag: str, *arguments: str) -> None:
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", *arguments], env=environment, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(f"fetching {tag} took more than {_GIT_TIMEOUT_S:.0f} s", "check the network") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        raise UserError(
+            f"--llvm-source git:{tag}: {lines[-1] if lines else 'git failed'}",
+            "check the tag (llvmorg-19.1.7) and the network, or use --llvm-source deb",
+        )
+
+
+def _complete(directory: Path) -> bool:
+    return all((directory / name).is_file() for name in FILES)
