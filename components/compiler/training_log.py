@@ -125,14 +125,14 @@ class _Parser:
         block = _FIRST_BLOCK
         while self.data.startswith(b'{"observation"', self.at):
             digits = len(str(number))
-            layout = _layout(self.data, self.at, number, record_bytes, score_bytes)
-            if layout is None:
-                raise self.error(f"expected observation {number}, found {self.data[self.at : self.at + 40]!r}")
+            head = self.data[self.at : self.data.find(b"\n", self.at) + 1]
+            if head and not _numbered(head, number):
+                raise self.error(f"expected observation {number}, found {head[:40]!r}")
+            layout = _layout(len(head), record_bytes, score_bytes)
             room = (len(self.data) - self.at) // layout.itemsize
-            if room == 0:
-                raise self.error(
-                    f"the log ends inside observation {number}, which begins at byte {self.at}", len(self.data)
-                )
+            if not head or room == 0:
+                what = f"the log ends inside observation {number}, which begins at byte {self.at}"
+                raise self.error(what, len(self.data))
             rows = np.frombuffer(self.data, layout, min(room, block, 10**digits - number), self.at)
             good = _well_formed(rows, self.data, self.at, number, digits)
             if good == 0:
@@ -156,28 +156,23 @@ def _record_dtype(specs: list[FeatureSpec]) -> np.dtype[Any]:
     return np.dtype([(str(i), spec.dtype, spec.shape) for i, spec in enumerate(specs)])
 
 
-def _layout(
-    data: bytes, at: int, number: int, record_bytes: int, score_bytes: int | None
-) -> np.dtype[Any] | None:
-    """A whole record, text lines included, as a dtype; spelled as the record at `at`. None if that is not `number`.
+def _layout(head_bytes: int, record_bytes: int, score_bytes: int | None) -> np.dtype[Any]:
+    """A whole record, text lines included, as a dtype.
 
     Fields: head (a text line), values, end (a new line) and, with a score, outcome (a text line), score, score_end.
     The values stay raw bytes here: numpy copies those in one go, and structured ones field by field.
     """
-    head = data[at : data.find(b"\n", at) + 1]
-    if not _numbered(head, "observation", number):
-        return None
-    fields: list[tuple[Any, ...]] = [("head", f"V{len(head)}"), ("values", f"V{record_bytes}"), ("end", "u1")]
+    fields: list[tuple[str, str]] = [("head", f"V{head_bytes}"), ("values", f"V{record_bytes}"), ("end", "u1")]
     if score_bytes:
         # The outcome's line repeats the number in the same spelling under another name.
-        outcome_bytes = len(head) - len("observation") + len("outcome")
+        outcome_bytes = head_bytes - len("observation") + len("outcome")
         fields += [("outcome", f"V{outcome_bytes}"), ("score", f"V{score_bytes}"), ("score_end", "u1")]
     return np.dtype(fields)
 
 
-def _numbered(line: bytes, key: str, number: int) -> bool:
+def _numbered(line: bytes, number: int) -> bool:
     try:
-        return bool(json.loads(line) == {key: number})
+        return bool(json.loads(line) == {"observation": number})
     except ValueError:
         return False
 

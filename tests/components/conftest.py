@@ -1,0 +1,119 @@
+"""Real modules to compile, and a compiler that misbehaves on those that ask for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from components.compiler.elf import Elf
+from components.formats.corpus import Corpus, load_corpus, write_description
+from components.storage.manifest import write_manifest
+
+SOURCES = {
+    "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",
+    "app/tree.c": (
+        "extern int put(int);\n"
+        "static int small(int x) { return x * 3 + 1; }\n"
+        "static int big(int x) { for (int i = 0; i < x; ++i) put(small(i) + small(x)); return small(x); }\n"
+        "int root(int y) { return big(y) + big(y + 1) + small(y); }\n"
+        "int other(int y) { return big(y * 2) - small(7); }\n"
+    ),
+    "lib/strings.cpp": (
+        "#include <map>\n#include <string>\n#include <vector>\n"
+        "static std::map<std::string, std::vector<int>> store;\n"
+        "void add(const std::string &key, int value) { store[key].push_back(value); }\n"
+        "int sum(const std::string &key) { int s = 0; for (int v : store[key]) s += v; return s; }\n"
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def clang() -> Path:
+    """The clang that compiles the tests' sources."""
+    found = shutil.which("clang-19")
+    assert found, "install clang-19"
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def make_corpus(clang: Path) -> Callable[[Path, dict[str, str]], Corpus]:
+    """Compiles sources (by path) at -Oz with embedded bitcode and makes a corpus of them, manifest included."""
+
+    def make(directory: Path, sources: dict[str, str]) -> Corpus:
+        directory.mkdir(parents=True, exist_ok=True)
+        build = directory / "build"
+        for name, text in sources.items():
+            source, output = build / name, build / f"{name}.o"
+            source.parent.mkdir(parents=True, exist_ok=True)
+            source.write_text(text)
+            command = [clang, "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", name, "-o", f"{name}.o", "-MD", "-MF", "d"]
+            subprocess.run(command, cwd=build, check=True)
+            elf = Elf(output.read_bytes())
+            for section, suffix in ((".llvmbc", "bc"), (".llvmcmd", "cmd")):
+                contents = elf.section(section)
+                assert contents is not None
+                target = directory / f"{name}.o.{suffix}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(contents)
+        shutil.rmtree(build)
+        write_description(directory, [f"{name}.o" for name in sources])
+        write_manifest(directory)
+        return load_corpus(directory)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[..., Corpus]) -> Corpus:
+    """Three modules of two projects: app/leaf.c.o, which has no call to decide on, app/tree.c.o, lib/strings.cpp.o."""
+    return make_corpus(tmp_path_factory.mktemp("tiny") / "corpus", SOURCES)
+
+
+@pytest.fixture
+def fragile_clang(clang: Path, tmp_path: Path) -> Path:
+    """clang, but with modules called *crash* it dies of a signal, with *hang* it starts a child and waits for ever,
+    with *flaky* it fails the first time, with *full* its disk is full."""
+    script = tmp_path / "fragile-clang"
+    script.write_text(
+        f"""#!/bin/sh
+case "$*" in
+  *crash*) echo "error: about to crash" >&2; kill -SEGV $$ ;;
+  *hang*) sleep 3600 & wait ;;
+  *flaky*) if mkdir {tmp_path}/failed-once 2>/dev/null; then echo "error: bad day" >&2; exit 1; fi ;;
+  *full*) exec {clang} "$@" -o /dev/full ;;
+esac
+exec {clang} "$@"
+"""
+    )
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Iterator[str]:
+    """A word for the command lines of a test's processes, by which `living` finds them; none may be left at the end."""
+    word = f"marker-{os.getpid()}-{tmp_path.name}"
+    yield word
+    assert living(word) == []
+
+
+def living(word: str) -> list[int]:
+    """Numbers of the processes, zombies aside, that have `word` in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and word.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+@pytest.fixture
+def living_with() -> Callable[[str], list[int]]:
+    return living
