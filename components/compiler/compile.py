@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from components.compiler import process
@@ -17,13 +15,13 @@ from components.compiler.advisor import Advisor
 from components.compiler.callsites import Callsites, callsites_path, read_callsites
 from components.compiler.command_line import replay_arguments
 from components.compiler.elf import Elf, ElfError
+from components.compiler.guard import GUARD
 from components.compiler.training_log import LogError, TrainingLog, read_log
 from components.console import UserError
 from components.formats.corpus import Module
 
 Reason = Literal["failed", "timeout", "log"]
 
-_MEMORY_FILE_SYSTEM = Path("/dev/shm")
 _NO_SPACE = "No space left on device"
 
 
@@ -85,7 +83,8 @@ class Compiler:
 
     def __call__(self, request: Request) -> Result:
         """Raises CompileError for what concerns this module alone, UserError for what would stop every compile."""
-        with _scratch() as scratch:
+        with TemporaryDirectory(prefix="compile-", dir=GUARD.scratch(), ignore_cleanup_errors=True) as directory:
+            scratch = Path(directory)
             prefix = scratch / "m"
             completed = self._run(request, prefix)
             names = [f"m.{i}" for i in range(request.advisor.samples)] or ["m"]
@@ -141,11 +140,3 @@ def _read_object(path: Path, want_functions: bool) -> tuple[int, dict[str, int] 
             sizes = elf.text_size(), elf.function_sizes() if want_functions else None
             del elf  # the map cannot be closed under it
             return sizes
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A private directory, in memory where there is a memory file system: the log of a large module has megabytes."""
-    place = _MEMORY_FILE_SYSTEM if os.access(_MEMORY_FILE_SYSTEM, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="mlgo-compile-", dir=place, ignore_cleanup_errors=True) as directory:
-        yield Path(directory)

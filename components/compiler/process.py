@@ -1,18 +1,12 @@
 """Runs one child process so that nothing of it is left, however it or we end.
 
 Each child leads a session and process group of its own, and the whole group is killed on a time-out, on an exception,
-when the child itself has ended (it may have left children behind), and when this process dies, even by SIGKILL. For
-the last, a guard (a shell that does nothing but wait) holds the reading end of a pipe: each child registers there
-before it turns into the compiler; when the last writing end closes with us, the guard kills what is still registered.
-PR_SET_PDEATHSIG is not enough: it is sent to one process, not its group, and when the thread that started it ends.
-
-Starting costs about 1.5 ms, of which the shell that registers is 0.6 ms. Nothing here forks this process, which may
-hold gigabytes and threads: the child is started by vfork (subprocess without preexec_fn).
+when the child itself has ended (it may have left children behind), and when this process dies, even by SIGKILL (see
+guard.py). Starting and ending costs about 1.7 ms, of which the shell that registers the child is 0.6 ms.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import select
@@ -24,25 +18,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.compiler.guard import GUARD
 from components.console import UserError
 
 STDERR_TAIL_BYTES = 16_384
 """What is kept of a child's stderr: its end, for that is where the error is."""
-
-# Registers itself with the guard, whose pipe is its stdin, allows no core files (a crashing compiler of 100 MB leaves
-# large ones), and becomes the command.
-_START = 'ulimit -c 0; echo "+ $$" >&0; exec "$@" </dev/null'
-# Keeps the living groups as " 12 34 "; the end of the input is our death.
-_GUARD = """
-groups=' '
-while read -r change group; do
-  case "$change$groups" in
-    +*) groups="$groups$group " ;;
-    -*" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
-  esac
-done
-for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
-"""
 
 
 @dataclass(frozen=True)
@@ -84,14 +64,14 @@ def run(
     started_s = time.perf_counter()
     stderr = os.memfd_create("stderr")
     try:
-        child = _GUARD_PIPE.start([str(argument) for argument in argv], stdout, stderr, cwd)
+        child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd)
         try:
             with _RUNNING.registered(child.pid) as entry:
                 ended = _wait(child.pid, timeout_s)
         finally:
             # The leader is not reaped yet, so its group's number cannot have been given to anybody else.
             _kill_group(child.pid)
-            _GUARD_PIPE.forget(child.pid)
+            GUARD.forget(child.pid)
             child.wait()
         wall_s = time.perf_counter() - started_s
         if not ended:
@@ -163,55 +143,4 @@ class _Running:
                     _kill_group(leader)
 
 
-class _GuardPipe:
-    """The pipe to the guard, which is started with the first child; one guard for each process that starts children."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guard: subprocess.Popen[bytes] | None = None
-        self._pipe = -1
-
-    def start(
-        self, argv: Sequence[str], stdout: int, stderr: int, cwd: Path | None
-    ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _START, "sh", *argv],
-            stdin=self._descriptor(), stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True,
-        )  # fmt: skip
-
-    def forget(self, leader: int) -> None:
-        """Tells the guard, before the leader is reaped, that its group is gone."""
-        os.write(self._descriptor(), b"- %d\n" % leader)
-
-    def _descriptor(self) -> int:
-        with self._lock:
-            if self._guard is None or self._guard.poll() is not None:
-                reading, self._pipe = os.pipe()
-                # Far from our terminal, so that Ctrl-C does not end it before us, and holding none of our pipes open.
-                self._guard = subprocess.Popen(
-                    ["/bin/sh", "-c", _GUARD], stdin=reading, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                    start_new_session=True, cwd="/",
-                )  # fmt: skip
-                os.close(reading)
-            return self._pipe
-
-    def close(self) -> None:
-        """Ends the guard, which kills what is still registered."""
-        if self._guard is not None:
-            os.close(self._pipe)
-            self._guard.wait()
-            self._guard = None
-
-    def after_fork(self) -> None:
-        """A forked copy of this process has children of its own, and must not keep its parent's guard from noticing."""
-        self._lock = threading.Lock()
-        if self._guard is not None:
-            os.close(self._pipe)
-            self._guard.returncode = 0  # not this process's child: nothing to wait for
-            self._guard = None
-
-
 _RUNNING = _Running()
-_GUARD_PIPE = _GuardPipe()
-atexit.register(_GUARD_PIPE.close)
-os.register_at_fork(after_in_child=_GUARD_PIPE.after_fork)

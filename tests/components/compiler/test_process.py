@@ -114,6 +114,23 @@ def test_kill_running_ends_only_what_the_named_threads_wait_for(marker: str, liv
     assert outcomes == {"doomed": process.ProcessKilled, "spared": 0}
 
 
+def test_scratch_files_go_with_us() -> None:
+    program = """
+import os, signal, sys
+from components.compiler.guard import GUARD
+(GUARD.scratch() / "log").write_text("large")
+print(GUARD.scratch(), flush=True)
+sys.stdin.readline()
+"""
+    for end in (signal.SIGKILL, None):
+        with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as child:
+            assert child.stdin and child.stdout
+            scratch = Path(child.stdout.readline().strip())
+            assert (scratch / "log").exists()
+            child.stdin.close() if end is None else child.send_signal(end)
+        wait_until(lambda: not scratch.exists())  # noqa: B023
+
+
 @pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_no_orphan_when_we_die(killer: signal.Signals, marker: str, living_with: Living) -> None:
     """Our own death without any chance to clean up, at the hand of the kernel or of an impatient user."""

@@ -1,0 +1,100 @@
+"""Cleans up behind this process if it dies, even by SIGKILL: kills its children's groups, removes its scratch files.
+
+A guard is a shell that does nothing but read a pipe of which this process holds the writing end. Each child registers
+its process group there before it turns into the compiler; when the last writing end closes with us, the guard kills the
+groups that are still registered. PR_SET_PDEATHSIG would not do: it is sent to one process, not to its group, and
+already when the thread that started it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+_MEMORY_FILE_SYSTEM = Path("/dev/shm")
+
+# Registers itself with the guard, whose pipe is its stdin, allows no core files (a crashing compiler of 100 MB leaves
+# large ones), and becomes the command.
+_START = 'ulimit -c 0; echo "+ $$" >&0; exec "$@" </dev/null'
+# $0 is the scratch directory. Keeps the living groups as " 12 34 "; the end of the input is our death.
+_GUARD = """
+groups=' '
+while read -r change group; do
+  case "$change$groups" in
+    +*) groups="$groups$group " ;;
+    -*" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
+  esac
+done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+rm -rf -- "$0"
+"""
+
+
+class Guard:
+    """The guard of this process, which is started with the first child; a forked copy of us gets one of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._scratch = Path()
+
+    def start(
+        self, argv: Sequence[str], stdout: int, stderr: int, cwd: Path | None
+    ) -> subprocess.Popen[bytes]:
+        """Starts `argv` in a session and group of its own, registered, with an empty stdin."""
+        # No preexec_fn: so the child is started by vfork, which is quick and safe in a process with much memory and
+        # many threads.
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _START, "sh", *argv],
+            stdin=self._descriptor(), stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True,
+        )  # fmt: skip
+
+    def forget(self, leader: int) -> None:
+        """Takes a group that was killed off the guard's list; to be called before its leader is reaped."""
+        os.write(self._descriptor(), b"- %d\n" % leader)
+
+    def scratch(self) -> Path:
+        """A directory of this process's own, in memory where there is a memory file system; removed at its end."""
+        self._descriptor()
+        return self._scratch
+
+    def _descriptor(self) -> int:
+        with self._lock:
+            if self._shell is None or self._shell.poll() is not None:
+                place = _MEMORY_FILE_SYSTEM if os.access(_MEMORY_FILE_SYSTEM, os.W_OK) else None
+                self._scratch = Path(tempfile.mkdtemp(prefix="mlgo-", dir=place))
+                reading, self._pipe = os.pipe()
+                # Far from our terminal, so that Ctrl-C does not end it before us, and holding none of our pipes open.
+                silent = subprocess.DEVNULL
+                self._shell = subprocess.Popen(
+                    ["/bin/sh", "-c", _GUARD, str(self._scratch)],
+                    stdin=reading, stdout=silent, stderr=silent, start_new_session=True, cwd="/",
+                )  # fmt: skip
+                os.close(reading)
+            return self._pipe
+
+    def close(self) -> None:
+        """Ends the guard, which kills and removes what there still is."""
+        if self._shell is not None:
+            os.close(self._pipe)
+            self._shell.wait()
+            self._shell = None
+
+    def after_fork(self) -> None:
+        """In a forked copy: forgets the parent's guard, and lets go of its pipe, so that it notices its end."""
+        self._lock = threading.Lock()
+        if self._shell is not None:
+            os.close(self._pipe)
+            self._shell.returncode = 0  # not a child of this process: nothing to wait for
+            self._shell = None
+
+
+GUARD = Guard()
+atexit.register(GUARD.close)
+os.register_at_fork(after_in_child=GUARD.after_fork)
