@@ -11,7 +11,7 @@ A policy directory holds:
     model.tflite      TensorFlow Lite's form
     aot/              only if asked for: the object of TensorFlow's AOT compiler and its runtime
 
-policy.json: {"version": 1, "problem", "features": [{"name", "dtype", "shape"}], "num_actions", "trained_by",
+policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
 "vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "metrics": {}}.
 """
 
@@ -56,7 +56,7 @@ class PolicyInfo:
 def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
     """Writes policy.json."""
     document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
-    document["features"] = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in info.features]
+    document["features"] = [f.to_json() for f in info.features]
     path = directory / POLICY_JSON
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
@@ -70,10 +70,7 @@ def load_policy_info(directory: Path) -> PolicyInfo:
         version = document.pop("version")
         if version != VERSION:
             raise UserError(f"{path} has version {version}, this program reads {VERSION}", "make the policy again")
-        document["features"] = tuple(
-            FeatureSpec(str(f["name"]), str(f["dtype"]), tuple(int(n) for n in f["shape"]))
-            for f in document["features"]
-        )
+        document["features"] = tuple(FeatureSpec.from_json(f) for f in document["features"])
         info = PolicyInfo(**document)
         if not (isinstance(info.problem, str) and isinstance(info.num_actions, int)):
             raise ValueError("problem or num_actions is of the wrong type")
@@ -115,19 +112,25 @@ def check_features(policy_features: Sequence[FeatureSpec], compiler_features: Se
         )
 
 
-def output_spec(decision: str, logits: str, num_actions: int) -> list[dict[str, object]]:
+def output_spec(decision: str, logits: str, num_actions: int) -> list[dict[str, Any]]:
     """output_spec.json's content: the decision first, as LLVM demands, then the logits it is to log.
 
-    "StatefulPartitionedCall" with ports 0 and 1 are the names that TensorFlow gives to the outputs of an exported
-    function, hence those of the SavedModel and of model.tflite.
+    "StatefulPartitionedCall" is the name that TensorFlow gives to the outputs of an exported function, hence that of
+    the SavedModel's and model.tflite's; their ports follow the alphabetical order of the outputs' names.
     """
+    ports = sorted([decision, logits])
     outputs = [(decision, "int64_t", [1]), (logits, "float", [1, num_actions])]
     return [
         {
             "logging_name": name,
-            "tensor_spec": {"name": "StatefulPartitionedCall", "port": port, "type": ctype, "shape": shape},
+            "tensor_spec": {
+                "name": "StatefulPartitionedCall",
+                "port": ports.index(name),
+                "type": ctype,
+                "shape": shape,
+            },
         }
-        for port, (name, ctype, shape) in enumerate(outputs)
+        for name, ctype, shape in outputs
     ]
 
 

@@ -95,7 +95,7 @@ class DensePolicy:
             arrays[f"buckets/{feature.name}"] = self.buckets[feature.name]
         for i, (weights, bias) in enumerate(self.layers):
             arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"] = weights, bias
-        features = [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in self.features]
+        features = [f.to_json() for f in self.features]
         header = {"version": 1, "problem": self.problem, "features": features, "layers": len(self.layers)}
         path = directory / WEIGHTS_FILE
         with open(path, "wb") as stream:
@@ -111,7 +111,7 @@ def read_dense(directory: Path) -> DensePolicy:
             header = json.loads(str(arrays["header"]))
             if header["version"] != 1:
                 raise UserError(f"{path} has version {header['version']}, this program reads 1", "export it again")
-            features = tuple(FeatureSpec(f["name"], f["dtype"], tuple(f["shape"])) for f in header["features"])
+            features = tuple(FeatureSpec.from_json(f) for f in header["features"])
             return DensePolicy(
                 problem=header["problem"],
                 features=features,

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components import problems
-from components.formats.features import FeatureSpec
 from components.policy.dense import EXPANSION, DensePolicy, Float32
 from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
 
@@ -45,7 +44,7 @@ def emit(policy: DensePolicy, directory: Path) -> tuple[Path, Path]:
 
 def describe(policy: DensePolicy) -> str:
     """The JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
-    features = [{"name": f.name, "type": _llvm_type(f), "shape": list(f.shape)} for f in policy.features]
+    features = [f.to_json() for f in policy.features]
     document = {"version": 1, "problem": policy.problem, "features": features, "num_actions": policy.num_actions}
     return json.dumps(document)
 
@@ -252,7 +251,3 @@ def _float(value: float | np.floating) -> str:
 
 def _string(text: str) -> str:
     return json.dumps(text)  # ASCII with backslash escapes, which C++ reads alike
-
-
-def _llvm_type(feature: FeatureSpec) -> str:
-    return {"int64": "int64_t", "int32": "int32_t", "float32": "float"}[feature.dtype]

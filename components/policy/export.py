@@ -12,7 +12,7 @@ from components.policy.shared_object import build_shared_object
 
 
 def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
-    """Writes what the training clang needs to run a policy: output_spec.json and policy.{h,cpp,so}; about half a second.
+    """Writes what the training clang needs to run a policy, output_spec.json and policy.{h,cpp,so}, in half a second.
 
     Args:
         directory: exists; files of an earlier policy are replaced.

@@ -52,9 +52,8 @@ def configure(problem: str, bindings: Sequence[str] = (), files: Sequence[Path] 
     try:
         gin.parse_config_files_and_bindings([str(p) for p in paths], list(bindings))
     except (ValueError, SyntaxError, TypeError) as error:
-        raise UserError(
-            f"gin: {error}", "correct the file or the binding, e.g. actor_network.fc_layer_params=(64,64,32)"
-        ) from None
+        remedy = "correct the file or the binding, e.g. actor_network.fc_layer_params=(64,64,32)"
+        raise UserError(f"gin: {error}", remedy) from None
 
 
 @gin.configurable(module="mlgo")

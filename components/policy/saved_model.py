@@ -1,0 +1,162 @@
+"""TensorFlow's forms of a policy: the SavedModel and model.tflite, with the names that LLVM's loaders look for.
+
+The signature is "action". Its inputs are one tensor [1] per feature, under the feature's bare name, and `discount`,
+`reward`, `step_type`, which tf-agents' policies take and which change nothing here; in the graph they are placeholders
+`action_<name>`. Its outputs are the decision, int64 [1], and the logits, float32 [1, A]: StatefulPartitionedCall, with
+the ports that output_spec.json gives. LLVM's development mode feeds `action_<name>` of model.tflite by name; TensorFlow's
+AOT compiler calls the arguments `feed_<name>` and the result `fetch_<decision>`, which is what LLVM's release mode asks
+the compiled class for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from components import problems
+from components.console import UserError
+from components.formats.policy import output_spec
+from components.policy.dense import DensePolicy
+from components.policy.tables import distinct_boundaries
+
+SAVED_MODEL = "saved_model"
+TFLITE_MODEL = "model.tflite"
+SIGNATURE = "action"
+
+TIME_STEP_INPUTS = {"discount": tf.float32, "reward": tf.float32, "step_type": tf.int32}
+"""The parts of a tf-agents TimeStep that are not features."""
+
+
+class PolicyModule(tf.Module):
+    """A DensePolicy as a graph of constants, exact in the features: boundaries are compared as integers."""
+
+    def __init__(self, policy: DensePolicy) -> None:
+        super().__init__(name="policy")
+        problem = problems.get(policy.problem)
+        self._policy = policy
+        self._outputs = (problem.decision, problem.logits)
+        # Variables, not constants: TensorFlow calls the outputs of a function without state "PartitionedCall", and
+        # LLVM's loaders look for "StatefulPartitionedCall".
+        self._layers = [(tf.Variable(w, trainable=False), tf.Variable(b, trainable=False)) for w, b in policy.layers]
+        self._scales = tf.constant([float(len(policy.buckets[f.name])) for f in policy.features], tf.float32)
+        # One table per dtype, a row per feature: distinct boundaries, and how many boundaries of the vocab each is.
+        # Rows are padded with the greatest value and a count of 0, so that the padding never counts.
+        self._tables: list[tuple[list[int], tf.Tensor, tf.Tensor]] = []
+        for dtype in sorted({f.dtype for f in policy.features}):
+            places = [i for i, f in enumerate(policy.features) if f.dtype == dtype]
+            rows = [distinct_boundaries(f, policy.buckets[f.name]) for f in (policy.features[i] for i in places)]
+            width = max(len(boundaries) for boundaries, _ in rows)
+            greatest = np.iinfo(dtype).max if dtype.startswith("int") else np.finfo(dtype).max
+            table = np.full((len(rows), width), greatest, dtype)
+            counts = np.zeros((len(rows), width), np.int32)
+            for row, (boundaries, ranks) in enumerate(rows):
+                table[row, : len(boundaries)] = boundaries
+                counts[row, : len(ranks)] = np.diff(ranks, prepend=np.uint16(0))
+            self._tables.append((places, tf.constant(table), tf.constant(counts)))
+
+    def signature(self) -> tf.types.experimental.ConcreteFunction:
+        """The function that is exported, for one decision at a time."""
+        specs = {f.name: tf.TensorSpec([1], f.dtype, f.name) for f in self._policy.features}
+        specs |= {name: tf.TensorSpec([1], dtype, name) for name, dtype in TIME_STEP_INPUTS.items()}
+
+        @tf.function(input_signature=[specs], autograph=False)
+        def action(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return self._act(inputs)
+
+        return action.get_concrete_function()
+
+    def _act(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        names = [f.name for f in self._policy.features]
+        ranks: list[tf.Tensor] = [None] * len(names)
+        for places, boundaries, counts in self._tables:
+            values = tf.stack([inputs[names[i]] for i in places])  # [features of this dtype, 1]
+            counted = tf.where(boundaries <= values, counts, tf.zeros_like(counts))
+            found = tf.unstack(tf.reduce_sum(counted, axis=1))
+            for place, rank in zip(places, found, strict=True):
+                ranks[place] = rank
+        q = tf.cast(tf.stack(ranks), tf.float32) / self._scales
+        x = tf.concat([q, tf.sqrt(q), q * q], axis=0)[None, :]  # [1, 3F], as dense.expand
+        for i, (weights, bias) in enumerate(self._layers):
+            x = tf.matmul(x, weights) + bias
+            if i + 1 < len(self._layers):
+                x = tf.nn.relu(x)
+        decision, logits = self._outputs
+        return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
+
+
+def write_saved_model(policy: DensePolicy, directory: Path) -> Path:
+    """Writes saved_model/ and model.tflite into a policy directory."""
+    module, path = PolicyModule(policy), directory / SAVED_MODEL
+    tf.saved_model.save(module, str(path), signatures={SIGNATURE: module.signature()})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(path), signature_keys=[SIGNATURE])
+    # Builtins only: LLVM's builds of TensorFlow Lite have no delegate for TensorFlow's own operations.
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    (directory / TFLITE_MODEL).write_bytes(converter.convert())
+    return path
+
+
+Columns = Mapping[str, np.ndarray]
+Run = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
+"""Features of N decisions (name -> [N]) -> (decisions int64 [N], logits float32 [N, A])."""
+
+
+def saved_model_runner(directory: Path, policy: DensePolicy) -> Run:
+    """Runs the SavedModel of a policy directory through its signature. UserError if it does not load."""
+    problem = problems.get(policy.problem)
+    path = directory / SAVED_MODEL
+    try:
+        loaded = tf.saved_model.load(str(path))
+        function = loaded.signatures[SIGNATURE]
+    except (OSError, KeyError, ValueError, tf.errors.OpError) as error:
+        raise UserError(f"{path} has no signature {SIGNATURE}: {error}", "export the policy again") from None
+    time_step = {name: tf.zeros([1], dtype) for name, dtype in TIME_STEP_INPUTS.items()}
+
+    @tf.function(autograph=False)
+    def one_by_one(features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        def one(row: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            outputs = function(**time_step, **row)
+            return outputs[problem.decision][0], outputs[problem.logits][0]
+
+        return tf.map_fn(one, features, fn_output_signature=(tf.int64, tf.float32))
+
+    def run(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        rows = {f.name: tf.constant(columns[f.name].reshape(-1, 1), f.dtype) for f in policy.features}
+        decisions, logits = one_by_one(rows)
+        return decisions.numpy(), logits.numpy()
+
+    run.loaded = loaded  # type: ignore[attr-defined]  # a signature does not keep its SavedModel alive
+    return run
+
+
+def tflite_runner(directory: Path, policy: DensePolicy) -> Run:
+    """Runs model.tflite as LLVM's evaluator does: tensors by graph name. UserError if it does not load."""
+    path = directory / TFLITE_MODEL
+    try:
+        interpreter = tf.lite.Interpreter(model_content=path.read_bytes())
+        interpreter.allocate_tensors()
+        problem = problems.get(policy.problem)
+        specs = [entry["tensor_spec"] for entry in output_spec(problem.decision, problem.logits, policy.num_actions)]
+        inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
+        outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
+        places = [(f, inputs[f"{SIGNATURE}_{f.name}:0"]) for f in policy.features]
+        decision, logits = (outputs[f"{spec['name']}:{spec['port']}"] for spec in specs)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing", "export the policy again") from None
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise UserError(f"{path} is not this policy's TensorFlow Lite model: {error}", "export it again") from None
+
+    def run(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        rows = len(columns[policy.features[0].name])
+        decisions, all_logits = np.empty(rows, np.int64), np.empty((rows, policy.num_actions), np.float32)
+        for i in range(rows):
+            for feature, index in places:
+                interpreter.set_tensor(index, columns[feature.name][i : i + 1].astype(feature.dtype))
+            interpreter.invoke()
+            decisions[i] = interpreter.get_tensor(decision)[0]
+            all_logits[i] = interpreter.get_tensor(logits)[0]
+        return decisions, all_logits
+
+    return run
