@@ -33,6 +33,12 @@ SOURCES = {
 
 
 @pytest.fixture(scope="session")
+def sources() -> dict[str, str]:
+    """What the modules of `tiny_corpus` are made of."""
+    return SOURCES
+
+
+@pytest.fixture(scope="session")
 def clang() -> Path:
     """The clang that compiles the tests' sources."""
     found = shutil.which("clang-19")

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.console import UserError
+
+DEVELOPMENT = ["-mllvm", "-enable-ml-inliner=development"]
+POLICY = ["-mllvm", "-ml-inliner-model-under-training=policy"]
+LOG = ["-mllvm", "-training-log=s/m.log"]
+
+
+@pytest.mark.parametrize(
+    ("advisor", "flags"),
+    [
+        (Advisor("default"), []),
+        (Advisor("release"), ["-mllvm", "-enable-ml-inliner=release"]),
+        (Advisor("log"), DEVELOPMENT + LOG),
+        (Advisor("policy", Path("policy")), DEVELOPMENT + POLICY),
+        (Advisor("policy", Path("policy"), log=True), DEVELOPMENT + POLICY + LOG),
+        (Advisor("policy", Path("policy"), seed=0), [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=0"]),
+        (
+            Advisor("policy", Path("policy"), seed=5, samples=3, log=True),
+            [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=5", "-mllvm", "-mlgo-samples=3", "-mllvm", "-mlgo-sample-prefix=s/m"],
+        ),
+    ],
+)  # fmt: skip
+def test_flags(advisor: Advisor, flags: list[str]) -> None:
+    assert advisor.flags("inlining", Path("s/m.log"), Path("s/m")) == flags
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"mode": "policy"},
+        {"mode": "log", "policy": Path("p")},
+        {"mode": "default", "seed": 1},
+        {"mode": "default", "log": True},
+        {"mode": "release", "samples": 2},
+        {"mode": "policy", "policy": Path("p"), "samples": 2},
+    ],
+)
+def test_what_contradicts_itself(arguments: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        Advisor(**arguments)  # type: ignore[arg-type]
+
+
+def test_an_unknown_problem() -> None:
+    with pytest.raises(UserError, match="unrolling"):
+        Advisor("log").flags("unrolling", Path("l"), None)

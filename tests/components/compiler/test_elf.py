@@ -1,0 +1,161 @@
+"""The ELF reader against LLVM's own tools and pyelftools on real objects, and against damaged ones."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.compiler.elf import Elf, ElfError
+
+CLANG, LLVM_SIZE = "clang++-19", "llvm-size-19"
+SOURCE = """
+#include <map>
+#include <string>
+#include <vector>
+static const char *const kNames[] = {"one", "two", "three"};
+int counter = 7;
+int zeros[100];
+__thread int mine = 3;
+static int helper(int a) { return a * 3 + zeros[a % 100]; }
+int twice(int a) __attribute__((alias("once_impl")));
+extern "C" int once_impl(int a) { return helper(a) + counter; }
+namespace { struct Thing { virtual ~Thing(); virtual int size() const { return mine; } }; Thing::~Thing() {} }
+int main(int argc, char **argv) {
+  std::map<std::string, int> seen;
+  for (std::string word : std::vector<std::string>(argv, argv + argc)) seen[word] += helper(argc);
+  Thing thing;
+  return int(seen.size()) + thing.size() + kNames[argc % 3][0];
+}
+"""
+VARIANTS = {
+    "oz": ["-Oz"],
+    "debug": ["-O2", "-g", "-ffunction-sections", "-fdata-sections"],
+    "embedded": ["-Oz", "-Xclang", "-fembed-bitcode=all"],
+    "pic": ["-Oz", "-fPIC", "-fno-exceptions", "-fno-asynchronous-unwind-tables"],
+    "aarch64": ["-Oz", "--target=aarch64-linux-gnu", "-nostdinc++", "-DFREESTANDING"],
+}
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("elf")
+    (folder / "main.cc").write_text(SOURCE)
+    (folder / "small.cc").write_text("int table[3]; int f(int a) { return a + table[a]; }\n")
+    paths = {}
+    for name, flags in VARIANTS.items():
+        paths[name] = folder / f"{name}.o"
+        source = "small.cc" if name == "aarch64" else "main.cc"
+        subprocess.run([CLANG, *flags, "-c", source, "-o", paths[name]], cwd=folder, check=True)
+    paths["program"] = folder / "program"
+    subprocess.run([CLANG, paths["oz"], "-o", paths["program"]], check=True)
+    paths["stripped"] = folder / "stripped"
+    subprocess.run([CLANG, paths["oz"], "-s", "-o", paths["stripped"]], check=True)
+    many = "".join(f"int f{i}(void) {{ return {i}; }}\n" for i in range(200))
+    (folder / "many.c").write_text(many)
+    paths["many"] = folder / "many.o"
+    subprocess.run(["clang-19", "-ffunction-sections", "-c", "many.c", "-o", paths["many"]], cwd=folder, check=True)
+    return paths
+
+
+ALL = [*VARIANTS, "program", "stripped", "many"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_text_size_is_what_llvm_size_counts(objects: dict[str, Path], name: str) -> None:
+    if shutil.which(LLVM_SIZE) is None:
+        pytest.skip(f"{LLVM_SIZE} is not installed (package llvm-19)")
+    output = subprocess.run([LLVM_SIZE, objects[name]], capture_output=True, text=True, check=True).stdout
+    expected = int(output.splitlines()[1].split()[0])
+    assert Elf(objects[name].read_bytes()).text_size() == expected > 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_sections_and_functions_are_those_that_pyelftools_reads(objects: dict[str, Path], name: str) -> None:
+    elf = Elf(objects[name].read_bytes())
+    sizes: dict[str, int] = {}
+    allocated: dict[str, int] = {}
+    functions: dict[str, int] = {}
+    with open(objects[name], "rb") as file:
+        reference = ELFFile(file)
+        for section in reference.iter_sections():
+            if section.name:
+                sizes[section.name] = sizes.get(section.name, 0) + section["sh_size"]
+                if section["sh_flags"] & 2:
+                    allocated[section.name] = allocated.get(section.name, 0) + section["sh_size"]
+        table = reference.get_section_by_name(".symtab")
+        for symbol in table.iter_symbols() if table else ():
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF":
+                functions[symbol.name] = functions.get(symbol.name, 0) + symbol["st_size"]
+        assert elf.section_sizes() == sizes
+        assert elf.section_sizes(allocated_only=True) == allocated
+        assert elf.function_sizes() == functions
+        for wanted in (".text", ".llvmbc", ".symtab", ".strtab"):
+            expected = reference.get_section_by_name(wanted)
+            found = elf.section(wanted)
+            assert (None if found is None else bytes(found)) == (None if expected is None else expected.data())
+    assert bool(functions) == (name != "stripped")
+
+
+def test_an_alias_has_the_size_of_its_function(objects: dict[str, Path]) -> None:
+    sizes = Elf(objects["oz"].read_bytes()).function_sizes()
+    assert sizes["_Z5twicei"] == sizes["once_impl"] > 0
+
+
+def test_a_section_name_that_only_ends_like_another_is_not_found(objects: dict[str, Path]) -> None:
+    elf = Elf(objects["oz"].read_bytes())
+    assert elf.section("text") is None and elf.section(".nothing") is None
+    assert bytes(elf.section(".text") or b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not an ELF"),
+        (b"BC\xc0\xde rest", "bitcode"),
+        (b"\x7fELF\x02\x01", "truncated"),
+        (b"\x7fELF\x01\x01" + bytes(90), "64-bit"),
+        (b"\x7fELF\x02\x01" + bytes(90), "no section headers"),
+    ],
+)
+def test_what_is_no_elf_object_is_named(content: bytes, words: str) -> None:
+    with pytest.raises(ElfError, match=words):
+        Elf(content)
+
+
+def test_a_section_without_bytes_is_an_error_and_the_error_pickles(objects: dict[str, Path]) -> None:
+    with pytest.raises(ElfError, match="NOBITS") as caught:
+        Elf(objects["oz"].read_bytes()).section(".bss")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9, 0.999])
+def test_every_truncation_is_an_error(objects: dict[str, Path], keep: float) -> None:
+    content = objects["many"].read_bytes()
+    with pytest.raises(ElfError):
+        Elf(content[: int(len(content) * keep)]).function_sizes()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_damage_is_an_elf_error_and_nothing_else(objects: dict[str, Path], data: st.DataObject) -> None:
+    content = bytearray(objects["pic"].read_bytes())
+    # Most bytes are code, which the reader never looks at: aim at the header and at the section headers too.
+    headers = int.from_bytes(content[40:48], "little")
+    places = st.one_of(st.integers(0, 63), st.integers(headers, len(content) - 1), st.integers(0, len(content) - 1))
+    for place, value in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), min_size=1, max_size=8)):
+        content[place] = value
+    try:
+        elf = Elf(bytes(content))
+        assert elf.text_size() >= 0
+        elf.section(".text")
+        assert all(size >= 0 for size in elf.section_sizes().values())
+        assert all(size >= 0 for size in elf.function_sizes().values())
+    except ElfError as error:
+        assert error.problem

@@ -1,0 +1,100 @@
+"""Modules that crash, hang or fail once, compiled by a real clang behind a script that makes them do so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.compiler.compile import CompileError, Compiler, Request
+from components.compiler.measure import plain_compile_all
+from components.compiler.quarantine import Quarantine, compile_all
+from components.console import Progress, UserError
+from components.formats.corpus import Corpus
+from components.workers import LocalPool
+
+TEXT = "extern int put(int);\nint {name}(int x) {{ return put(x) + {n}; }}\n"
+
+
+@pytest.fixture
+def corpus(make_corpus: Callable[..., Corpus], tmp_path: Path) -> Corpus:
+    names = ["a", "crash", "b", "hang", "flaky", "c"]
+    return make_corpus(tmp_path / "c", {f"p/{name}.c": TEXT.format(name=name, n=n) for n, name in enumerate(names)})
+
+
+def requests(corpus: Corpus) -> list[Request]:
+    return [Request(module, Advisor("default")) for module in corpus]
+
+
+def test_failures_are_retried_then_set_aside(corpus: Corpus, fragile_clang: Path) -> None:
+    quarantine = Quarantine(0.5)
+    with LocalPool(2) as pool, Progress("compiling", len(corpus)) as progress:
+        compiler = Compiler(fragile_clang, "inlining", timeout_s=3)
+        done = list(compile_all(pool, compiler, requests(corpus), quarantine, progress))
+        assert sorted(result.module_name for _, result in done) == ["p/a.c.o", "p/b.c.o", "p/c.c.o", "p/flaky.c.o"]
+        assert all(request.module.name == result.module_name for request, result in done)
+        assert {error.module: error.reason for error in quarantine.errors} == {
+            "p/crash.c.o": "failed",
+            "p/hang.c.o": "timeout",
+        }
+        assert "about to crash" in next(e.detail for e in quarantine.errors if e.reason == "failed")
+        assert progress.done == len(corpus)
+        # What is in quarantine is not tried again.
+        again = list(compile_all(pool, compiler, requests(corpus), quarantine))
+        assert len(again) == 4 and len(quarantine) == 2
+
+
+def test_too_many_failures_stop_with_names_and_reasons(corpus: Corpus, fragile_clang: Path) -> None:
+    with LocalPool(2) as pool:
+        compiler = Compiler(fragile_clang, "inlining", timeout_s=3)
+        with pytest.raises(UserError, match="1 of 6 modules do not compile") as caught:
+            list(compile_all(pool, compiler, requests(corpus), Quarantine(0.05)))
+    message = str(caught.value)
+    assert "p/crash.c.o: failed: " in message or "p/hang.c.o: timeout: " in message
+    assert "--max-failed-fraction" in message
+
+
+def test_an_error_that_concerns_all_stops_at_once(corpus: Corpus, tmp_path: Path) -> None:
+    with LocalPool(2) as pool, pytest.raises(UserError, match="no-clang"):
+        list(compile_all(pool, Compiler(tmp_path / "no-clang", "inlining"), requests(corpus), Quarantine(1.0)))
+
+
+def test_plain_compile_refuses_gaps(corpus: Corpus, fragile_clang: Path, clang: Path) -> None:
+    with LocalPool(2) as pool:
+        assert plain_compile_all(pool, Compiler(clang, "inlining"), corpus.modules) > 0
+        with pytest.raises(UserError, match="do not compile"):
+            plain_compile_all(pool, Compiler(fragile_clang, "inlining", timeout_s=3), corpus.modules[:2])
+
+
+def test_the_fraction_is_of_all_modules() -> None:
+    """Two failures among the first three modules of a hundred are two in a hundred."""
+    quarantine = Quarantine(0.02, total_modules=100)
+    quarantine.see("fine")
+    for name in ("x", "y"):
+        quarantine.add(CompileError(name, "failed", "why"))
+        quarantine.check()
+    quarantine.add(CompileError("z", "log", "why"))
+    with pytest.raises(UserError, match=r"3 of 100 modules do not compile \(2 failed, 1 log\)"):
+        quarantine.check()
+
+
+def test_it_survives_a_checkpoint() -> None:
+    quarantine = Quarantine(0.25)
+    quarantine.see("fine")
+    quarantine.add(CompileError("bad", "timeout", "more than 60 s"))
+    copy = Quarantine.from_json(json.loads(json.dumps(quarantine.to_json())))
+    assert copy.to_json() == quarantine.to_json()
+    assert "bad" in copy and "fine" not in copy and copy.errors[0].reason == "timeout"
+    with pytest.raises(UserError, match="1 of 2 modules"):
+        copy.check()
+    with pytest.raises(UserError, match="version 7"):
+        Quarantine.from_json({"version": 7})
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.5])
+def test_a_fraction_that_is_none(fraction: float) -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        Quarantine(fraction)
