@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from components.corpus.objects import from_compile_commands
 from components.corpus.report import NO_OUTPUT, Report, make_report
 from components.corpus.split import SplitConfig, split_modules
 from components.formats.corpus import load_corpus, write_description
+from components.formats.splits import FILE as SPLITS_FILE
 from components.formats.splits import write_splits
 from components.storage import publish
 
@@ -165,6 +167,32 @@ def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
         names = make_corpus(source, partial, default_args.split())
         report = Report({source.absolute().name: len(names)}, ())
         finish(partial, splits, report)
+    announce(output, report)
+
+
+@main.command("import")
+@click.option("--input", "source", type=PATH, required=True, help="Directory of the corpus that exists.")
+@output_option
+@split_options
+def import_corpus(source: Path, output: Path, **split: Any) -> None:
+    """Copies a corpus that mlgo-utils, or this command elsewhere, made, and splits it.
+
+    A split that is there already is kept, unless a flag asks for another.
+
+    \b
+    Example: a corpus that extract_ir wrote
+      python -m components.corpus import --input extracted --output corpus
+    """
+    from components.corpus.take import take_corpus
+
+    keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
+    splits = split_config(split)
+    with publish(output) as partial:
+        corpus = take_corpus(source, partial)
+        projects = Counter(module.project for module in corpus)
+        report = Report(dict(projects), ())
+        report.write(partial)
+        write_splits(partial, corpus.splits() if keep else split_modules(load_corpus(partial).modules, splits))
     announce(output, report)
 
 

@@ -35,7 +35,7 @@ OWN = {"__main__", "__init__", "context", "goals"}
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/bench.json"),
               help="The figures, a key each.")
 @click.option("--only", multiple=True, help="Only this measurement (the name of its module). Repeatable.")
-@click.option("--repeats", type=click.IntRange(min=3), default=3, help="Timings of which the median counts.")  # fmt: skip
+@click.option("--repeats", type=click.IntRange(min=3), default=3, help="Timings whose median counts.")  # fmt: skip
 def main(run_directory: Path, output: Path, only: tuple[str, ...], repeats: int) -> int:
     """Measures and prints figures beside their goals.
 

@@ -36,7 +36,8 @@ int main() {
 
 def command(run: Path, *more: str) -> list[str]:
     return [
-        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPE), "--preset", "tiny", "--output", str(run), *more,
+        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPE), "--preset", "tiny",
+        "--output", str(run), *more,
     ]  # fmt: skip
 
 

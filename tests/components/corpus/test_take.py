@@ -1,0 +1,77 @@
+"""Importing a corpus that another tool made: whole, split, and the original untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from components.console import UserError
+from components.corpus.__main__ import main
+from components.formats.corpus import Corpus, load_corpus, write_description
+from components.formats.splits import Splits, write_splits
+from components.storage import verify
+
+MakeCorpus = Callable[[Path, dict[str, str]], Corpus]
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, make_corpus: MakeCorpus) -> Path:
+    """Four modules as extract_ir leaves them: no manifest, no split."""
+    sources = {f"app/{name}.c": f"int {name}(int x) {{ return x + {ord(name)}; }}\n" for name in "abcd"}
+    corpus = make_corpus(tmp_path / "foreign", sources).directory
+    for path in ("manifest.json", "splits.json"):
+        (corpus / path).unlink(missing_ok=True)
+    return corpus
+
+
+def take(source: Path, output: Path, *more: str) -> None:
+    done = CliRunner().invoke(main, ["import", "--input", str(source), "--output", str(output), *more])
+    if done.exception:
+        raise done.exception
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_modules_are_copied_byte_for_byte_and_split(foreign: Path, tmp_path: Path) -> None:
+    before = content(foreign)
+    take(foreign, tmp_path / "corpus")
+    assert content(foreign) == before
+    verify(tmp_path / "corpus")
+    taken = load_corpus(tmp_path / "corpus")
+    assert [m.name for m in taken] == [m.name for m in load_corpus(foreign)]
+    for module in taken:
+        for path in (module.bitcode, module.cmd):
+            assert path.read_bytes() == before[str(path.relative_to(taken.directory))]
+    assert len(taken.splits().train) > 0
+
+
+def test_a_split_is_kept_unless_another_is_asked_for(foreign: Path, tmp_path: Path) -> None:
+    names = [module.name for module in load_corpus(foreign)]
+    mine = Splits(7, tuple(names[:1]), tuple(names[1:2]), tuple(names[2:]))
+    write_splits(foreign, mine)
+    take(foreign, tmp_path / "kept")
+    assert load_corpus(tmp_path / "kept").splits() == mine
+    take(foreign, tmp_path / "other", "--seed", "3", "--heldout-fraction", "0.25")
+    assert load_corpus(tmp_path / "other").splits() != mine
+
+
+def test_a_missing_file_is_named_and_nothing_is_left(foreign: Path, tmp_path: Path) -> None:
+    victim = load_corpus(foreign).modules[2]
+    victim.bitcode.unlink()
+    with pytest.raises(UserError, match=f"{victim.name}.bc is missing"):
+        take(foreign, tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_an_override_that_stands_for_all_commands_is_kept(foreign: Path, tmp_path: Path) -> None:
+    names = [module.name for module in load_corpus(foreign)]
+    for module in load_corpus(foreign):
+        module.cmd.unlink()
+    write_description(foreign, names, command_override=["-cc1", "-Oz"])
+    take(foreign, tmp_path / "corpus")
+    assert all(m.arguments() == ("-cc1", "-Oz") for m in load_corpus(tmp_path / "corpus"))
