@@ -52,10 +52,11 @@ Examples:
     "--validate-every", default=PpoConfig.validate_every, show_default=True, help="Iterations between validations."
 )
 @click.option(
-    "--patience",
-    default=PpoConfig.patience,
+    "--average-decay",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=PpoConfig.average_decay,
     show_default=True,
-    help="Validations without a better one before the best weights come back with half the rate; 0: never.",
+    help="Of the moving average of the weights that is validated and published; 0 for none.",
 )
 @click.option("--keep", default=PpoConfig.keep, show_default=True, help="Checkpoints to keep.")
 @click.option("--seed", default=PpoConfig.seed, show_default=True, help="Same seed, same machine: same rewards.")

@@ -1,9 +1,8 @@
 """The learner: tf-agents' PPO on single decisions whose advantages are already known.
 
-tf-agents computes advantages from a value function and the rewards of a trajectory. Here they come from `credit.py`, so
-every decision is a trajectory of one step with its advantage in the policy info (PPOAgent's
-compute_value_and_advantage_in_train=False is made for that). The objective is PPO's clipped one (Schulman et al. 2017,
-arXiv:1707.06347) with an entropy bonus.
+PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
+`credit.py`, so only the agent's loss is used: PPO's clipped objective (Schulman et al. 2017, arXiv:1707.06347) with an
+entropy bonus, on minibatches of decisions from all modules of an iteration.
 """
 
 from __future__ import annotations
@@ -18,10 +17,12 @@ from numpy.typing import NDArray
 from tf_agents.agents.ppo import ppo_clip_agent
 from tf_agents.networks import value_network
 from tf_agents.trajectories import time_step as ts
-from tf_agents.trajectories import trajectory
 
 from components.console import UserError
 from components.policy import networks
+
+SHOWN = 8192
+"""Decisions that entropy, KL and clip fraction are read from after an update: enough for two digits."""
 
 
 @dataclass(frozen=True)
@@ -83,21 +84,15 @@ class Learner:
             value_pred_loss_coef=0.0,
             normalize_rewards=False,
             normalize_observations=False,
-            gradient_clipping=parameters.gradient_clip,
-            num_epochs=1,
-            compute_value_and_advantage_in_train=False,
-            update_normalizers_in_train=False,
             aggregate_losses_across_replicas=False,
             train_step_counter=self.step,
         )
         self._agent.initialize()
         self._shuffle = np.random.default_rng(seed)
-        self.optimizer.build(self._agent_variables())
+        self.optimizer.build(self._variables())
 
-    def _agent_variables(self) -> list[tf.Variable]:
-        return sorted(
-            [*self.actor.trainable_weights, *self._agent._value_net.trainable_weights], key=lambda v: v.name
-        )
+    def _variables(self) -> list[tf.Variable]:
+        return list(self.actor.trainable_weights)
 
     def _state_variables(self) -> dict[str, tf.Variable]:
         named = {f"weights/{i}": v for i, v in enumerate(self.actor.variables)}
@@ -123,11 +118,6 @@ class Learner:
         for name, variable in variables.items():
             variable.assign(state[name])
 
-    def scale_learning_rate(self, factor: float) -> float:
-        """Multiplies Adam's rate; returns the new one."""
-        self.optimizer.learning_rate.assign(self.optimizer.learning_rate * factor)
-        return float(self.optimizer.learning_rate)
-
     @property
     def shuffle_state(self) -> dict[str, object]:
         """State of the generator that orders minibatches, as JSON holds it."""
@@ -138,58 +128,63 @@ class Learner:
         self._shuffle.bit_generator.state = state
 
     def update(self, experience: Experience) -> dict[str, float]:
-        """PPO's epochs over the decisions; returns means over the updates: loss, entropy, kl, clip_fraction, updates."""
+        """PPO's epochs over the decisions.
+
+        Returns means over the updates of `policy_gradient_loss` and `entropy_loss`, and, of the policy after them on
+        at most SHOWN of the decisions, `entropy` and `kl` from the policy before (nats) and `clip_fraction`.
+        """
         size = min(self.parameters.minibatch, len(experience))
-        totals = np.zeros(4)
-        updates = 0
+        losses = []
+        shown = self._shuffle.permutation(len(experience))[:SHOWN]
         for _ in range(self.parameters.epochs):
             order = self._shuffle.permutation(len(experience))
-            epoch_kl = []
             for begin in range(0, len(order) - size + 1, size):
-                rows = order[begin : begin + size]
-                values = self._minibatch(
-                    tf.constant(experience.quantiles[rows]),
-                    tf.constant(experience.action[rows]),
-                    tf.constant(experience.logits[rows]),
-                    tf.constant(experience.advantage[rows]),
-                )
-                totals += values.numpy()
-                epoch_kl.append(float(values[2]))
-                updates += 1
-            if self.parameters.target_kl and np.mean(epoch_kl) > self.parameters.target_kl:
+                losses.append(self._minibatch(*_tensors(experience, order[begin : begin + size])))
+            moved = self._moved(*_tensors(experience, shown)[:3]).numpy()
+            if self.parameters.target_kl and moved[1] > self.parameters.target_kl:
                 break
-        means = totals / max(1, updates)
-        names = ("policy_gradient_loss", "entropy", "kl", "clip_fraction")
-        return {**dict(zip(names, means.tolist(), strict=True)), "updates": float(updates)}
+        means = np.mean([loss.numpy() for loss in losses], axis=0)
+        names = ("policy_gradient_loss", "entropy_loss", "entropy", "kl", "clip_fraction")
+        return {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
 
-    @tf.function(reduce_retracing=True)
-    def _minibatch(
-        self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor, advantage: tf.Tensor
-    ) -> tf.Tensor:
-        """One update with [B, ...] decisions; float32 [4]: loss, entropy, KL from the old policy, fraction clipped."""
-        ones = tf.ones_like(advantage)[:, None]
-        experience = trajectory.Trajectory(
-            step_type=tf.fill(tf.shape(ones), ts.StepType.MID),
-            observation=quantiles[:, None],
-            action=action[:, None],
-            policy_info={
-                "dist_params": {"logits": logits[:, None]},
-                "value_prediction": tf.zeros_like(ones),
-                # Of no use without a value function, but PPOAgent takes 0 for "not known" and masks the step.
-                "return": ones,
-                "advantage": advantage[:, None],
-            },
-            next_step_type=tf.fill(tf.shape(ones), ts.StepType.MID),
-            reward=tf.zeros_like(ones),
-            discount=ones,
+    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    def _minibatch(self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor, advantage: tf.Tensor) -> tf.Tensor:
+        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, entropy loss."""
+        ones = tf.ones_like(advantage)
+        steps = ts.TimeStep(
+            step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=quantiles
         )
+        variables = self._variables()
+        with tf.GradientTape() as tape:
+            loss = self._agent.get_loss(
+                steps,
+                action,
+                act_log_probs=tf.gather(tf.nn.log_softmax(logits), action, batch_dims=1),
+                returns=ones,
+                normalized_advantages=advantage,
+                action_distribution_parameters={"logits": logits},
+                weights=ones,
+                train_step=self.step,
+                debug_summaries=False,
+                training=True,
+            )
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss.loss, variables), self.parameters.gradient_clip)
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        self.step.assign_add(1)
+        return tf.stack([loss.extra.policy_gradient_loss, loss.extra.entropy_regularization_loss])
+
+    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    def _moved(self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """float32 [3]: entropy of the policy, its KL from `logits`, the fraction of ratios outside the clip."""
         before = tf.nn.log_softmax(logits)
         now = tf.nn.log_softmax(networks.logits(self.actor, quantiles))
-        probability = tf.exp(now)
-        entropy = -tf.reduce_mean(tf.reduce_sum(probability * now, -1))
+        entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(now) * now, -1))
         kl = tf.reduce_mean(tf.reduce_sum(tf.exp(before) * (before - now), -1))
         ratio = tf.exp(tf.gather(now - before, action, batch_dims=1))
         clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1) > self.parameters.clip, tf.float32))
-        loss = self._agent.train(experience)
-        return tf.stack([loss.extra.policy_gradient_loss, entropy, kl, clipped])
+        return tf.stack([entropy, kl, clipped])
 
+
+def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
+    columns = (experience.quantiles, experience.action, experience.logits, experience.advantage)
+    return [tf.constant(column[rows]) for column in columns]

@@ -3,7 +3,8 @@
 ROOT/checkpoints/<iteration>/ holds
 
     variables.npz   policy weights, Adam's moments and counters (learner.state())
-    best.npz        the weights of the best validation so far (weights.npz of a policy, see components/policy/dense.py)
+    average/        the moving average of the weights (weights.npz, see components/policy/dense.py)
+    best/           the average that was best on the validation modules so far
     state.json      iteration, seconds trained, sampler, generators, quarantine, history of validations
     manifest.json   last: a directory without it does not exist
 
@@ -28,15 +29,16 @@ from components.storage.manifest import MANIFEST, verify
 
 VARIABLES = "variables.npz"
 STATE = "state.json"
-BEST = "best"
+AVERAGE, BEST = "average", "best"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one iteration left. variables: see Learner.state; best: weights of the best validation; state: JSON."""
+    """What one iteration left. variables: see Learner.state; average, best: see the directories; state: JSON."""
 
     iteration: int
     variables: dict[str, NDArray[Any]]
+    average: DensePolicy
     best: DensePolicy
     state: dict[str, Any]
 
@@ -47,8 +49,9 @@ def save(root: Path, checkpoint: Checkpoint, keep: int) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with publish(directory / f"{checkpoint.iteration:06d}") as partial:
         np.savez(partial / VARIABLES, **checkpoint.variables)  # type: ignore[arg-type]
-        (partial / BEST).mkdir()
-        checkpoint.best.save(partial / BEST)
+        for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
+            (partial / name).mkdir()
+            policy.save(partial / name)
         (partial / STATE).write_text(json.dumps({"version": 1, **checkpoint.state}))
     for old in _complete(root)[:-keep]:
         shutil.rmtree(old)
@@ -70,7 +73,8 @@ def latest(root: Path) -> Checkpoint | None:
         with np.load(directory / VARIABLES, allow_pickle=False) as arrays:
             variables = {name: arrays[name] for name in arrays.files}
         state = json.loads((directory / STATE).read_text())
-        return Checkpoint(int(directory.name), variables, read_dense(directory / BEST), state)
+        policies = [read_dense(directory / name) for name in (AVERAGE, BEST)]
+        return Checkpoint(int(directory.name), variables, *policies, state)
     except UserError as error:
         raise UserError(f"the checkpoint {directory} is damaged: {error.problem}", remedy) from None
     except (OSError, ValueError, KeyError) as error:

@@ -23,8 +23,7 @@ class PpoConfig:
     credit: what a decision's advantage is made of, see `credit.py`.
     module_weight: weight of the module's own size beside its functions' (credit "function").
     validate_every: iterations between two looks at the validation modules.
-    patience: looks at the validation modules without a better one after which training goes back to the best weights
-        with half the learning rate; 0 never does.
+    average_decay: of the moving average of the weights, per iteration.
     keep: how many checkpoints are kept.
     """
 
@@ -42,7 +41,7 @@ class PpoConfig:
     credit: Credit = "function"
     module_weight: float = 4.0
     validate_every: int = 5
-    patience: int = 0
+    average_decay: float = 0.9
     keep: int = 3
     seed: int = 0
     workers: str = "local"

@@ -31,7 +31,7 @@ Float64 = NDArray[np.float64]
 
 
 def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
-    """Per sample float64 [decisions]: how many bytes the whole module is below the samples' mean, each decision alike."""
+    """Per sample float64 [decisions], all equal: how many bytes the whole module is below the samples' mean."""
     sizes = np.array([s.text_size_bytes for s in samples], np.float64)
     return [np.full(_decisions(s), sizes.mean() - size) for s, size in zip(samples, sizes, strict=True)]
 

@@ -77,7 +77,13 @@ class Roller:
     module_weight: float
 
     def sample(
-        self, modules: Sequence[Module], policy: Path, dense: DensePolicy, samples: int, seed: int, quarantine: Quarantine
+        self,
+        modules: Sequence[Module],
+        policy: Path,
+        dense: DensePolicy,
+        samples: int,
+        seed: int,
+        quarantine: Quarantine,
     ) -> Rollout:
         """Compiles each module `samples` times under the sampled policy; module i has seeds from seed + i * samples."""
         requests = [

@@ -7,7 +7,6 @@ import json
 import tensorflow as tf
 
 from components.console import say
-from components.policy.export import export_policy
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer
 from components.storage import publish
@@ -28,6 +27,8 @@ def run(config: PpoConfig) -> None:
 
 
 def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
+    from components.policy.export import export_policy
+
     state = trained.state
     report = {
         "iterations": state.iteration,

@@ -1,16 +1,15 @@
 """The training loop, from top to bottom.
 
 Each iteration: emit the policy, now and then look at the validation modules, compile the next modules several times
-under the sampled policy, give every decision its advantage, update, checkpoint. What is published in the end is the
-policy that was best on the validation modules, which are neither trained on nor reported.
+under the sampled policy, give every decision its advantage, update, checkpoint. What the validation modules see is a moving
+average of the weights (Polyak and Juditsky 1992): single updates are noisy, and the greedy policy feels it more than the
+sampled one. Published is the average that was best on the validation modules, which are neither trained on nor reported.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,13 @@ from components.formats.toolchain import load_toolchain
 from components.formats.trace import read_modules
 from components.policy import networks
 from components.policy.dense import DensePolicy, read_dense
-from components.policy.export import export_fast
 from components.ppo import checkpoint
 from components.ppo.agent import Experience, Learner, PpoParameters
 from components.ppo.config import PpoConfig
 from components.ppo.credit import squash
 from components.ppo.rollout import Roller, Rollout, Sampler
 from components.ppo.summaries import Summaries
+from components.ppo.weights import blend, emitted
 from components.workers import make_pool
 
 SCALE_DECAY = 0.9
@@ -46,7 +45,6 @@ class TrainingState:
     scale: float | None = None
     best_percent: float = -np.inf
     best_iteration: int = 0
-    looks_since_best: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
@@ -82,7 +80,7 @@ class Trainer:
                 "split the corpus again (python -m components.corpus split) or trace it again",
             )
         networks.configure(problem.name, config.gin_bindings, config.gin_files)
-        self.dense = self.best = warmstart
+        self.dense = self.average = self.best = warmstart
         self.learner = Learner(len(warmstart.features), problem.num_actions, PpoParameters(), config.seed)
         networks.load_dense(self.learner.actor, warmstart)
         self.sampler = Sampler(sorted(self.modules), config.seed)
@@ -105,7 +103,7 @@ class Trainer:
         self.sampler.restore(found.state["sampler"])
         self.quarantine = Quarantine.from_json(found.state["quarantine"])
         self.state = TrainingState(**found.state["training"])
-        self.best = found.best
+        self.best, self.average = found.best, found.average
         self._take_weights()
         say(f"going on after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
@@ -124,8 +122,7 @@ class Trainer:
                     minutes=self.state.trained_s / 60,
                 )
         if not self.state.history or self.state.history[-1][0] != self.state.iteration:
-            with self._emitted() as policy:
-                self._validate(policy)
+            self._validate()
             self._save()
         self.summaries.flush()
         return Trained(self.best, self.state)
@@ -141,17 +138,18 @@ class Trainer:
     def _iterate(self, started_s: float) -> None:
         state, config = self.state, self.config
         clock = _Clock()
-        with self._emitted() as policy:
+        if state.iteration % config.validate_every == 0:
+            self._validate()
+            clock.lap("validate")
+        with emitted(self.dense, self.clang) as policy:
             clock.lap("emit")
-            if state.iteration % config.validate_every == 0:
-                self._validate(policy)
-                clock.lap("validate")
             modules = self._next_modules()
             seed = (config.seed << 32) + state.iteration * config.modules * config.samples
             rollout = self.roller.sample(modules, policy, self.dense, config.samples, seed, self.quarantine)
         clock.lap("compile")
         losses = self.learner.update(self._experience(rollout)) if len(rollout.action) else {}
         self._take_weights()
+        self.average = blend(self.average, self.dense, config.average_decay)
         clock.lap("update")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
@@ -174,32 +172,22 @@ class Trainer:
         advantage = squash(rollout.advantage_bytes, self.state.scale)
         return Experience(rollout.quantiles, rollout.action, rollout.logits, advantage)
 
-    def _validate(self, policy: Path) -> None:
+    def _validate(self) -> None:
         state = self.state
-        sizes = self.roller.greedy_sizes(self.validation, policy, self.quarantine)
+        with emitted(self.average, self.clang) as policy:
+            sizes = self.roller.greedy_sizes(self.validation, policy, self.quarantine)
         before = sum(self.baselines[name] for name in sizes)
         percent = 100 * (1 - sum(sizes.values()) / before) if before else 0.0
         state.history.append((state.iteration, percent))
         self.summaries.validation(state.iteration, percent)
         if percent > state.best_percent:
-            state.best_percent, state.best_iteration, state.looks_since_best = percent, state.iteration, 0
-            self.best = self.dense
-            return
-        state.looks_since_best += 1
-        if self.config.patience and state.looks_since_best >= self.config.patience:
-            networks.load_dense(self.learner.actor, self.best)
-            rate = self.learner.scale_learning_rate(0.5)
-            self._take_weights()
-            state.looks_since_best = 0
-            say(f"no better for {self.config.patience} looks: back to iteration {state.best_iteration}, rate {rate:.2g}")
+            state.best_percent, state.best_iteration = percent, state.iteration
+            self.best = self.average
 
     def _take_weights(self) -> None:
         self.dense = networks.to_dense(
             self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem
         )
-
-    def _emitted(self) -> _Emitted:
-        return _Emitted(self.dense, self.clang)
 
     def _save(self) -> None:
         state: dict[str, Any] = {
@@ -208,28 +196,8 @@ class Trainer:
             "shuffle": self.learner.shuffle_state,
             "quarantine": self.quarantine.to_json(),
         }
-        point = checkpoint.Checkpoint(self.state.iteration, self.learner.state(), self.best, state)
+        point = checkpoint.Checkpoint(self.state.iteration, self.learner.state(), self.average, self.best, state)
         checkpoint.save(self.config.root_dir, point, self.config.keep)
-
-
-class _Emitted:
-    """The policy as the training clang takes it, in a directory that goes again."""
-
-    def __init__(self, dense: DensePolicy, clang: Path) -> None:
-        self._dense, self._clang = dense, clang
-        self._directory = tempfile.TemporaryDirectory(prefix="mlgo-policy-")
-
-    def __enter__(self) -> Path:
-        path = Path(self._directory.name)
-        try:
-            export_fast(self._dense, path, self._clang)
-        except BaseException:
-            self._directory.cleanup()
-            raise
-        return path
-
-    def __exit__(self, *_: object) -> None:
-        self._directory.cleanup()
 
 
 class _Clock:
