@@ -17,6 +17,7 @@ from components.console import UserError
 from components.projects.compile_commands import output_of
 from components.projects.process import log_tail, run_logged
 from components.projects.recipe import Recipe
+from components.projects.relative import write_launcher
 
 LOG = "build.log"
 BUILD_TYPE = "MinSizeRel"
@@ -96,14 +97,17 @@ def build_project(
 def configure_project(
     recipe: Recipe, source_dir: Path, build_dir: Path, clang: Path, cflags: list[str]
 ) -> None:
-    """Run CMake; nothing to do for recipes of commands. Raises `UserError` with the end of CMake's output."""
+    """Prepare the source and run CMake; nothing to do for recipes of commands. Raises `UserError` with the end of CMake's output."""
     if recipe.commands is not None:
         return
     for tool in ("cmake", "ninja"):
         if shutil.which(tool) is None:
             raise UserError(f"{tool} is missing, it builds {recipe.name}", "sudo apt-get install cmake ninja-build")
     build_dir.mkdir(parents=True, exist_ok=True)
-    flags = shlex.join(_all_flags(recipe, source_dir, cflags))
+    log = build_dir / LOG
+    _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
+    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
+    launcher = str(write_launcher(build_dir))
     definitions = {
         "CMAKE_C_COMPILER": str(clang),
         "CMAKE_CXX_COMPILER": str(clangxx(clang)),
@@ -112,9 +116,9 @@ def configure_project(
         "CMAKE_BUILD_TYPE": BUILD_TYPE,
         f"CMAKE_C_FLAGS_{BUILD_TYPE.upper()}": flags,
         f"CMAKE_CXX_FLAGS_{BUILD_TYPE.upper()}": flags,
-        # No compiler cache: it would return objects whose command line tells the paths of an earlier build.
-        "CMAKE_C_COMPILER_LAUNCHER": "",
-        "CMAKE_CXX_COMPILER_LAUNCHER": "",
+        # Ours, and with it no compiler cache: that would return objects that tell an earlier build's command line.
+        "CMAKE_C_COMPILER_LAUNCHER": launcher,
+        "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
         # The user's package registry must not decide what a project finds.
         "CMAKE_FIND_USE_PACKAGE_REGISTRY": "OFF",
         **{key: _expand(value, recipe, source_dir) for key, value in recipe.cmake_options or ()},
@@ -122,7 +126,6 @@ def configure_project(
     command = ["cmake", "-GNinja", "-Wno-dev", "-S", str(source_dir / recipe.directory), "-B", str(build_dir)]
     command += [f"-D{key}={value}" for key, value in definitions.items()]
     environment = dict.fromkeys(("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS"), "")
-    log = build_dir / LOG
     if run_logged(command, build_dir, log, environment) != 0:
         raise _failure(recipe, "cannot be configured", log)
 
@@ -141,14 +144,12 @@ def _run_commands(
 ) -> BuiltProject:
     build_dir.mkdir(parents=True, exist_ok=True)
     log = build_dir / LOG
-    flags = shlex.join(_all_flags(recipe, source_dir, cflags))
+    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
     environment = {
         "CC": str(clang), "CXX": str(clangxx(clang)), "CFLAGS": flags, "CXXFLAGS": flags, "JOBS": str(jobs),
     }  # fmt: skip
-    for line in recipe.commands or ():
-        expanded = _expand(line, recipe, source_dir)
-        if run_logged(["sh", "-e", "-c", expanded], source_dir, log, environment) != 0:
-            raise _failure(recipe, f"cannot be built: {expanded}", log)
+    lines = recipe.prepare + (recipe.commands or ())
+    _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)
     if not (source_dir / _COMMANDS).exists():
         objects = [str(path.relative_to(source_dir)) for path in sorted(source_dir.rglob("*.o"))]
         found = [{"directory": str(source_dir), "file": name, "output": name} for name in objects]
@@ -156,9 +157,20 @@ def _run_commands(
     return _finish(recipe, source_dir, _entries(recipe, source_dir), [], log, objects_only)
 
 
-def _all_flags(recipe: Recipe, source_dir: Path, cflags: list[str]) -> list[str]:
-    # __FILE__ in assertions would put the build's place into the code, and its length into the sizes.
-    return ["-DNDEBUG", f"-ffile-prefix-map={source_dir}/=", *recipe.cflags, *cflags]
+def _run_shell(
+    recipe: Recipe, lines: tuple[str, ...], source_dir: Path, log: Path, problem: str, environment: dict[str, str]
+) -> None:
+    for line in lines:
+        expanded = _expand(line, recipe, source_dir)
+        if run_logged(["sh", "-e", "-c", expanded], source_dir, log, environment) != 0:
+            raise _failure(recipe, f"{problem}: {expanded}", log)
+
+
+def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, cflags: list[str]) -> list[str]:
+    # The place of the build must not get into debug information, nor through __FILE__ into the code and its size.
+    inside = recipe.cmake_options is not None and source_dir.is_relative_to(build_dir)
+    place = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
+    return ["-DNDEBUG", place, *recipe.cflags, *cflags]
 
 
 def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:

@@ -6,6 +6,7 @@ One project:
     source: {deb: lz4}                  # or {git: URL, tag: TAG}, {url: URL, sha256: HEX}, {path: DIRECTORY}
     requires:                           # optional: other sources, named {gtest} in options and commands
       gtest: {deb: googletest}
+    prepare: [shell lines]              # optional: run in the source first; a local path is then copied
     cmake:                              # or commands: [shell lines]
       directory: build/cmake            # of CMakeLists.txt in the source, default .
       options: {BUILD_SHARED_LIBS: "ON"}
@@ -64,6 +65,7 @@ class Recipe:
     cmake_options: tuple[tuple[str, str], ...] | None = None
     targets: tuple[str, ...] = ("all",)
     commands: tuple[str, ...] | None = None
+    prepare: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     cflags: tuple[str, ...] = ()
     binaries: tuple[str, ...] = ()
@@ -121,7 +123,7 @@ def _read_yaml(path: Path) -> Any:
 
 
 def _recipe(top: Checked, base: Path) -> Recipe:
-    top.only("name", "source", "requires", "cmake", "commands", "exclude", "cflags", "binaries")
+    top.only("name", "source", "requires", "prepare", "cmake", "commands", "exclude", "cflags", "binaries")
     name = top.string("name")
     if not name or not set(name) <= _NAME_CHARACTERS or name.startswith("."):
         raise top.error(f"name {name!r} must be letters, digits and ._+- without a leading dot")
@@ -134,6 +136,7 @@ def _recipe(top: Checked, base: Path) -> Recipe:
         name,
         source,
         requires=tuple((key, _source(requires.mapping(key), base)) for key in requires),
+        prepare=where.strings("prepare"),
         exclude=where.strings("exclude"),
         cflags=where.strings("cflags"),
         binaries=where.strings("binaries"),

@@ -23,12 +23,13 @@ _BLOCK_BYTES = 1 << 20
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
     """Put the recipe's source at `into`/source and what it requires at `into`/<name>; returns `into`/source.
 
-    A local path is used where it lies, through a link, unless commands build in it: then it is copied, because a
-    user's own tree is never written to. Downloads are kept below `cache` and reused.
+    A local path is used where it lies, through a link, unless the recipe's own commands run in it: then it is
+    copied, because a user's own tree is never written to. Downloads are kept below `cache` and reused.
     """
     for name, source in recipe.requires:
         _fetch(source, into / name, cache, progress, in_place=True)
-    return _fetch(recipe.source, into / "source", cache, progress, in_place=recipe.commands is None)
+    in_place = recipe.commands is None and not recipe.prepare
+    return _fetch(recipe.source, into / "source", cache, progress, in_place=in_place)
 
 
 def _fetch(source: Source, into: Path, cache: Path, progress: Say, in_place: bool) -> Path:
