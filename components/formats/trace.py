@@ -246,7 +246,8 @@ def _read(path: Path, names: list[str]) -> pa.Table:
 
 def _column(parts: list[pa.ChunkedArray], name: str, spec: FeatureSpec | None) -> Array:
     if not parts:
-        return np.empty(0, spec.dtype if spec else _DTYPES.get(name, "object"))
+        shape = spec.shape if spec and np.prod(spec.shape) > 1 else ()
+        return np.empty((0, *shape), spec.dtype if spec else _DTYPES.get(name, "object"))
     whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
     if pa.types.is_dictionary(whole.type):
         whole = whole.unify_dictionaries()

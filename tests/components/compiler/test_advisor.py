@@ -9,6 +9,7 @@ from components.console import UserError
 
 DEVELOPMENT = ["-mllvm", "-enable-ml-inliner=development"]
 POLICY = ["-mllvm", "-ml-inliner-model-under-training=policy"]
+SAMPLES = ["-mllvm", "-mlgo-samples=3", "-mllvm", "-mlgo-sample-prefix=s/m"]
 LOG = ["-mllvm", "-training-log=s/m.log"]
 
 
@@ -23,7 +24,7 @@ LOG = ["-mllvm", "-training-log=s/m.log"]
         (Advisor("policy", Path("policy"), seed=0), [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=0"]),
         (
             Advisor("policy", Path("policy"), seed=5, samples=3, log=True),
-            [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=5", "-mllvm", "-mlgo-samples=3", "-mllvm", "-mlgo-sample-prefix=s/m"],
+            [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=5", *SAMPLES],
         ),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Modules compiled by a real clang, and one that misbehaves. What the training clang logs is in tests/components/trace."""
+"""Modules compiled by a real clang, and by one that misbehaves. Real logs are read in tests/components/trace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_function_sizes_and_extra_flags(tiny_corpus: Corpus, clang: Path) -> Non
 
 
 def test_a_compiler_travels(clang: Path, tiny_corpus: Corpus) -> None:
-    compiler, request = pickle.loads(pickle.dumps((Compiler(clang, "inlining"), Request(tiny_corpus.modules[0], DEFAULT))))
+    pair = (Compiler(clang, "inlining"), Request(tiny_corpus.modules[0], DEFAULT))
+    compiler, request = pickle.loads(pickle.dumps(pair))
     assert pickle.loads(pickle.dumps(compiler(request))).samples[0].text_size_bytes > 0
     error = pickle.loads(pickle.dumps(CompileError("m", "timeout", "why")))
     assert (error.module, error.reason, error.detail) == ("m", "timeout", "why")

@@ -40,8 +40,9 @@ def test_items_are_read_only_a_little_ahead() -> None:
 
     def items() -> Iterator[int]:
         nonlocal read
-        for read in range(1, 1001):  # noqa: B007
-            yield read
+        for n in range(1, 1001):
+            read = n
+            yield n
 
     with LocalPool(2) as pool:
         for taken, _ in enumerate(pool.map_unordered(lambda n: n, items()), 1):
