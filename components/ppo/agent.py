@@ -119,12 +119,12 @@ class Learner:
             variable.assign(state[name])
 
     @property
-    def shuffle_state(self) -> dict[str, object]:
+    def shuffle_state(self) -> dict[str, Any]:
         """State of the generator that orders minibatches, as JSON holds it."""
         return dict(self._shuffle.bit_generator.state)
 
     @shuffle_state.setter
-    def shuffle_state(self, state: dict[str, object]) -> None:
+    def shuffle_state(self, state: dict[str, Any]) -> None:
         self._shuffle.bit_generator.state = state
 
     def update(self, experience: Experience) -> dict[str, float]:
@@ -186,5 +186,5 @@ class Learner:
 
 
 def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
-    columns = (experience.quantiles, experience.action, experience.logits, experience.advantage)
+    columns: list[NDArray[Any]] = [experience.quantiles, experience.action, experience.logits, experience.advantage]
     return [tf.constant(column[rows]) for column in columns]

@@ -73,8 +73,8 @@ def latest(root: Path) -> Checkpoint | None:
         with np.load(directory / VARIABLES, allow_pickle=False) as arrays:
             variables = {name: arrays[name] for name in arrays.files}
         state = json.loads((directory / STATE).read_text())
-        policies = [read_dense(directory / name) for name in (AVERAGE, BEST)]
-        return Checkpoint(int(directory.name), variables, *policies, state)
+        average, best = (read_dense(directory / name) for name in (AVERAGE, BEST))
+        return Checkpoint(int(directory.name), variables, average, best, state)
     except UserError as error:
         raise UserError(f"the checkpoint {directory} is damaged: {error.problem}", remedy) from None
     except (OSError, ValueError, KeyError) as error:

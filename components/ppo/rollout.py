@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,21 +48,23 @@ class Sampler:
     def take(self, count: int) -> list[str]:
         """The next `count` names, all different unless there are fewer names than that."""
         taken: list[str] = []
+        later: list[str] = []
         while len(taken) < min(count, len(self._names)):
             if not self._left:
                 self._left = [self._names[i] for i in self._random.permutation(len(self._names))]
             name = self._left.pop()
-            if name not in taken:
-                taken.append(name)
+            # Where one round ends and the next begins a name may come twice; its turn is not lost.
+            (later if name in taken else taken).append(name)
+        self._left += later
         return taken
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         return {"left": list(self._left), "random": self._random.bit_generator.state}
 
-    def restore(self, state: dict[str, object]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """The reverse of `state`."""
-        self._left = list(state["left"])  # type: ignore[call-overload]
+        self._left = list(state["left"])
         self._random.bit_generator.state = state["random"]
 
 
@@ -131,9 +134,7 @@ class Roller:
         compile_s = sum(result.compile_s for result in results)
         return Rollout(tuple(names), np.array(rewards), quantiles, action, logits, advantage, compile_s)
 
-    def greedy_sizes(
-        self, modules: Sequence[Module], policy: Path, quarantine: Quarantine
-    ) -> dict[str, int]:
+    def greedy_sizes(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, int]:
         """Bytes of each module under the most probable decisions; modules in quarantine are left out."""
         requests = [Request(module, Advisor("policy", policy=policy)) for module in modules]
         done = compile_all(self.pool, self.compiler, requests, quarantine)

@@ -1,9 +1,10 @@
 """The training loop, from top to bottom.
 
 Each iteration: emit the policy, now and then look at the validation modules, compile the next modules several times
-under the sampled policy, give every decision its advantage, update, checkpoint. What the validation modules see is a moving
-average of the weights (Polyak and Juditsky 1992): single updates are noisy, and the greedy policy feels it more than the
-sampled one. Published is the average that was best on the validation modules, which are neither trained on nor reported.
+under the sampled policy, give every decision its advantage, update, checkpoint. What the validation modules see is a
+moving average of the weights (Polyak and Juditsky 1992): single updates are noisy, and the greedy policy feels it more
+than the sampled one. Published is the average that was best on the validation modules, which are neither trained on nor
+reported.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""The learner, on a bandit with a known best action."""
+
+import numpy as np
+import pytest
+
+from components.console import UserError
+
+FEATURES = 4
+
+
+def experience(learner, rng, decisions=4096):
+    """Decisions sampled from the learner's policy; inlining pays where the first quantile is above a half."""
+    from components.policy import networks
+    from components.ppo.agent import Experience
+
+    quantiles = rng.random((decisions, FEATURES), np.float32)
+    logits = networks.logits(learner.actor, quantiles).numpy()
+    inline = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+    action = (rng.random(decisions) < inline).astype(np.int64)
+    advantage = np.where(action == (quantiles[:, 0] > 0.5), 1, -1).astype(np.float32)
+    return Experience(quantiles, action, logits, advantage)
+
+
+def make_learner(seed=0, **parameters):
+    from components.ppo.agent import Learner, PpoParameters
+
+    return Learner(FEATURES, 2, PpoParameters(learning_rate=1e-3, minibatch=512, **parameters), seed)
+
+
+def test_policy_improves_and_stays_near_the_old_one():
+    learner, rng = make_learner(), np.random.default_rng(0)
+    first = experience(learner, rng)
+    metrics = learner.update(first)
+    assert 0 < metrics["kl"] < 0.2
+    for _ in range(4):
+        learner.update(experience(learner, rng))
+    assert first.advantage.mean() < 0.3
+    assert experience(learner, rng).advantage.mean() > 0.6
+
+
+def test_restored_learner_goes_on_exactly_as_the_first_would_have():
+    one, two = make_learner(), make_learner(seed=7)
+    data = experience(one, np.random.default_rng(1))
+    one.update(data)
+    two.restore(one.state())
+    two.shuffle_state = one.shuffle_state
+    assert one.update(data) == two.update(data)
+    for name, value in one.state().items():
+        np.testing.assert_array_equal(value, two.state()[name])
+
+
+def test_state_of_another_network_is_refused():
+    learner = make_learner()
+    state = learner.state()
+    state["weights/0"] = np.zeros((2, 2), np.float32)
+    with pytest.raises(UserError, match="another network"):
+        learner.restore(state)
+
+
+def test_updates_end_when_the_policy_has_moved_far_enough():
+    far, near = make_learner(epochs=6), make_learner(epochs=6, target_kl=1e-4)
+    data = experience(far, np.random.default_rng(2))
+    assert near.update(data)["kl"] < far.update(data)["kl"]
