@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
 from pathlib import Path
 
 from components import problems
-from components.formats.policy import write_output_spec
+from components.formats.policy import PolicyInfo, write_output_spec, write_policy_info
+from components.formats.vocab import write_vocab
 from components.policy.dense import DensePolicy
 from components.policy.emit import emit
 from components.policy.shared_object import build_shared_object
+
+VOCAB = "vocab"
 
 
 def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
@@ -22,3 +27,46 @@ def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
     write_output_spec(directory, problem.decision, problem.logits, dense.num_actions)
     emit(dense, directory)
     build_shared_object(directory, clang)
+
+
+def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None) -> PolicyInfo:
+    """Writes the whole policy artifact (see components/formats/policy.py) but for its manifest and aot/.
+
+    Args:
+        directory: exists and is the one that `storage.publish` yields.
+        clang: compiles policy.so.
+        info: what is known of the policy's origin; its problem, features, number of actions and git commit are filled
+            in from `dense` and from this project's checkout.
+
+    Returns:
+        what was written to policy.json.
+    """
+    # TensorFlow takes seconds to import, and export_fast does without it.
+    from components.policy.saved_model import write_saved_model
+
+    known = info or PolicyInfo(dense.problem, dense.features, dense.num_actions, trained_by="")
+    info = dataclasses.replace(
+        known,
+        problem=dense.problem,
+        features=dense.features,
+        num_actions=dense.num_actions,
+        git_commit=known.git_commit or git_commit(),
+    )
+    export_fast(dense, directory, clang)
+    dense.save(directory)
+    vocab = directory / VOCAB
+    vocab.mkdir()
+    write_vocab(vocab, dict(dense.buckets))
+    write_saved_model(dense, directory)
+    write_policy_info(directory, info)
+    return info
+
+
+def git_commit() -> str:
+    """The commit of the checkout that this code runs from; empty if it runs from an installed package."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout.strip() if result.returncode == 0 else ""

@@ -3,14 +3,17 @@
 The signature is "action". Its inputs are one tensor [1] per feature, under the feature's bare name, and `discount`,
 `reward`, `step_type`, which tf-agents' policies take and which change nothing here; in the graph they are placeholders
 `action_<name>`. Its outputs are the decision, int64 [1], and the logits, float32 [1, A]: StatefulPartitionedCall, with
-the ports that output_spec.json gives. LLVM's development mode feeds `action_<name>` of model.tflite by name; TensorFlow's
-AOT compiler calls the arguments `feed_<name>` and the result `fetch_<decision>`, which is what LLVM's release mode asks
-the compiled class for.
+the ports that output_spec.json gives. LLVM's development mode feeds `action_<name>` of model.tflite by name. What
+TensorFlow's AOT compiler makes of it has arguments `feed_<name>` and a result `fetch_<decision>`, which is what LLVM's
+release mode asks the compiled class for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -94,8 +97,29 @@ def write_saved_model(policy: DensePolicy, directory: Path) -> Path:
     converter = tf.lite.TFLiteConverter.from_saved_model(str(path), signature_keys=[SIGNATURE])
     # Builtins only: LLVM's builds of TensorFlow Lite have no delegate for TensorFlow's own operations.
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    (directory / TFLITE_MODEL).write_bytes(converter.convert())
+    with _quiet_stderr():
+        model = converter.convert()
+    (directory / TFLITE_MODEL).write_bytes(model)
     return path
+
+
+@contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Drops what native code writes to stderr: the converter's summary of its passes cannot be turned off.
+
+    Its errors are exceptions, and are not lost.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
 
 
 Columns = Mapping[str, np.ndarray]

@@ -1,0 +1,112 @@
+"""Command line of the warmstart step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.console import run_step, say
+from components.warmstart.config import WarmstartConfig
+
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+_DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
+
+
+@click.command(
+    epilog="""\b
+Example:
+  python -m components.warmstart --trace runs/demo/trace --vocab runs/demo/vocab --toolchain runs/demo/training \\
+    --output runs/demo/warmstart
+"""
+)
+@click.option("--trace", type=_DIRECTORY, required=True, help="What the trace step made: the decisions to imitate.")
+@click.option("--vocab", type=_DIRECTORY, required=True, help="What the vocab step made of that trace.")
+@click.option("--toolchain", type=_DIRECTORY, required=True, help="The training toolchain that made the trace.")
+@click.option("--output", type=_DIRECTORY, required=True, help="Directory of the policy; made, or replaced.")
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    default=_DEFAULTS.epochs,
+    show_default=True,
+    help="Passes over the decisions.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    default=_DEFAULTS.batch_size,
+    show_default=True,
+    help="Decisions in a training step.",
+)
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=_DEFAULTS.learning_rate,
+    show_default=True,
+    help="Adam's, at its peak; it falls to zero along a cosine.",
+)
+@click.option(
+    "--entropy-weight",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.entropy_weight,
+    show_default=True,
+    help="Above zero: keep the policy unsure, for PPO to explore more.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0, min_open=True),
+    default=_DEFAULTS.temperature,
+    show_default=True,
+    help="Divides the exported logits: the same decisions, more varied samples above 1.",
+)
+@click.option(
+    "--heldout-fraction",
+    type=click.FloatRange(0, 0.9),
+    default=_DEFAULTS.heldout_fraction,
+    show_default=True,
+    help="Share of the modules that only measure the agreement.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=_DEFAULTS.seed,
+    show_default=True,
+    help="Of the initial weights, the order of the decisions and the held-out modules.",
+)
+@click.option(
+    "--gin-file",
+    "gin_files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="Network hyperparameters; may be repeated.",
+)
+@click.option(
+    "--gin-binding",
+    "gin_bindings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One hyperparameter, e.g. actor_network.fc_layer_params=(64,64,32); may be repeated.",
+)
+def main(**arguments: Any) -> None:
+    """Train a policy that imitates LLVM's heuristic: the start of reinforcement learning, and a baseline.
+
+    Writes a whole policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries of the training, and
+    report.json with the agreement on decisions of held-out modules.
+    """
+    # Both before TensorFlow is imported, which takes seconds: --help should not wait for it.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # matrix products in AVX-512 where there is any
+    from components.warmstart.train import train
+
+    config = WarmstartConfig(**arguments)
+    report = train(config)
+    say(
+        f"{config.output}: agrees with the heuristic in {100 * report.agreement:.2f}% of {report.heldout_decisions} "
+        f"held-out decisions; {report.decisions_per_s:,.0f} decisions/s"
+    )
+
+
+if __name__ == "__main__":
+    run_step(main)

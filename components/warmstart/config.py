@@ -1,0 +1,37 @@
+"""What the warmstart step is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class WarmstartConfig:
+    """One run of behavioural cloning.
+
+    trace, vocab, toolchain: input artifacts; of the toolchain (training), the compiler and its features are used.
+    output: the policy artifact to write.
+    epochs: passes over the training decisions. batch_size: decisions in a step.
+    learning_rate: Adam's at its peak; it rises over the first 2% of the steps and falls to zero along a cosine.
+    entropy_weight: how much a decision's entropy (nats) counts against its cross-entropy; above zero it keeps the
+        policy from being surer than it has to be, which leaves PPO something to explore.
+    temperature: divides the exported logits; decisions stay the same, samples get more varied above 1.
+    heldout_fraction: of the modules, whose decisions only measure the agreement.
+    seed: of the initial weights, the held-out modules and the order of decisions.
+    gin_files, gin_bindings: network hyperparameters, after those of components/policy/gin.
+    """
+
+    trace: Path
+    vocab: Path
+    toolchain: Path
+    output: Path
+    epochs: int = 30
+    batch_size: int = 4096
+    learning_rate: float = 4e-3
+    entropy_weight: float = 0.0
+    temperature: float = 1.0
+    heldout_fraction: float = 0.1
+    seed: int = 0
+    gin_files: tuple[Path, ...] = ()
+    gin_bindings: tuple[str, ...] = ()

@@ -1,0 +1,101 @@
+"""The warmstart step: trace and vocab in, a policy that imitates the heuristic out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from components.console import Progress, UserError, say
+from components.formats.policy import PolicyInfo, check_features
+from components.formats.toolchain import load_toolchain
+from components.policy import networks
+from components.policy.dense import DensePolicy
+from components.policy.export import export_policy
+from components.storage import digest, publish, require_artifact
+from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone
+from components.warmstart.config import WarmstartConfig
+from components.warmstart.data import load_decisions
+
+REPORT = "report.json"
+TENSORBOARD = "tensorboard"
+
+
+@dataclass(frozen=True)
+class Report:
+    """report.json: figures of the run.
+
+    agreement: with the heuristic, on all held-out decisions (NaN, written as null, if none are held out);
+    training_agreement: on those learnt from. decisions_per_s and tracing_s: see `clone.Cloned`. loss: nats.
+    """
+
+    agreement: float
+    training_agreement: float
+    decisions: int
+    heldout_decisions: int
+    epochs: int
+    decisions_per_s: float
+    training_s: float
+    tracing_s: float
+    loss: float
+
+    def to_json(self) -> dict[str, float | None]:
+        return {name: value if value == value else None for name, value in vars(self).items()}
+
+
+def train(config: WarmstartConfig) -> Report:
+    """Trains, exports the policy and publishes it as config.output. UserError for inputs that do not fit."""
+    for directory, kind in ((config.trace, "trace"), (config.vocab, "vocab"), (config.toolchain, "toolchain")):
+        require_artifact(directory, kind)
+    toolchain = load_toolchain(config.toolchain)
+    toolchain.require_mode("training")
+    decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed)
+    problem = decisions.trace.problem
+    if problem not in toolchain.features:
+        raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
+    check_features(decisions.features, toolchain.features[problem])
+    networks.configure(problem, config.gin_bindings, config.gin_files)
+
+    heldout = decisions.heldout
+    say(f"{(~heldout).sum()} decisions to learn from, {heldout.sum()} of other modules to measure by")
+    sample_q, sample_action = decisions.q[heldout][:SAMPLE_DECISIONS], decisions.action[heldout][:SAMPLE_DECISIONS]
+    with publish(config.output) as partial:
+        writer = tf.summary.create_file_writer(str(partial / TENSORBOARD))
+        with Progress("cloning the heuristic, epochs", config.epochs) as progress, writer.as_default():
+
+            def on_epoch(number: int, loss: float, policy: DensePolicy) -> None:
+                agreed = agreement(policy, sample_q, sample_action)
+                tf.summary.scalar("warmstart/loss", loss, step=number)
+                tf.summary.scalar("warmstart/heldout_agreement", agreed, step=number)
+                progress.advance(loss=loss, agreement=agreed)
+
+            cloned = clone(config, decisions, on_epoch)
+        writer.close()
+        report = Report(
+            agreement=agreement(cloned.policy, decisions.q[heldout], decisions.action[heldout]),
+            training_agreement=agreement(cloned.policy, decisions.q[~heldout], decisions.action[~heldout]),
+            decisions=int((~heldout).sum()),
+            heldout_decisions=int(heldout.sum()),
+            epochs=config.epochs,
+            decisions_per_s=cloned.decisions_per_s,
+            training_s=cloned.training_s,
+            tracing_s=cloned.tracing_s,
+            loss=cloned.loss,
+        )
+        figures = {name: value for name, value in report.to_json().items() if value is not None}
+        info = PolicyInfo(
+            problem=problem,
+            features=decisions.features,
+            num_actions=cloned.policy.num_actions,
+            trained_by="warmstart",
+            vocab_digest=digest(config.vocab),
+            trace_digest=digest(config.trace),
+            corpus_digest=decisions.trace.corpus,
+            toolchain_digest=digest(config.toolchain),
+            llvm_version=toolchain.llvm_version,
+            metrics=figures,
+        )
+        export_policy(cloned.policy, partial, toolchain.clang, info)
+        (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    return report
