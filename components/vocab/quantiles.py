@@ -16,8 +16,8 @@ def quantiles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     The k-th, k = 0 ... 999, is the value of rank ceil(k * (N - 1) / 999) among the N sorted values, counted from 0: the
     first is the minimum, the last the maximum, and each is a value that really occurred (numpy's method "higher", but
     with ranks in integers). So the quantiles of an integer feature are integers, which for a comparison with integers
-    is as good as interpolation: what is at least b is at least the next integer above b. Equal quantiles repeat, so that
-    the number of quantiles that a value reaches, over 1000, estimates the distribution function.
+    is as good as interpolation: what is at least b is at least the next integer above b. Equal quantiles repeat, so
+    that the number of quantiles that a value reaches, over 1000, estimates the distribution function.
     """
     ordered = np.sort(values, axis=None)
     steps = QUANTILES - 1

@@ -17,7 +17,7 @@ from components.trace.tfrecord import sequence_example, write_record
 
 
 def test_a_record_of_known_bytes() -> None:
-    """CRC-32C of "123456789" is 0xE3069283 (RFC 3720's polynomial, its usual check value); masked as TensorFlow does."""
+    """CRC-32C of "123456789" is 0xE3069283 (RFC 3720's polynomial, its check value); masked as TensorFlow does."""
     stream = io.BytesIO()
     write_record(stream, b"123456789")
     data = stream.getvalue()

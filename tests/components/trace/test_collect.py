@@ -1,0 +1,123 @@
+"""The trace step on real modules with the real training clang: what it writes is what that clang logs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.compiler.compile import Compiler, Request
+from components.formats.corpus import Corpus
+from components.formats.toolchain import load_toolchain
+from components.formats.trace import load_trace, read_columns, read_modules
+from components.storage.manifest import digest
+from components.trace.collect import collect
+from components.trace.config import TraceConfig
+from components.vocab.build import build
+from components.vocab.config import VocabConfig
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trace(tiny_corpus: Corpus, training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("trace") / "trace"
+    collected = collect(TraceConfig(tiny_corpus.directory, training_toolchain, output, workers="local:2"))
+    assert (collected.modules, collected.quarantined) == (3, 0)
+    return output
+
+
+def test_it_equals_what_clang_logs(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
+    toolchain = load_toolchain(training_toolchain)
+    names = [spec.name for spec in load_trace(trace).features]
+    columns = read_columns(trace, [*names, "module", "context", "step", "caller", "callee", "action", "reward"])
+    decisions = 0
+    for module in tiny_corpus:
+        sample = Compiler(toolchain.clang, "inlining")(Request(module, Advisor("log"))).samples[0]
+        assert sample.log is not None and sample.callsites is not None
+        (context,) = sample.log.contexts
+        rows = columns["module"] == module.name
+        assert rows.sum() == len(context)
+        decisions += len(context)
+        for name in names:
+            np.testing.assert_array_equal(columns[name][rows], context.columns[name].ravel(), err_msg=name)
+        np.testing.assert_array_equal(columns["action"][rows], context.columns["inlining_decision"].ravel())
+        # The heuristic decided, so what it would have done is what was done: the trace keeps one of the two.
+        np.testing.assert_array_equal(context.columns["inlining_default"], context.columns["inlining_decision"])
+        np.testing.assert_array_equal(columns["step"][rows], np.arange(len(context)))
+        functions = np.array(sample.callsites.names, object)
+        np.testing.assert_array_equal(columns["caller"][rows], functions[sample.callsites.caller])
+        np.testing.assert_array_equal(columns["callee"][rows], functions[sample.callsites.callee])
+    assert len(columns["module"]) == decisions > 50
+    assert not columns["reward"].any() and set(columns["action"]) == {0, 1} and set(columns["context"]) == {""}
+
+
+def test_sizes_are_those_of_a_plain_compile(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
+    modules = read_modules(trace)
+    sizes = dict(zip(modules["module"], modules["text_size_bytes"], strict=True))
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    for module in tiny_corpus:
+        result = compiler(Request(module, Advisor("default")))
+        assert sizes[module.name] == result.samples[0].text_size_bytes
+    counts = dict(zip(modules["module"], modules["decisions"], strict=True))
+    assert counts["app/leaf.c.o"] == 0 and counts["lib/strings.cpp.o"] > counts["app/tree.c.o"] > 0
+
+
+def test_it_says_where_it_comes_from(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
+    described = load_trace(trace)
+    assert described.corpus == digest(tiny_corpus.directory)
+    assert described.toolchain == digest(training_toolchain)
+    assert described.modules == 3 and described.problem == "inlining"
+    report = json.loads((trace / "report.json").read_text())
+    assert report["quarantine"]["modules"] == [] and report["decisions"] == described.decisions
+
+
+def test_the_same_corpus_gives_the_same_rows(
+    trace: Path, tiny_corpus: Corpus, training_toolchain: Path, tmp_path: Path
+) -> None:
+    collect(TraceConfig(tiny_corpus.directory, training_toolchain, tmp_path / "again", workers="local:1"))
+    names = [entry.name for entry in trace.iterdir() if entry.name.startswith("trace")]
+    assert sorted(names) == ["trace-00000.parquet", "trace.json"]
+    for name in names:
+        assert (tmp_path / "again" / name).read_bytes() == (trace / name).read_bytes()
+
+
+def test_a_truncated_log_is_reported_with_its_byte(
+    training_toolchain: Path, make_corpus: Callable[..., Corpus], sources: dict[str, str], tmp_path: Path
+) -> None:
+    """The training clang, but of one module it loses the end of the log, as on a disk that was full for a moment."""
+    corpus = make_corpus(tmp_path / "c", {**sources, "app/unlucky.c": sources["app/tree.c"]})
+    broken = tmp_path / "toolchain"
+    (broken / "bin").mkdir(parents=True)
+    (broken / "toolchain.json").write_bytes((training_toolchain / "toolchain.json").read_bytes())
+    script = broken / "bin" / "clang"
+    script.write_text(
+        f'#!/bin/sh\n{training_toolchain}/bin/clang "$@" || exit\n'
+        'case "$*" in *unlucky*) truncate -s -40 m.log ;; esac\n'
+    )
+    script.chmod(0o755)
+    collected = collect(TraceConfig(corpus.directory, broken, tmp_path / "trace", max_failed_fraction=0.5))
+    assert (collected.modules, collected.quarantined) == (3, 1)
+    (failed,) = json.loads((tmp_path / "trace" / "report.json").read_text())["quarantine"]["modules"]
+    assert failed["module"] == "app/unlucky.c.o" and failed["reason"] == "log"
+    assert "m.log: byte " in failed["detail"] and "ends inside observation" in failed["detail"]
+    assert "app/unlucky.c.o" not in read_modules(tmp_path / "trace")["module"]
+
+
+def test_a_vocab_is_made_of_it(trace: Path, tmp_path: Path) -> None:
+    assert build(VocabConfig(trace, tmp_path / "vocab")) == len(load_trace(trace).features) > 30
+    values = np.loadtxt(tmp_path / "vocab" / "callee_basic_block_count.buckets")
+    column = read_columns(trace, ["callee_basic_block_count"])["callee_basic_block_count"]
+    assert (values[0], values[-1]) == (column.min(), column.max()) and len(values) == 1000
+
+
+def test_ml_compiler_opts_form_has_a_sequence_for_each_module(trace: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "components.trace", "export", "--trace", trace, "--output", tmp_path / "out"]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "2 sequences" in result.stdout and (tmp_path / "out" / "trace.tfrecord").stat().st_size > 0

@@ -1,0 +1,167 @@
+"""The command line of the trace and vocab steps: bad input, interruption, what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.formats.corpus import Corpus
+from components.storage.manifest import write_manifest
+
+FEATURE = {"name": "callee_users", "type": "int64_t", "shape": [1]}
+Living = Callable[[str], list[int]]
+
+
+def run(step: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"components.{step}", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def make_toolchain(directory: Path, clang: Path, mode: str = "training", features: object = (FEATURE,)) -> Path:
+    """What toolchain.json says, with a stock clang (or a script) in the place of the one that logs."""
+    (directory / "bin").mkdir(parents=True)
+    (directory / "bin" / "clang").symlink_to(clang)
+    document = {"version": 1, "mode": mode, "llvm_version": "19.1.7", "triple": "x86_64-pc-linux-gnu", "built": {}}
+    (directory / "toolchain.json").write_text(json.dumps(document | {"features": {"inlining": list(features)}}))
+    write_manifest(directory)
+    return directory
+
+
+@pytest.fixture
+def toolchain(tmp_path: Path, clang: Path) -> Path:
+    return make_toolchain(tmp_path / "toolchain", clang)
+
+
+@pytest.mark.parametrize("step", ["trace", "vocab"])
+def test_help_shows_an_example(step: str) -> None:
+    result = run(step, "--help")
+    assert result.returncode == 0 and f"python -m components.{step} --" in result.stdout
+
+
+def test_missing_options_are_a_usage_error() -> None:
+    result = run("trace", "--corpus", "somewhere")
+    assert result.returncode == 2 and "--toolchain, --output" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda c, t: (c / "corpus_description.json").write_text('{"modules": [], "has_thinlto": false}'), "is empty"),
+        (lambda c, t: (c / "corpus_description.json").unlink(), "is not a corpus"),
+        (lambda c, t: (c / "app" / "leaf.c.o.bc").unlink(), "leaf.c.o.bc is missing"),
+        (lambda c, t: (t / "toolchain.json").unlink(), "holds no toolchain"),
+        (lambda c, t: (t / "bin" / "clang").unlink(), "holds no compiler"),
+        (lambda c, t: (t / "toolchain.json").write_text("{"), "not a toolchain description"),
+    ],
+)
+def test_broken_inputs(
+    break_it: Callable[[Path, Path], object],
+    message: str,
+    make_corpus: Callable[..., Corpus],
+    toolchain: Path,
+    tmp_path: Path,
+) -> None:
+    corpus = make_corpus(tmp_path / "corpus", {"app/leaf.c": "int leaf(int x) { return x; }\n"}).directory
+    break_it(corpus, toolchain)
+    result = run("trace", "--corpus", corpus, "--toolchain", toolchain, "--output", tmp_path / "out")
+    assert result.returncode == 1 and result.stderr.startswith("error: "), result.stderr
+    assert message in result.stderr and "remedy: " in result.stderr and "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "features", "message"),
+    [("release", [FEATURE], "is a release toolchain"), ("training", [], "logs no features for the problem inlining")],
+)
+def test_a_clang_that_cannot_log(
+    mode: str, features: list[object], message: str, tiny_corpus: Corpus, clang: Path, tmp_path: Path
+) -> None:
+    toolchain = make_toolchain(tmp_path / "t", clang, mode, features)
+    result = run("trace", "--corpus", tiny_corpus.directory, "--toolchain", toolchain, "--output", tmp_path / "out")
+    assert result.returncode == 1 and message in result.stderr
+
+
+def test_a_stock_clang_fails_with_its_own_words(tiny_corpus: Corpus, toolchain: Path, tmp_path: Path) -> None:
+    result = run("trace", "--corpus", tiny_corpus.directory, "--toolchain", toolchain, "--output", tmp_path / "out")
+    assert result.returncode == 1
+    assert "modules do not compile" in result.stderr and "--max-failed-fraction" in result.stderr
+    assert "app/" in result.stderr or "lib/" in result.stderr
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+
+
+def test_a_full_disk(tiny_corpus: Corpus, clang: Path, tmp_path: Path) -> None:
+    """A real clang whose object goes to a device that is always full."""
+    script = tmp_path / "full"
+    bitcode = tiny_corpus.modules[0].bitcode
+    script.write_text(f"#!/bin/sh\nexec {clang} -cc1 -emit-obj -Oz -x ir {bitcode} -o /dev/full\n")
+    script.chmod(0o755)
+    toolchain = make_toolchain(tmp_path / "t", script)
+    result = run("trace", "--corpus", tiny_corpus.directory, "--toolchain", toolchain, "--output", tmp_path / "out")
+    assert result.returncode == 1 and "no space left" in result.stderr and "Traceback" not in result.stderr
+    assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.fixture
+def hanging(
+    make_corpus: Callable[..., Corpus], clang: Path, tmp_path: Path, marker: str
+) -> tuple[list[str], Path]:
+    """A trace command whose compilers hang with children of their own, and where its output goes."""
+    sources = {f"p/hang{i}.c": f"int leaf{i}(int x) {{ return x; }}\n" for i in range(4)}
+    corpus = make_corpus(tmp_path / "corpus", sources)
+    script = tmp_path / "hang"
+    script.write_text(f"#!/bin/sh\nsh -c 'sleep 3600; : {marker}' & sh -c 'sleep 3600; : {marker}'\n")
+    script.chmod(0o755)
+    toolchain = make_toolchain(tmp_path / "t", script)
+    output = tmp_path / "out"
+    command = [sys.executable, "-m", "components.trace", "--corpus", str(corpus.directory), "--workers", "local:2"]
+    return [*command, "--toolchain", str(toolchain), "--output", str(output)], output
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("killer", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopped_in_the_middle(
+    killer: signal.Signals, hanging: tuple[list[str], Path], marker: str, living_with: Living
+) -> None:
+    command, output = hanging
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as step:
+        wait_for(lambda: len(living_with(marker)) >= 4)
+        os.kill(step.pid, killer)
+        _, messages = step.communicate(timeout=30)
+    assert step.returncode == (-killer if killer is signal.SIGKILL else 130)
+    assert "Traceback" not in messages
+    wait_for(lambda: not living_with(marker))
+    assert not output.exists()
+    if killer is not signal.SIGKILL:
+        assert not list(output.parent.glob(".out*"))
+
+
+def test_modules_that_hang_are_killed_and_named(
+    hanging: tuple[list[str], Path], marker: str, living_with: Living
+) -> None:
+    command, output = hanging
+    result = subprocess.run([*command, "--timeout-s", "0.3"], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 1 and "timeout: more than 0.3 s" in result.stderr
+    assert living_with(marker) == [] and not output.exists()
+
+
+def test_vocab_of_something_else(tmp_path: Path) -> None:
+    result = run("vocab", "--trace", tmp_path / "none", "--output", tmp_path / "out")
+    assert result.returncode == 1 and "no such directory" in result.stderr
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "trace.json").write_text("{}")
+    result = run("vocab", "--trace", tmp_path / "half", "--output", tmp_path / "out")
+    assert result.returncode == 1 and "manifest.json" in result.stderr and not (tmp_path / "out").exists()
