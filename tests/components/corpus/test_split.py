@@ -1,0 +1,89 @@
+"""The split of a corpus: disjoint, complete, by content, the same whatever the order and the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.console import UserError
+from components.corpus.split import SplitConfig, split_modules
+from components.formats.corpus import Module
+
+
+def write(directory: Path, contents: dict[str, str]) -> list[Module]:
+    for name, content in contents.items():
+        path = directory / f"{name}.bc"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return [Module(name, directory) for name in contents]
+
+
+CORPORA = st.dictionaries(
+    st.tuples(st.sampled_from("pqr"), st.integers(0, 60)).map(lambda t: f"{t[0]}/{t[1]}.o"),
+    st.integers(0, 40).map(str),
+    min_size=1,
+)
+
+
+@given(CORPORA, st.integers(0, 3), st.floats(0, 0.5), st.floats(0, 0.4), st.sets(st.sampled_from("pqr"), max_size=2))
+def test_any_split_is_a_partition_by_content(
+    tmp_path_factory: pytest.TempPathFactory,
+    contents: dict[str, str],
+    seed: int,
+    validation: float,
+    heldout: float,
+    projects: set[str],
+) -> None:
+    modules = write(tmp_path_factory.mktemp("corpus"), contents)
+    present = tuple(sorted(projects & {module.project for module in modules}))
+    config = SplitConfig(validation, heldout, present, seed)
+    unseen = {contents[module.name] for module in modules if module.project in present}
+    if unseen >= set(contents.values()):
+        with pytest.raises(UserError, match="none is left to train on"):
+            split_modules(modules, config)
+        return
+    splits = split_modules(modules, config)
+    parts = [splits.train, splits.validation, splits.heldout]
+    assert sorted(name for part in parts for name in part) == sorted(contents)
+    found = [{contents[name] for name in part} for part in parts]
+    assert not found[0] & found[1] and not found[0] & found[2] and not found[1] & found[2]
+    assert all(module.name in splits.heldout for module in modules if module.project in present)
+    assert splits.train and splits.heldout_projects == present
+    rest = len(set(contents.values()) - unseen)
+    if rest >= 3:
+        assert bool(splits.validation) == (validation > 0)
+        assert (len(found[2] - unseen) > 0) == (heldout > 0)
+        assert len(found[2] - unseen) <= max(1, heldout * rest) and len(found[1]) <= max(1, validation * rest)
+    assert split_modules(modules[::-1], config).train == splits.train[::-1]
+
+
+def test_the_split_depends_on_content_and_seed_only(tmp_path: Path) -> None:
+    contents = {f"p/{i}.o": f"content {i}" for i in range(50)}
+    here = split_modules(write(tmp_path / "here", contents), SplitConfig())
+    renamed = {f"q/{name}": text for name, text in contents.items()}
+    there = split_modules(write(tmp_path / "there", renamed), SplitConfig())
+    assert there.heldout == tuple(f"q/{name}" for name in here.heldout)
+    assert (len(here.train), len(here.validation), len(here.heldout)) == (38, 5, 7)
+    assert split_modules(write(tmp_path / "here", contents), SplitConfig(seed=1)).heldout != here.heldout
+
+
+def test_a_known_project_shares_no_content_with_a_heldout_one(tmp_path: Path) -> None:
+    contents = {f"p/{i}.o": f"{i}" for i in range(20)} | {"q/same.o": "3", "q/own.o": "own"}
+    config = SplitConfig(heldout_fraction=0, heldout_projects=("q",))
+    splits = split_modules(write(tmp_path, contents), config)
+    assert splits.heldout == ("p/3.o", "q/same.o", "q/own.o")
+
+
+def test_an_unknown_project_is_named_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no project 'zlib'") as caught:
+        split_modules(write(tmp_path, {"lz4/a.o": "a"}), SplitConfig(heldout_projects=("zlib",)))
+    assert "lz4" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("validation", "heldout"), [(-0.1, 0.1), (0.1, 1.0), (0.6, 0.5), (float("nan"), 0.1)])
+def test_fractions_that_make_no_sense(validation: float, heldout: float) -> None:
+    with pytest.raises(UserError):
+        SplitConfig(validation, heldout)
