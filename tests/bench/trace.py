@@ -1,0 +1,38 @@
+"""What tracing costs: its compiles and its writing of Parquet, over the plain compile of the same modules."""
+
+from __future__ import annotations
+
+import itertools
+
+from components.compiler.compile import Compiler
+from components.compiler.measure import plain_compile_all
+from components.compiler.quarantine import Quarantine
+from components.formats.corpus import load_corpus
+from components.formats.toolchain import load_toolchain
+from components.formats.trace import TraceWriter
+from components.problems import get
+from components.trace.collect import logged_features, traced_modules, write_decisions
+from components.workers import LocalPool
+from tests.bench.context import BenchContext
+
+WORKERS = 2
+PROBLEM = "inlining"
+
+
+def measure(ctx: BenchContext) -> dict[str, float]:
+    """trace_over_plain_compile: all modules of the corpus with 2 workers, same clang, same order, taken in turns."""
+    toolchain = load_toolchain(ctx.training).require_mode("training")
+    features = logged_features(toolchain, PROBLEM)
+    modules = traced_modules(load_corpus(ctx.corpus), "all")
+    compiler = Compiler(toolchain.clang, PROBLEM)
+    runs = itertools.count()
+    with LocalPool(WORKERS) as pool:
+
+        def trace() -> None:
+            directory = ctx.scratch / f"trace-{next(runs)}"
+            directory.mkdir()
+            writer = TraceWriter(directory, PROBLEM, get(PROBLEM).decision, features)
+            write_decisions(pool, compiler, modules, features, writer, Quarantine(0.0, len(modules)))
+            writer.close("", "")
+
+        return {"trace_over_plain_compile": ctx.ratio(trace, lambda: plain_compile_all(pool, compiler, modules))}
