@@ -14,6 +14,8 @@ from components.evaluation.events import EventFile, read_event_file
 
 REWARD_SECTION = "reward_distribution"
 """The section of the inlining demo: the mean and percentiles of the rewards of an iteration's modules."""
+VALIDATION = "validation/reduction_percent"
+"""How much smaller than -Oz the greedy policy makes the validation modules, in percent."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ def read_curve(directory: Path) -> Curve | None:
 
 
 def _validation(series: dict[str, Series]) -> Series | None:
-    tag = next((tag for tag in sorted(series) if re.search("validation.*reward|reward.*validation", tag)), None)
-    return None if tag is None else series[tag]
+    found = series.get(VALIDATION)
+    return None if found is None else Series(found.minutes, found.values / 100.0)
 
 
 def _join(runs: list[EventFile]) -> dict[str, Series]:

@@ -24,7 +24,7 @@ from components.formats.policy import check_features, load_policy_info
 from components.formats.toolchain import Toolchain, load_toolchain
 from components.formats.trace import read_modules
 from components.projects.recipe import Recipe, load_recipes
-from components.storage import publish
+from components.storage import digest, publish, require_artifact
 from components.storage.cache import default_cache_dir
 from components.workers.make import make_pool
 
@@ -41,10 +41,10 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     modules = heldout_modules(corpus)
     heldout_projects = corpus.splits().heldout_projects
     training = load_toolchain(config.toolchain).require_mode("training")
-    release = load_release(config.release_toolchain, training) if config.release_toolchain else None
     check_policy(config.policy, config, training)
     if config.warmstart is not None:
         check_policy(config.warmstart, config, training)
+    release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
     recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
     trace_sizes = _trace_sizes(config.trace) if config.trace else {}
     curve = read_curve(config.ppo_root or config.policy)
@@ -79,11 +79,11 @@ def heldout_modules(corpus: Corpus) -> tuple[Module, ...]:
     return modules
 
 
-def load_release(directory: Path, training: Toolchain) -> Toolchain:
-    """The release clang, which must be of the training clang's LLVM version: only the policy may differ.
+def load_release(directory: Path, policy: Path, training: Toolchain) -> Toolchain:
+    """The release clang: it must embed `policy`, and be of the training clang's LLVM version.
 
     Raises:
-        UserError: it is missing, a training clang, or of another version.
+        UserError: it is missing or not a release clang, embeds another policy, or is of another version.
     """
     release = load_toolchain(directory).require_mode("release")
     if release.llvm_version != training.llvm_version:
@@ -92,11 +92,17 @@ def load_release(directory: Path, training: Toolchain) -> Toolchain:
             f"{training.directory} is {training.llvm_version}: their difference would not be the policy's alone",
             "build both from one LLVM version",
         )
+    if release.built.get("policy_digest") != digest(policy):
+        raise UserError(
+            f"the release clang in {directory} embeds another policy than {policy}",
+            f"build it from this policy: python -m components.toolchain --mode release --policy {policy}",
+        )
     return release
 
 
 def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:
-    """Refuses a policy of another problem or of features that the compiler does not log."""
+    """Refuses a damaged policy, and one of another problem or of features that the compiler does not log."""
+    require_artifact(directory, "policy")
     info = load_policy_info(directory)
     if info.problem != config.problem:
         raise UserError(

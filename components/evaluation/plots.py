@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from components.evaluation.curve import Curve
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
@@ -20,6 +20,9 @@ LARGER = "#e08a1e"
 GREY = "#8a8f98"
 GROUP_COLOURS = {"unseen_modules": "#1f5fa8", "unseen_projects": "#2f9e8f"}
 GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
+
+_WIDE_PERCENT = 30.0
+"""Where a module changes by more than this, the scale is linear up to a third of it and logarithmic beyond."""
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: searchable, and in the page's font
@@ -52,6 +55,11 @@ def module_changes(measured: Measurements) -> str:
             by_size.scatter(baseline[mask] / 1024, change, s=16, color=colour, alpha=0.65, linewidths=0, label=label)
             rank = (np.arange(change.size) + 0.5) / change.size * 100
             by_rank.plot(rank, np.sort(change), color=colour, marker=".", markersize=4, linewidth=1.2)
+        if baseline.any() and np.abs(policy / np.maximum(baseline, 1) - 1.0).max() > _WIDE_PERCENT / 100.0:
+            # One tiny module that grew by half must not flatten all others against the zero line.
+            by_size.set_yscale("symlog", linthresh=_WIDE_PERCENT / 3)
+            by_size.yaxis.set_major_locator(FixedLocator([-100, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 500]))
+            by_size.yaxis.set_major_formatter(FuncFormatter(lambda percent, _: f"{percent:g}"))
         by_size.set_xscale("log")
         by_size.xaxis.set_major_formatter(FuncFormatter(lambda kib, _: f"{kib:g}"))
         by_size.set_xlabel("text size under -Oz (KiB)")
@@ -77,7 +85,7 @@ def project_changes(metrics: dict[str, Any]) -> str:
             if interval:
                 axes.plot([-interval[1], -interval[0]], [row, row], color="#30343b", linewidth=1.2)
         labels = [
-            f"{_clipped(name)}{' (unseen project)' if entry['group'] == 'unseen_projects' else ''}, {entry['modules']}"
+            f"{_clipped(name)}{', unseen project' if entry['group'] == 'unseen_projects' else ''} ({entry['modules']})"
             for name, entry in projects
         ]
         axes.set_yticks(range(len(labels)), labels)
@@ -114,21 +122,25 @@ def training_reward(curve: Curve) -> str:
 def sweep(metrics: dict[str, Any]) -> str:
     """The default heuristic at each -inline-threshold beside the policies."""
     thresholds = [int(threshold) for threshold in metrics["sweep"]]
-    reductions = [metrics["sweep"][str(threshold)]["reduction_percent"] for threshold in thresholds]
+    changes = [-_known(metrics["sweep"][str(threshold)]) for threshold in thresholds]
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(6.4, 3.0), layout="constrained")
         axes = figure.subplots()
-        axes.plot(thresholds, reductions, color=GREY, marker="o", linewidth=1.4, label="heuristic")
-        axes.axhline(metrics["reduction_percent"], color=SMALLER, linewidth=1.6, label="policy")
+        _zero_line(axes, horizontal=True)
+        axes.plot(thresholds, changes, color=GREY, marker="o", linewidth=1.4, label="-Oz with this threshold")
+        axes.axhline(-_known(metrics), color=SMALLER, linewidth=1.8, label="policy")
         if metrics["warmstart"]:
-            reduction = metrics["warmstart"]["reduction_percent"]
-            axes.axhline(reduction, color=LARGER, linewidth=1.2, linestyle="--", label="warmstart")
+            axes.axhline(-_known(metrics["warmstart"]), color=LARGER, linewidth=1.4, linestyle="--", label="warmstart")
         axes.set_xticks(thresholds)
         axes.set_xlabel("-inline-threshold")
-        axes.set_ylabel("smaller than -Oz (%)")
+        axes.set_ylabel("size change (%), below 0 is smaller")
         axes.legend(frameon=False, fontsize=9)
-        _zero_line(axes, horizontal=True)
-        return _svg(figure, "Reduction for each -inline-threshold")
+        return _svg(figure, "Size change for each -inline-threshold")
+
+
+def _known(comparison: dict[str, Any]) -> float:
+    """Its reduction; that of modules without any text is drawn as none."""
+    return comparison["reduction_percent"] or 0.0
 
 
 def _zero_line(axes: Axes, horizontal: bool) -> None:

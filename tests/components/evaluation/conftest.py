@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from components.compiler.elf import Elf
 from components.evaluation.measurements import Excluded, Measurements
-from components.formats.corpus import Corpus, load_corpus, write_description
+from components.formats.corpus import Corpus, load_corpus
 from components.formats.splits import Splits, write_splits
-from components.storage import write_manifest
-
-CLANGXX = "clang++-19"
+from components.storage.manifest import write_manifest
 
 SOURCES = {
-    "known/words.o": """
+    "known/words.cpp": """
         #include <map>
         #include <string>
         #include <vector>
@@ -28,7 +24,7 @@ SOURCES = {
           return counts;
         }
     """,
-    "known/sorted.o": """
+    "known/sorted.cpp": """
         #include <algorithm>
         #include <string>
         #include <vector>
@@ -37,7 +33,7 @@ SOURCES = {
           std::stable_sort(numbers.begin(), numbers.end());
         }
     """,
-    "unknown/stack.o": """
+    "unknown/stack.cpp": """
         #include <deque>
         #include <memory>
         struct Node { std::unique_ptr<Node> next; int value; };
@@ -48,9 +44,9 @@ SOURCES = {
         }
         void push(std::deque<Node> &nodes, int value) { nodes.push_back({nullptr, value}); nodes.emplace_back(); }
     """,
-    "known/trained.o": "int trained(int x) { return x + 1; }",
+    "known/trained.cpp": "int trained(int x) { return x + 1; }",
 }
-"""Module name -> source. The last is trained on, the rest is held out; all of "unknown" is."""
+"""File name -> source. The last is trained on, the rest is held out; all of "unknown" is."""
 
 
 def measurements(**sizes: list[int]) -> Measurements:
@@ -83,32 +79,15 @@ def measured() -> Measurements:
     return measurements()
 
 
-def make_corpus(directory: Path, sources: dict[str, str]) -> Path:
-    """A corpus as `components.corpus` makes it, of C++ sources compiled here; the last module is trained on."""
-    directory.mkdir()
-    for name, source in sources.items():
-        object_file = directory / f"{name}.tmp"
-        object_file.parent.mkdir(exist_ok=True)
-        subprocess.run(
-            [CLANGXX, "-Oz", "-c", "-Xclang", "-fembed-bitcode=all", "-xc++", "-", "-o", object_file],
-            input=source, text=True, check=True,
-        )  # fmt: skip
-        elf = Elf(object_file.read_bytes())
-        for section, suffix in ((".llvmbc", "bc"), (".llvmcmd", "cmd")):
-            content = elf.section(section)
-            assert content is not None
-            (directory / f"{name}.{suffix}").write_bytes(content)
-        object_file.unlink()
-    names = list(sources)
-    write_description(directory, names)
+@pytest.fixture(scope="session")
+def corpus_directory(
+    tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[[Path, dict[str, str]], Corpus]
+) -> Path:
+    directory = tmp_path_factory.mktemp("evaluation") / "corpus"
+    names = [module.name for module in make_corpus(directory, SOURCES).modules]
     write_splits(directory, Splits(0, tuple(names[-1:]), (), tuple(names[:-1]), ("unknown",)))
     write_manifest(directory)
     return directory
-
-
-@pytest.fixture(scope="session")
-def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_corpus(tmp_path_factory.mktemp("evaluation") / "corpus", SOURCES)
 
 
 @pytest.fixture

@@ -37,9 +37,10 @@ def write_run(path: Path, start_s: float, rows: list[tuple[int, float, dict[str,
 
 
 def test_mean_percentiles_and_validation(tmp_path: Path) -> None:
-    tags = {MEAN: 0.01, "reward_distribution/p10": -0.02, "reward_distribution/p25": 0.0,
-            "reward_distribution/p50": 0.01, "reward_distribution/p75": 0.02, "reward_distribution/p90": 0.05,
-            "validation/reward": 0.015, "loss/total": 3.0}  # fmt: skip
+    tags = {MEAN: 0.01, "reward_distribution/percentile_0": -0.5, "reward_distribution/percentile_25": 0.0,
+            "reward_distribution/percentile_50": 0.01, "reward_distribution/percentile_75": 0.02,
+            "reward_distribution/percentile_100": 0.5,
+            "validation/reduction_percent": 1.5, "loss/total": 3.0}  # fmt: skip
     write_run(tmp_path / "events.out.tfevents.1", 1e9, [(1, 60, tags), (2, 120, tags)])
     curve = read_curve(tmp_path)
     assert curve is not None

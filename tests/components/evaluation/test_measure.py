@@ -42,7 +42,7 @@ def sweep(*thresholds: int) -> list[Variant]:
 def test_sizes_are_those_of_llvm_size(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     heldout = corpus.split("heldout")
     measured = measure(pool, config(tmp_path), [BASELINE], heldout, ("unknown",))
-    assert measured.modules == ("known/words.o", "known/sorted.o", "unknown/stack.o")
+    assert measured.modules == ("known/words.cpp.o", "known/sorted.cpp.o", "unknown/stack.cpp.o")
     assert measured.unseen_project.tolist() == [False, False, True]
     for module, size_bytes in zip(heldout, measured.sizes["baseline"].tolist(), strict=True):
         argv = [str(CLANG), *replay_arguments(module.arguments(), module.bitcode, tmp_path / "o")]
@@ -95,8 +95,8 @@ def test_a_module_that_hangs_under_one_variant_is_left_out_of_all(
         pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=3.0), variants, corpus.split("heldout"), ()
     )
     assert time.monotonic() - started_s < 60
-    assert measured.modules == ("known/words.o", "unknown/stack.o")
-    assert [(e.module, e.variant, e.reason) for e in measured.excluded] == [("known/sorted.o", "policy", "timeout")]
+    assert measured.modules == ("known/words.cpp.o", "unknown/stack.cpp.o")
+    assert [(e.module, e.variant, e.reason) for e in measured.excluded] == [("known/sorted.cpp.o", "policy", "timeout")]
     assert (measured.sizes["policy"] == measured.sizes["baseline"]).all()
 
 

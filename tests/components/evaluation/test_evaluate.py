@@ -1,0 +1,158 @@
+"""The whole step on a small real corpus, with the training clang and a release clang."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.evaluation.__main__ import EXIT_NOT_BETTER
+from components.formats.corpus import Corpus
+from components.formats.policy import PolicyInfo, write_policy_info
+from components.formats.splits import Splits, write_splits
+from components.formats.toolchain import load_toolchain
+from components.policy.dense import DensePolicy
+from components.policy.export import export_fast
+from components.storage import publish
+
+
+def step(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.evaluation", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+def write_policy(output: Path, toolchain: Path, inlines: bool) -> Path:
+    """A policy artifact that always or never inlines: the last layer's biases decide, everything else is zero."""
+    training = load_toolchain(toolchain)
+    features = training.features["inlining"]
+    buckets = {feature.name: np.linspace(0, 1000, 1000) for feature in features}
+    widths = [3 * len(features), 4, 2]
+    layers = [(np.zeros(shape, np.float32), np.zeros(shape[1], np.float32)) for shape in pairwise(widths)]
+    layers[-1][1][1 if inlines else 0] = 1.0
+    dense = DensePolicy("inlining", features, buckets, tuple(layers))
+    with publish(output) as directory:
+        export_fast(dense, directory, training.clang)
+        dense.save(directory)
+        info = PolicyInfo("inlining", features, 2, "ppo", llvm_version=training.llvm_version)
+        write_policy_info(directory, info)
+    return output
+
+
+@pytest.fixture(scope="session")
+def never(tmp_path_factory: pytest.TempPathFactory, training_toolchain: Path) -> Path:
+    return write_policy(tmp_path_factory.mktemp("policies") / "never", training_toolchain, inlines=False)
+
+
+@pytest.fixture(scope="session")
+def always(tmp_path_factory: pytest.TempPathFactory, training_toolchain: Path) -> Path:
+    return write_policy(tmp_path_factory.mktemp("policies") / "always", training_toolchain, inlines=True)
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory, never: Path) -> Path:
+    output = tmp_path_factory.mktemp("toolchain") / "release"
+    command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", str(never)]
+    subprocess.run([*command, "--output", str(output)], check=True)
+    return output
+
+
+@pytest.mark.slow
+def test_release_clang_warmstart_and_sweep(
+    tmp_path: Path, corpus_directory: Path, training_toolchain: Path, release: Path, never: Path, always: Path
+) -> None:
+    inputs = ("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", never)
+    output = tmp_path / "evaluation"
+    done = step(
+        *inputs, "--release-toolchain", release, "--warmstart", always, "--thresholds", "0,5", "--output", output
+    )
+    assert done.returncode == 0, done.stderr
+    assert "policy, compiled by the release clang" in done.stdout
+    metrics = json.loads((output / "metrics.json").read_text())
+    assert (metrics["modules"], metrics["policy_compiled_by"], metrics["excluded"]) == (3, "release", [])
+    assert metrics["sweep"]["5"]["policy_bytes"] == metrics["baseline_bytes"]
+    assert metrics["warmstart"]["policy_bytes"] != metrics["policy_bytes"] != metrics["baseline_bytes"]
+    assert {name: group["modules"] for name, group in metrics["groups"].items()} == {
+        "unseen_modules": 2, "unseen_projects": 1,
+    }  # fmt: skip
+    with open(output / "report.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(int(row["policy_bytes"]) for row in rows) == metrics["policy_bytes"]
+    assert "known/words.cpp.o" in (output / "report.html").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation"]
+
+    # The training clang that runs the same policy takes the same decisions.
+    done = step(*inputs, "--thresholds", "", "--output", tmp_path / "greedy", "--fail-if-not-better",
+                "--min-reduction-percent", "99")  # fmt: skip
+    assert done.returncode == EXIT_NOT_BETTER, done.stderr
+    assert "policy, compiled by the training clang" in done.stdout
+    greedy = json.loads((tmp_path / "greedy" / "metrics.json").read_text())
+    assert greedy["policy_bytes"] == metrics["policy_bytes"]
+    assert (greedy["sweep"], greedy["warmstart"], greedy["best_threshold"]) == ({}, None, None)
+
+    shown = step("show", "--metrics", output)
+    assert shown.returncode == 0
+    assert f"{metrics['policy_bytes']:,}" in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_release_clang_of_another_policy_is_refused(
+    tmp_path: Path, corpus_directory: Path, training_toolchain: Path, release: Path, always: Path
+) -> None:
+    done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", always,
+                "--release-toolchain", release, "--output", tmp_path / "out")  # fmt: skip
+    assert done.returncode == 1
+    assert "embeds another policy" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_damaged_policy_is_refused_before_any_compile(
+    tmp_path: Path, corpus_directory: Path, training_toolchain: Path, never: Path
+) -> None:
+    copy = tmp_path / "policy"
+    subprocess.run(["cp", "-r", never, copy], check=True)
+    content = (copy / "policy.so").read_bytes()
+    (copy / "policy.so").write_bytes(content[: len(content) // 2])
+    done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", copy,
+                "--output", tmp_path / "out")  # fmt: skip
+    assert done.returncode == 1
+    assert "policy.so" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_options_say_what_to_do(tmp_path: Path) -> None:
+    paths = ("--corpus", tmp_path, "--toolchain", tmp_path, "--policy", tmp_path, "--output", tmp_path / "out")
+    for arguments, message in (
+        (("--thresholds", "5,many"), "--thresholds '5,many'"),
+        (("--min-reduction-percent", "101"), "--min-reduction-percent 101"),
+        (("--recipe", "r.yaml"), "pass --release-toolchain"),
+        ((), "is not a corpus"),
+    ):
+        done = step(*paths, *arguments)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "remedy:" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_corpus_that_holds_nothing_out_is_refused(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    copy = tmp_path / "corpus"
+    subprocess.run(["cp", "-r", tiny_corpus.directory, copy], check=True)
+    write_splits(copy, Splits(0, tuple(module.name for module in tiny_corpus), (), ()))
+    done = step("--corpus", copy, "--toolchain", tmp_path, "--policy", tmp_path, "--output", tmp_path / "out")
+    assert done.returncode == 1
+    assert "holds nothing out" in done.stderr
+
+
+def test_help_has_examples() -> None:
+    for arguments in ((), ("compare-binaries",), ("show",)):
+        done = step(*arguments, "--help")
+        assert done.returncode == 0
+        assert "Example:" in done.stdout
