@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,37 +34,6 @@ class Rollout:
     logits: NDArray[np.float32]
     advantage_bytes: NDArray[np.float64]
     compile_s: float
-
-
-class Sampler:
-    """Goes through the modules in random order, again and again, each as often as any other."""
-
-    def __init__(self, names: Sequence[str], seed: int) -> None:
-        self._names = tuple(names)
-        self._random = np.random.default_rng(seed)
-        self._left: list[str] = []
-
-    def take(self, count: int) -> list[str]:
-        """The next `count` names, all different unless there are fewer names than that."""
-        taken: list[str] = []
-        later: list[str] = []
-        while len(taken) < min(count, len(self._names)):
-            if not self._left:
-                self._left = [self._names[i] for i in self._random.permutation(len(self._names))]
-            name = self._left.pop()
-            # Where one round ends and the next begins a name may come twice; its turn is not lost.
-            (later if name in taken else taken).append(name)
-        self._left += later
-        return taken
-
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {"left": list(self._left), "random": self._random.bit_generator.state}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """The reverse of `state`."""
-        self._left = list(state["left"])
-        self._random.bit_generator.state = state["random"]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import tensorflow as tf
 
@@ -42,6 +43,8 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
     with publish(config.output) as partial:
         export_policy(trained.policy, partial, trainer.clang)
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        # The policy brings its history along, so that an evaluation elsewhere can draw the reward over time.
+        shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
     say(
         f"best policy: iteration {state.best_iteration} of {state.iteration}, "
         f"{state.best_percent:.2f}% smaller than the heuristic on the validation modules"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components import problems
 from components.compiler.compile import Compiler
@@ -29,7 +30,8 @@ from components.ppo import checkpoint
 from components.ppo.agent import Experience, Learner, PpoParameters
 from components.ppo.config import PpoConfig
 from components.ppo.credit import squash
-from components.ppo.rollout import Roller, Rollout, Sampler
+from components.ppo.rollout import Roller, Rollout
+from components.ppo.sampler import Sampler, worth
 from components.ppo.summaries import Summaries
 from components.ppo.weights import blend, emitted
 from components.workers import make_pool
@@ -69,9 +71,10 @@ class Trainer:
         self.clang = toolchain.clang
         warmstart = read_dense(config.warmstart)
         check_features(warmstart.features, toolchain.features.get(problem.name, ()))
+        # A module that failed in the trace has nothing to be judged by; one without decisions teaches nothing.
         table = read_modules(config.trace)
-        self.baselines = dict(zip(table["module"].tolist(), table["text_size_bytes"].tolist(), strict=True))
-        # A module that failed in the trace has no baseline and nothing to be judged by.
+        counts = zip(table["module"].tolist(), table["text_size_bytes"].tolist(), table["decisions"], strict=True)
+        self.baselines = {name: size for name, size, decisions in counts if size > 0 and decisions > 0}
         self.modules = {m.name: m for m in corpus.split("train") if m.name in self.baselines}
         self.validation = [m for m in corpus.split("validation") if m.name in self.baselines]
         if not self.modules or not self.validation:
@@ -84,7 +87,7 @@ class Trainer:
         self.dense = self.average = self.best = warmstart
         self.learner = Learner(len(warmstart.features), problem.num_actions, PpoParameters(), config.seed)
         networks.load_dense(self.learner.actor, warmstart)
-        self.sampler = Sampler(sorted(self.modules), config.seed)
+        self.sampler = Sampler(self._weights(table), config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
         self.summaries = Summaries(config.root_dir)
@@ -93,6 +96,11 @@ class Trainer:
         self.roller = Roller(
             compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight
         )
+
+    def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
+        known = np.isin(table["module"], list(self.modules))
+        weights = worth(table["decisions"][known], table["compile_s"][known])
+        return dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
 
     def resume(self) -> None:
         """Goes on from the newest checkpoint, if there is one."""
