@@ -25,7 +25,12 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     # The whole chain on a few modules, to see that it works; the policy is not meant to be good.
-    "tiny": Preset(train_minutes=0.3),
+    "tiny": Preset(
+        train_minutes=2.0,
+        warmstart=("--epochs", "20"),
+        ppo=("--iterations", "4", "--modules", "6", "--samples", "2", "--validate-every", "2"),
+        evaluation=("--thresholds", "15"),
+    ),
     # Fits 20 minutes on 2 cores with everything before and after it, set-up included.
     "demo": Preset(train_minutes=7.0),
     # What a policy that is to be used deserves.

@@ -66,7 +66,7 @@ class StepProcesses:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env={"TF_CPP_MIN_LOG_LEVEL": "1"} | os.environ | {"PYTHONUNBUFFERED": "1"},  # no chat about CPU features
             cwd=self.root,
             start_new_session=True,  # Ctrl-C reaches this process only, which stops the steps in order
             preexec_fn=_die_with_parent,
