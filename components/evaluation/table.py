@@ -114,7 +114,7 @@ def print_table(metrics: dict[str, Any], directory: Path) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-SECTIONS = ("text", "rodata", "eh_frame", "data", "total", "llvm_size_text")
+SECTIONS = ("text", "rodata", "eh_frame", "data", "other", "total", "llvm_size_text")
 
 
 def print_binaries(binaries: list[dict[str, Any]]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,12 @@ import pytest
 
 from components.evaluation.measurements import Excluded, Measurements
 from components.formats.corpus import Corpus, load_corpus
+from components.formats.policy import PolicyInfo, write_policy_info
 from components.formats.splits import Splits, write_splits
+from components.formats.toolchain import load_toolchain
+from components.policy.dense import DensePolicy
+from components.policy.export import export_fast
+from components.storage import publish
 from components.storage.manifest import write_manifest
 
 SOURCES = {
@@ -93,3 +101,38 @@ def corpus_directory(
 @pytest.fixture
 def corpus(corpus_directory: Path) -> Corpus:
     return load_corpus(corpus_directory)
+
+
+def write_policy(output: Path, toolchain: Path, inlines: bool) -> Path:
+    """A policy artifact that always or never inlines: the last layer's biases decide, everything else is zero."""
+    training = load_toolchain(toolchain)
+    features = training.features["inlining"]
+    buckets = {feature.name: np.linspace(0, 1000, 1000) for feature in features}
+    widths = [3 * len(features), 4, 2]
+    layers = [(np.zeros(shape, np.float32), np.zeros(shape[1], np.float32)) for shape in pairwise(widths)]
+    layers[-1][1][1 if inlines else 0] = 1.0
+    dense = DensePolicy("inlining", features, buckets, tuple(layers))
+    with publish(output) as directory:
+        export_fast(dense, directory, training.clang)
+        dense.save(directory)
+        info = PolicyInfo("inlining", features, 2, "ppo", llvm_version=training.llvm_version)
+        write_policy_info(directory, info)
+    return output
+
+
+@pytest.fixture(scope="session")
+def never(tmp_path_factory: pytest.TempPathFactory, training_toolchain: Path) -> Path:
+    return write_policy(tmp_path_factory.mktemp("policies") / "never", training_toolchain, inlines=False)
+
+
+@pytest.fixture(scope="session")
+def always(tmp_path_factory: pytest.TempPathFactory, training_toolchain: Path) -> Path:
+    return write_policy(tmp_path_factory.mktemp("policies") / "always", training_toolchain, inlines=True)
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory, never: Path) -> Path:
+    output = tmp_path_factory.mktemp("toolchain") / "release"
+    command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", str(never)]
+    subprocess.run([*command, "--output", str(output)], check=True)
+    return output
