@@ -74,7 +74,8 @@ class CompileError(Exception):
 class Compiler:
     """Compiles modules with one clang; may be pickled and called in any thread or process.
 
-    clang: the executable. problem: name of the optimization problem. timeout_s: of one request, all samples together.
+    clang: the executable. problem: name of the optimization problem. timeout_s: of one compile; a request of K samples,
+    which is K compiles in one process or in several, gets K times as much.
     """
 
     clang: Path
@@ -104,7 +105,8 @@ class Compiler:
         )
         try:
             # In the scratch directory, so that what a crash or an odd flag leaves behind goes away with it.
-            completed = process.run([self.clang, *arguments], self.timeout_s, cwd=prefix.parent)
+            timeout_s = self.timeout_s * max(1, advisor.samples)
+            completed = process.run([self.clang, *arguments], timeout_s, cwd=prefix.parent)
         except process.ProcessTimeout as error:
             raise CompileError(module.name, "timeout", f"more than {error.timeout_s:g} s; {error.stderr}") from None
         if _NO_SPACE in completed.stderr:

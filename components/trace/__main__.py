@@ -26,7 +26,7 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
     help="Which modules: a part of the split; learning is train and validation, or all of a corpus without a split.",
 )  # fmt: skip
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
-@click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True,
+@click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
               help="Seconds after which the compile of a module is killed.")  # fmt: skip
 @click.option("--max-failed-fraction", type=click.FloatRange(0, 1), default=0.05, show_default=True,
               help="Stop with an error if more than this fraction of the modules does not compile.")  # fmt: skip

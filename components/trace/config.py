@@ -21,5 +21,5 @@ class TraceConfig:
     problem: str = "inlining"
     part: Part = "learning"
     workers: str = "local"
-    timeout_s: float = 60.0
+    timeout_s: float = 120.0
     max_failed_fraction: float = 0.05
