@@ -97,7 +97,10 @@ def build_project(
 def configure_project(
     recipe: Recipe, source_dir: Path, build_dir: Path, clang: Path, cflags: list[str]
 ) -> None:
-    """Prepare the source and run CMake; nothing to do for recipes of commands. Raises `UserError` with the end of CMake's output."""
+    """Prepare the source and run CMake; nothing to do for recipes of commands.
+
+    Raises `UserError` with the end of the output of what failed.
+    """
     if recipe.commands is not None:
         return
     for tool in ("cmake", "ninja"):
@@ -194,7 +197,12 @@ def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
 
 
 def _excluded(name: str, recipe: Recipe) -> bool:
-    return any(fnmatch.fnmatch(name, glob) for glob in recipe.exclude)
+    """The last glob that matches decides, as in a .gitignore: "!" takes an exclusion back."""
+    excluded = False
+    for glob in recipe.exclude:
+        if fnmatch.fnmatch(name, glob.removeprefix("!")):
+            excluded = not glob.startswith("!")
+    return excluded
 
 
 def _finish(

@@ -11,7 +11,8 @@ One project:
       directory: build/cmake            # of CMakeLists.txt in the source, default .
       options: {BUILD_SHARED_LIBS: "ON"}
       targets: [all]                    # what a whole build makes, default all
-    exclude: ["*/fuzz/*"]               # optional: objects left out of a corpus, as globs of their path
+    exclude: ["*/fuzz/*"]               # optional: objects left out of a corpus, as globs of their path;
+                                        # the last that matches decides, "!*/fuzz/one.c.o" takes one back
     cflags: [-Wno-error]                # optional: flags that this project needs
     binaries: ["liblz4.so.*", lz4]      # optional: globs of the linked files that users ship
 
