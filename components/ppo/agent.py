@@ -45,14 +45,17 @@ class Experience:
 @gin.configurable(module="mlgo")
 @dataclass(frozen=True)
 class PpoParameters:
-    """Hyperparameters, set by gin (`ppo_inlining.gin`).
+    """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
-    learning_rate: of Adam. clip: of the importance ratio. entropy: weight of the bonus. epochs: passes over an
-    iteration's decisions. minibatch: decisions an update. gradient_clip: global norm. target_kl: an iteration's updates
-    end when the policy has moved this far (nats), 0 for never.
+    learning_rate: of Adam, in the first iteration. half_after: iterations after which it is half of that, a third after
+    twice as many and so on; not a share of the run, so that a run may be made longer. clip: of the importance ratio.
+    entropy: weight of the bonus. epochs: passes over an iteration's decisions. minibatch: decisions an update.
+    gradient_clip: global norm. target_kl: an iteration's updates end when the policy has moved this far (nats), 0 for
+    never.
     """
 
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
+    half_after: int = 50
     clip: float = 0.2
     entropy: float = 0.01
     epochs: int = 3
@@ -127,13 +130,15 @@ class Learner:
     def shuffle_state(self, state: dict[str, Any]) -> None:
         self._shuffle.bit_generator.state = state
 
-    def update(self, experience: Experience) -> dict[str, float]:
-        """PPO's epochs over the decisions.
+    def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
+        """PPO's epochs over the decisions of the `iteration`-th iteration, from 0.
 
         Returns means over the updates of `policy_gradient_loss` and `entropy_loss`, and, of the policy after them on
         at most SHOWN of the decisions, `entropy` and `kl` from the policy before (nats) and `clip_fraction`.
         """
         size = min(self.parameters.minibatch, len(experience))
+        rate = self.parameters.learning_rate / (1 + iteration / self.parameters.half_after)
+        self.optimizer.learning_rate.assign(rate)
         losses = []
         shown = self._shuffle.permutation(len(experience))[:SHOWN]
         for _ in range(self.parameters.epochs):
@@ -145,7 +150,8 @@ class Learner:
                 break
         means = np.mean([loss.numpy() for loss in losses], axis=0)
         names = ("policy_gradient_loss", "entropy_loss", "entropy", "kl", "clip_fraction")
-        return {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
+        metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
+        return {**metrics, "learning_rate": rate}
 
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
     def _minibatch(self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor, advantage: tf.Tensor) -> tf.Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from components.ppo.summaries import Summaries
 from components.ppo.weights import blend, emitted
 from components.workers import make_pool
 
+GIN_DIRECTORY = Path(__file__).with_name("gin")
 SCALE_DECAY = 0.9
 
 
@@ -83,7 +85,8 @@ class Trainer:
                 f"modules that are in the trace, and both are needed",
                 "split the corpus again (python -m components.corpus split) or trace it again",
             )
-        networks.configure(problem.name, config.gin_bindings, config.gin_files)
+        hyperparameters = GIN_DIRECTORY / f"{problem.name}.gin"
+        networks.configure(problem.name, config.gin_bindings, (hyperparameters, *config.gin_files))
         self.dense = self.average = self.best = warmstart
         self.learner = Learner(len(warmstart.features), problem.num_actions, PpoParameters(), config.seed)
         networks.load_dense(self.learner.actor, warmstart)
@@ -156,7 +159,7 @@ class Trainer:
             seed = (config.seed << 32) + state.iteration * config.modules * config.samples
             rollout = self.roller.sample(modules, policy, self.dense, config.samples, seed, self.quarantine)
         clock.lap("compile")
-        losses = self.learner.update(self._experience(rollout)) if len(rollout.action) else {}
+        losses = self.learner.update(self._experience(rollout), state.iteration) if len(rollout.action) else {}
         self._take_weights()
         self.average = blend(self.average, self.dense, config.average_decay)
         clock.lap("update")
