@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def run_logged(
     """Run `command`, append all it prints to `log`, call `on_line` for each line; returns its exit status.
 
     On any exception here (Ctrl-C) the command is asked to end, so that ninja ends the compilers that it runs in
-    process groups of their own, and after a grace period its whole session's group is killed. If this process is
+    process groups of their own, and after a grace period its whole session is killed. If this process is
     killed outright, the command ends at its next line of output, because nobody reads it any more.
     """
     variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
@@ -53,12 +54,39 @@ def log_tail(log: Path, lines: int = 12) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    """Ends the command and every process of its session: build tools give each compiler a process group of its own,
+    so that killing the command's group alone would leave the compilers behind."""
+    session = process.pid
     if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-    with contextlib.suppress(ProcessLookupError):  # nothing of it is left
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(session, signal.SIGTERM)
+    deadline_s = time.monotonic() + _GRACE_S
+    while _members(session) and time.monotonic() < deadline_s:
+        process.poll()  # reaped, it is no member any more
+        time.sleep(0.02)
+    while members := _members(session):
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        process.poll()
+        time.sleep(0.02)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def _members(session: int) -> list[int]:
+    """The living processes of a session, whatever their process group and whoever adopted them."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal():
+            continue
+        try:
+            stat = Path("/proc", entry, "stat").read_bytes()
+        except OSError:
+            continue  # it has just ended
+        # pid (name) state parent group session ...; the name may hold anything, parentheses too: proc(5)
+        state, _parent, _group, of = stat[stat.rindex(b")") + 2 :].split()[:4]
+        if int(of) == session and state not in (b"Z", b"X"):
+            found.append(int(entry))
+    return found
