@@ -7,18 +7,16 @@ import hashlib
 import os
 import re
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from components.compiler import process
 from components.console import Progress, UserError, say
+from components.projects.process import log_tail, run_logged
 from components.toolchain.config import Embed, Targets
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 
 PROJECT = Path(__file__).parent / "cmake"
-_TIMEOUT_S = 3600.0
 _TAIL_LINES = 30
 
 
@@ -75,34 +73,20 @@ def build(
 
 def _run(command: list[str], log: Path, what: str, progress: str | None) -> None:
     """Runs `command`, its output appended to `log`; with `progress` ninja's "[done/total]" is shown."""
-    program = shutil.which(command[0]) or command[0]
-    read, write = os.pipe()
-    reader = threading.Thread(target=_follow, args=(read, log, progress))
-    reader.start()
-    try:
-        done = process.run([program, *command[1:]], _TIMEOUT_S, stdout=write)
-    except process.ProcessTimeout as error:
-        raise UserError(f"the {what} took more than {error.timeout_s:.0f} s", f"see {log}") from None
-    finally:
-        os.close(write)
-        reader.join()
-    if done.returncode != 0:
-        with open(log, "a") as file:
-            file.write(done.stderr + "\n")
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
-        remedy = f"see {log}; if a library is missing: {apt_line(set(SYSTEM_LIBRARIES.split()))}"
-        raise UserError(f"{command[0]} could not {what} a clang (status {done.returncode}):\n{tail}", remedy)
+    if shutil.which(command[0]) is None:
+        raise UserError(f"{command[0]} is not installed, it builds the clang", apt_line({command[0]}))
+    with ExitStack() as shown:
+        bar: Progress | None = None
 
-
-def _follow(descriptor: int, log: Path, progress: str | None) -> None:
-    shown: Progress | None = None
-    with open(descriptor, errors="replace") as lines, open(log, "a") as file:
-        for line in lines:
-            file.write(line)
+        def watch(line: str) -> None:
+            nonlocal bar
             match = re.match(r"\[(\d+)/(\d+)\]", line)
             if progress and match:
-                if shown is None:
-                    shown = Progress(progress, int(match[2])).__enter__()
-                shown.advance(int(match[1]) - shown.done)
-    if shown:
-        shown.__exit__(None, None, None)
+                bar = bar or shown.enter_context(Progress(progress, int(match[2])))
+                bar.advance(int(match[1]) - bar.done)
+
+        status = run_logged(command, log.parent, log, on_line=watch)
+    if status != 0:
+        remedy = f"see {log}; if a library is missing: {apt_line(set(SYSTEM_LIBRARIES.split()))}"
+        tail = log_tail(log, _TAIL_LINES)
+        raise UserError(f"{command[0]} could not {what} a clang (status {status}):\n{tail}", remedy)
