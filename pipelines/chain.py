@@ -87,7 +87,7 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
                 "--policy", "{policy}", "--warmstart", "{warmstart}", "--trace", "{trace}", *problem,
                 "--workers", options.workers, *(("--recipe", str(options.recipe)) if options.recipe else ()),
                 "--min-reduction-percent", f"{options.min_reduction_percent:g}", *amounts.evaluation,
-                "--output", "{output}",
+                "--quiet", "--output", "{output}",  # `mlgo run` prints the table, reused or not
             ),
             inputs=("corpus", "training", "release", "policy", "warmstart", "trace"),
         ),

@@ -65,7 +65,8 @@ def main() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
 @click.option("--jobs", type=int, default=2, show_default=True, help="Compiles at a time in whole builds.")
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
-def run(thresholds: str, fail_if_not_better: bool, **options: Any) -> int:
+@click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
+def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) -> int:
     """Compiles the held-out modules of a corpus and compares their text size: under -Oz's heuristic, under the
     warmstart policy, under the policy embedded in a release clang, and under -Oz with other inline thresholds.
 
@@ -87,7 +88,8 @@ def run(thresholds: str, fail_if_not_better: bool, **options: Any) -> int:
     from components.evaluation.evaluate import evaluate  # matplotlib takes half a second that --help can do without
 
     metrics = evaluate(config)
-    table.print_table(metrics, config.output.absolute())
+    if not quiet:
+        table.print_table(metrics, config.output.absolute())
     return EXIT_NOT_BETTER if fail_if_not_better and metrics["verdict"] != "better" else 0
 
 
