@@ -11,14 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import gin
-import gym_notices.notices
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-
-# tf-agents imports gym, which tells every user of every command that gym is unmaintained.
-gym_notices.notices.notices.clear()
-
 from tf_agents.networks import actor_distribution_network, network
 from tf_agents.networks import value_network as tf_agents_value_network
 from tf_agents.specs import tensor_spec

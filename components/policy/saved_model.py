@@ -45,20 +45,12 @@ class PolicyModule(tf.Module):
         # LLVM's loaders look for "StatefulPartitionedCall".
         self._layers = [(tf.Variable(w, trainable=False), tf.Variable(b, trainable=False)) for w, b in policy.layers]
         self._scales = tf.constant([float(len(policy.buckets[f.name])) for f in policy.features], tf.float32)
-        # One table per dtype, a row per feature: distinct boundaries, and how many boundaries of the vocab each is.
-        # Rows are padded with the greatest value and a count of 0, so that the padding never counts.
-        self._tables: list[tuple[list[int], tf.Tensor, tf.Tensor]] = []
-        for dtype in sorted({f.dtype for f in policy.features}):
-            places = [i for i, f in enumerate(policy.features) if f.dtype == dtype]
-            rows = [distinct_boundaries(f, policy.buckets[f.name]) for f in (policy.features[i] for i in places)]
-            width = max(len(boundaries) for boundaries, _ in rows)
-            greatest = np.iinfo(dtype).max if dtype.startswith("int") else np.finfo(dtype).max
-            table = np.full((len(rows), width), greatest, dtype)
-            counts = np.zeros((len(rows), width), np.int32)
-            for row, (boundaries, ranks) in enumerate(rows):
-                table[row, : len(boundaries)] = boundaries
-                counts[row, : len(ranks)] = np.diff(ranks, prepend=np.uint16(0))
-            self._tables.append((places, tf.constant(table), tf.constant(counts)))
+        # Per feature the distinct boundaries, and how many of the vocab's boundaries each of them stands for.
+        self._tables = []
+        for feature in policy.features:
+            boundaries, ranks = distinct_boundaries(feature, policy.buckets[feature.name])
+            counts = np.diff(ranks.astype(np.int32), prepend=np.int32(0))
+            self._tables.append((tf.constant(boundaries, feature.dtype), tf.constant(counts)))
 
     def signature(self) -> tf.types.experimental.ConcreteFunction:
         """The function that is exported, for one decision at a time."""
@@ -72,14 +64,10 @@ class PolicyModule(tf.Module):
         return action.get_concrete_function()
 
     def _act(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        names = [f.name for f in self._policy.features]
-        ranks: list[tf.Tensor] = [None] * len(names)
-        for places, boundaries, counts in self._tables:
-            values = tf.stack([inputs[names[i]] for i in places])  # [features of this dtype, 1]
-            counted = tf.where(boundaries <= values, counts, tf.zeros_like(counts))
-            found = tf.unstack(tf.reduce_sum(counted, axis=1))
-            for place, rank in zip(places, found, strict=True):
-                ranks[place] = rank
+        ranks = [
+            tf.reduce_sum(tf.where(boundaries <= inputs[feature.name], counts, tf.zeros_like(counts)))
+            for feature, (boundaries, counts) in zip(self._policy.features, self._tables, strict=True)
+        ]
         q = tf.cast(tf.stack(ranks), tf.float32) / self._scales
         x = tf.concat([q, tf.sqrt(q), q * q], axis=0)[None, :]  # [1, 3F], as dense.expand
         for i, (weights, bias) in enumerate(self._layers):

@@ -27,8 +27,8 @@ class WarmstartConfig:
     toolchain: Path
     output: Path
     epochs: int = 30
-    batch_size: int = 4096
-    learning_rate: float = 4e-3
+    batch_size: int = 8192
+    learning_rate: float = 8e-3
     entropy_weight: float = 0.0
     temperature: float = 1.0
     heldout_fraction: float = 0.1

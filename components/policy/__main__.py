@@ -1,0 +1,96 @@
+"""Command line of the policy concept: look at a policy's forms, and write them again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from components.console import UserError, run_step, say
+from components.formats.policy import load_policy_info
+from components.formats.toolchain import load_toolchain
+from components.policy.dense import read_dense
+from components.storage import publish, require_artifact
+
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+
+
+@click.group()
+def main() -> None:
+    """Compare the forms of a trained policy, or export it again.
+
+    \b
+    Example:
+      python -m components.policy compare --policy runs/demo/ppo --trace runs/demo/trace
+      python -m components.policy export --policy runs/demo/ppo --toolchain runs/demo/training --aot --output runs/aot
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+
+
+@main.command("compare")
+@click.option("--policy", type=_DIRECTORY, required=True, help="What the warmstart or the ppo step made.")
+@click.option("--trace", type=_DIRECTORY, required=True, help="Recorded decisions: what the trace step made.")
+@click.option("--decisions", type=click.IntRange(min=1), default=2000, show_default=True, help="How many to compare.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Which ones.")
+def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> None:
+    """Run every form of a policy on recorded decisions; fail if any two of them decide differently.
+
+    The forms are the arrays (weights.npz), the emitted C++ (policy.so), the SavedModel and the TensorFlow Lite model.
+
+    \b
+    Example:
+      python -m components.policy compare --policy runs/demo/ppo --trace runs/demo/trace
+    """
+    from components.policy.compare import TIE, compare
+
+    require_artifact(policy, "policy")
+    require_artifact(trace, "trace")
+    agreements = compare(policy, trace, decisions, seed)
+    for a in agreements:
+        ties = f", {len(a.ties)} ties (gap below {TIE:g})" if len(a.ties) else ""
+        say(
+            f"{a.form}: {len(a.differences)} of {a.decisions} decisions differ{ties}; logits by {a.max_error:.1e} at most"
+        )
+    if any(len(a.differences) for a in agreements):
+        forms = ", ".join(a.form for a in agreements if len(a.differences))
+        raise UserError(f"{policy}: its forms decide differently from its weights: {forms}", "export the policy again")
+
+
+@main.command("export")
+@click.option("--policy", type=_DIRECTORY, required=True, help="What the warmstart or the ppo step made.")
+@click.option("--toolchain", type=_DIRECTORY, required=True, help="A toolchain, whose clang compiles policy.so.")
+@click.option("--output", type=_DIRECTORY, required=True, help="Directory of the new policy; made, or replaced.")
+@click.option("--aot/--no-aot", default=False, show_default=True,
+              help="Also the form of TensorFlow's AOT compiler, for `toolchain --embed tf-aot`; takes a minute.")  # fmt: skip
+def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> None:
+    """Write all forms of a policy again, from its weights; its origin in policy.json stays.
+
+    \b
+    Example:
+      python -m components.policy export --policy runs/demo/ppo --toolchain runs/demo/training --aot --output runs/aot
+    """
+    require_artifact(policy, "policy")
+    info, compiler = load_policy_info(policy), load_toolchain(toolchain)
+    dense = read_dense(policy)
+
+    from components.policy.export import export_policy
+
+    with publish(output) as partial:
+        export_policy(dense, partial, compiler.clang, info)
+        for kept in ("report.json", "tensorboard"):
+            source = policy / kept
+            if source.is_dir():
+                shutil.copytree(source, partial / kept)
+            elif source.is_file():
+                shutil.copyfile(source, partial / kept)
+        if aot:
+            from components.policy.aot import compile_aot
+
+            compile_aot(partial, dense.problem, compiler.clang)
+    say(f"{output}: all forms of {policy}" + (", with aot/" if aot else ""))
+
+
+if __name__ == "__main__":
+    run_step(main)

@@ -1,0 +1,94 @@
+"""Checks that all forms of a policy take the same decisions, on decisions that a compiler has recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.console import UserError
+from components.formats.trace import load_trace, read_columns
+from components.policy.dense import DensePolicy, read_dense
+from components.policy.emitted import EmittedPolicy
+
+TIE = 1e-5
+"""A gap between the two greatest logits below which forms may differ: sums of floats in another order differ by 1e-6."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One form against the reference, on N decisions.
+
+    differences: indices of decisions on which it differs with a gap of at least TIE; ties: with a smaller gap, where
+    either answer is right. max_error: the greatest difference of a logit.
+    """
+
+    form: str
+    decisions: int
+    differences: NDArray[np.intp]
+    ties: NDArray[np.intp]
+    max_error: float
+
+
+def compare(directory: Path, trace: Path, limit: int = 2000, seed: int = 0) -> list[Agreement]:
+    """Runs the numpy reference, the emitted code, the SavedModel and the TensorFlow Lite model on recorded decisions.
+
+    Args:
+        limit: how many decisions, drawn with `seed` from all of the trace, each different one once.
+
+    UserError if a form is missing or damaged, if the trace lacks a feature, or if it is of another problem.
+    """
+    policy = read_dense(directory)
+    columns = recorded_decisions(trace, policy, limit, seed)
+    emitted = EmittedPolicy(directory)
+    if emitted.features != policy.features:
+        raise UserError(f"{directory}: policy.so and weights.npz are of different policies", "export the policy again")
+    reference = policy.logits(columns)
+    agreements = [agree("emitted C++", reference, emitted.logits(columns))]
+
+    # TensorFlow takes seconds to import: not before the cheap checks.
+    from components.policy.saved_model import saved_model_runner, tflite_runner
+
+    for form, runner in (("SavedModel", saved_model_runner), ("TensorFlow Lite", tflite_runner)):
+        decisions, logits = runner(directory, policy)(columns)
+        agreements.append(agree(form, reference, logits, decisions))
+    return agreements
+
+
+def recorded_decisions(trace: Path, policy: DensePolicy, limit: int, seed: int) -> dict[str, NDArray[np.generic]]:
+    """Columns [n] of at most `limit` different decisions of a trace."""
+    described = load_trace(trace)
+    if described.problem != policy.problem:
+        raise UserError(
+            f"{trace} is of {described.problem}, the policy of {policy.problem}", "use a trace of that problem"
+        )
+    names = [f.name for f in policy.features]
+    columns = read_columns(trace, names)
+    table = np.stack([columns[name].reshape(-1).astype(np.float64) for name in names], axis=1)
+    different = np.unique(table, axis=0, return_index=True)[1]
+    if not len(different):
+        raise UserError(f"{trace} has no decision", "use a trace of modules in which there is something to inline")
+    chosen = np.random.default_rng(seed).permutation(different)[:limit]
+    return {name: columns[name].reshape(-1)[chosen] for name in names}
+
+
+def agree(
+    form: str,
+    reference: NDArray[np.float32],
+    logits: NDArray[np.float32],
+    decisions: NDArray[np.int64] | None = None,
+) -> Agreement:
+    """Compares logits [N, A], and the decisions [N] that the form took by itself if it did."""
+    taken = logits.argmax(axis=1) if decisions is None else decisions
+    ordered = np.sort(reference, axis=1)
+    gap = ordered[:, -1] - ordered[:, -2]
+    differ = taken != reference.argmax(axis=1)
+    return Agreement(
+        form,
+        len(reference),
+        np.flatnonzero(differ & (gap >= TIE)),
+        np.flatnonzero(differ & (gap < TIE)),
+        float(np.abs(logits - reference).max()),
+    )
