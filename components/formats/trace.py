@@ -154,8 +154,8 @@ class TraceWriter:
             return
         path = self.directory / f"trace-{self._shards:05d}.parquet"
         table = _table(self._buffer, self.features)
-        # Features repeat the values of their function, so dictionaries and zstd make them small; steps count up, so their
-        # differences do. Level 3 costs no more time than level 1 and saves 5%.
+        # Features repeat the values of their function, so dictionaries and zstd make them small; steps count up, so
+        # their differences do. Level 3 costs no more time than level 1 and saves 5%.
         pq.write_table(
             table,
             path,
