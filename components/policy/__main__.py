@@ -43,16 +43,14 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     Example:
       python -m components.policy compare --policy runs/demo/ppo --trace runs/demo/trace
     """
-    from components.policy.compare import TIE, compare
+    from components.policy.compare import compare
 
     require_artifact(policy, "policy")
     require_artifact(trace, "trace")
     agreements = compare(policy, trace, decisions, seed)
     for a in agreements:
-        ties = f", {len(a.ties)} ties (gap below {TIE:g})" if len(a.ties) else ""
-        say(
-            f"{a.form}: {len(a.differences)} of {a.decisions} decisions differ{ties}; logits by {a.max_error:.1e} at most"
-        )
+        ties = f", {len(a.ties)} ties" if len(a.ties) else ""
+        say(f"{a.form}: {len(a.differences)} of {a.decisions} decisions differ{ties}; logits by {a.max_error:.1e}")
     if any(len(a.differences) for a in agreements):
         forms = ", ".join(a.form for a in agreements if len(a.differences))
         raise UserError(f"{policy}: its forms decide differently from its weights: {forms}", "export the policy again")
@@ -63,7 +61,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 @click.option("--toolchain", type=_DIRECTORY, required=True, help="A toolchain, whose clang compiles policy.so.")
 @click.option("--output", type=_DIRECTORY, required=True, help="Directory of the new policy; made, or replaced.")
 @click.option("--aot/--no-aot", default=False, show_default=True,
-              help="Also the form of TensorFlow's AOT compiler, for `toolchain --embed tf-aot`; takes a minute.")  # fmt: skip
+              help="Also the form that `toolchain --embed tf-aot` wants; takes a minute.")  # fmt: skip
 def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> None:
     """Write all forms of a policy again, from its weights; its origin in policy.json stays.
 
