@@ -6,23 +6,13 @@ advisors are trained for. Nothing here starts a process.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterable
 
 from components.console import UserError
 
-_SECTION_HEADER = np.dtype(
-    [
-        ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("addr", "<u8"), ("offset", "<u8"),
-        ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entsize", "<u8"),
-    ]
-)  # fmt: skip
-_SYMBOL = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"), ("value", "<u8"), ("size", "<u8")]
-)
 _HEADER_BYTES = 64
+_SECTION_BYTES = 64
+_SYMBOL_BYTES = 24
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
 _SHF_WRITE = 0x1
@@ -31,8 +21,6 @@ _SHF_EXECINSTR = 0x4
 _SHN_UNDEF = 0
 _SHN_XINDEX = 0xFFFF
 _STT_FUNC = 2
-
-Array = npt.NDArray[Any]
 
 
 class ElfError(UserError):
@@ -68,44 +56,52 @@ class Elf:
         names_index = int.from_bytes(self._data[62:64], "little")
         if offset == 0:
             raise ElfError("this ELF file has no section headers")
-        if entry_size != _SECTION_HEADER.itemsize:
-            raise ElfError(f"section headers of {entry_size} bytes, expected {_SECTION_HEADER.itemsize}")
+        if entry_size != _SECTION_BYTES:
+            raise ElfError(f"section headers of {entry_size} bytes, expected {_SECTION_BYTES}")
         # Objects with 65,280 sections or more keep the real numbers in section 0 (gABI, extended numbering).
         if count == 0 or names_index == _SHN_XINDEX:
-            first = self._table(_SECTION_HEADER, offset, 1, "section header 0")[0]
-            count = count or int(first["size"])
-            names_index = int(first["link"]) if names_index == _SHN_XINDEX else names_index
-        self._sections = self._table(_SECTION_HEADER, offset, count, "section headers")
+            first = self._bytes(offset, _SECTION_BYTES, "section header 0")
+            count = count or int.from_bytes(first[32:40], "little")
+            if names_index == _SHN_XINDEX:
+                names_index = int.from_bytes(first[40:44], "little")
+        headers = self._bytes(offset, count * _SECTION_BYTES, "section headers")
+        # Columns of the table, each taken in one go: sixteen 4-byte or eight 8-byte words a header. The words are
+        # the host's, and every host that clang's advisors are trained on is little-endian.
+        narrow, wide = headers.cast("I"), headers.cast("Q")
+        self._name = narrow[0::16].tolist()
+        self._type = narrow[1::16].tolist()
+        self._flags = wide[1::8].tolist()
+        self._offset = wide[3::8].tolist()
+        self._size = wide[4::8].tolist()
+        self._link = narrow[10::16].tolist()
+        self._entry_size = wide[7::8].tolist()
         if names_index >= count:
             raise ElfError(f"section name table {names_index} of {count} sections")
         self._names = bytes(self._contents(names_index))
 
-    def _table(self, dtype: np.dtype[Any], offset: int, count: int, what: str) -> Array:
-        end = offset + count * dtype.itemsize
+    def _bytes(self, offset: int, size: int, what: str) -> memoryview:
+        end = offset + size
         if end > len(self._data):
-            raise ElfError(f"truncated ELF file: {what} end at byte {end}, the file has {len(self._data)}")
-        return np.frombuffer(self._data, dtype, count, offset)
+            raise ElfError(f"truncated ELF file: {what} ends at byte {end}, the file has {len(self._data)}")
+        return self._data[offset:end]
 
     def _contents(self, index: int) -> memoryview:
-        header = self._sections[index]
-        if header["type"] == _SHT_NOBITS:
+        if self._type[index] == _SHT_NOBITS:
             raise ElfError(f"section {index} has no bytes in the file (SHT_NOBITS)")
-        start, end = int(header["offset"]), int(header["offset"]) + int(header["size"])
-        if end > len(self._data):
-            size = len(self._data)
-            raise ElfError(f"truncated ELF file: section {index} ends at byte {end}, the file has {size}")
-        return self._data[start:end]
+        return self._bytes(self._offset[index], self._size[index], f"section {index}")
 
     def section(self, name: str) -> memoryview | None:
         """Contents of the first section called `name` (a view into `data`), None where there is none."""
         wanted = name.encode() + b"\0"
         # A name may also be the tail of another ("text" in ".text"), so every occurrence is a candidate.
-        candidates, at = [], self._names.find(wanted)
+        candidates, at = set(), self._names.find(wanted)
         while at >= 0:
-            candidates.append(at)
+            candidates.add(at)
             at = self._names.find(wanted, at + 1)
-        found = np.flatnonzero(np.isin(self._sections["name"], candidates))
-        return self._contents(int(found[0])) if len(found) else None
+        for index, offset in enumerate(self._name):
+            if offset in candidates:
+                return self._contents(index)
+        return None
 
     def text_size(self) -> int:
         """Bytes of native text exactly as `llvm-size` (Berkeley format) counts them.
@@ -113,19 +109,25 @@ class Elf:
         That is LLVM's ObjectFile::isBerkeleyText: allocated, and executable or not writable; so read-only
         data and unwind tables count too.
         """
-        flags = self._sections["flags"]
-        text = (flags & _SHF_ALLOC != 0) & ((flags & _SHF_EXECINSTR != 0) | (flags & _SHF_WRITE == 0))
-        return int(self._sections["size"][text].sum())
+        return sum(
+            size
+            for size, flags in zip(self._size, self._flags, strict=True)
+            if flags & _SHF_ALLOC and (flags & _SHF_EXECINSTR or not flags & _SHF_WRITE)
+        )
 
     def section_sizes(self, allocated_only: bool = False) -> dict[str, int]:
         """Bytes of every named section; sections of one name (COMDAT copies) are summed.
 
         `allocated_only` leaves what a loader maps (SHF_ALLOC): what a user ships and runs.
         """
-        chosen = self._sections[self._sections["name"] != 0]
-        if allocated_only:
-            chosen = chosen[chosen["flags"] & _SHF_ALLOC != 0]
-        return _sum_by_name(self._names, chosen)
+        return _sum_by_name(
+            self._names,
+            (
+                (name, size)
+                for name, size, flags in zip(self._name, self._size, self._flags, strict=True)
+                if name and (flags & _SHF_ALLOC or not allocated_only)
+            ),
+        )
 
     def function_sizes(self) -> dict[str, int]:
         """Bytes of each function defined here, by symbol name; an empty dict if there is no symbol table.
@@ -133,30 +135,35 @@ class Elf:
         Local functions of one name are summed; aliases (such as the two names of a constructor) each have
         the whole size.
         """
-        tables = np.flatnonzero(self._sections["type"] == _SHT_SYMTAB)
-        if not len(tables):
+        if _SHT_SYMTAB not in self._type:
             return {}
-        header = self._sections[int(tables[0])]
-        size, link = int(header["size"]), int(header["link"])
-        wrong_entries = int(header["entsize"]) != _SYMBOL.itemsize or size % _SYMBOL.itemsize
-        if wrong_entries or link >= len(self._sections):
+        table = self._type.index(_SHT_SYMTAB)
+        size, link = self._size[table], self._link[table]
+        if self._entry_size[table] != _SYMBOL_BYTES or size % _SYMBOL_BYTES or link >= len(self._type):
             raise ElfError("the symbol table's header is corrupt")
-        symbols = self._table(_SYMBOL, int(header["offset"]), size // _SYMBOL.itemsize, "symbols")
+        symbols = self._contents(table)
         strings = bytes(self._contents(link))
-        functions = symbols[(symbols["info"] & 0xF == _STT_FUNC) & (symbols["shndx"] != _SHN_UNDEF)]
-        return _sum_by_name(strings, functions)
+        # A symbol: name (4 bytes), info, other (1 each), section index (2), value, size (8 each).
+        narrow, wide = symbols.cast("I"), symbols.cast("Q")
+        return _sum_by_name(
+            strings,
+            (
+                (name, size)
+                for name, info, size in zip(
+                    narrow[0::6].tolist(), narrow[1::6].tolist(), wide[2::3].tolist(), strict=True
+                )
+                if info & 0xF == _STT_FUNC and info >> 16 != _SHN_UNDEF
+            ),
+        )
 
 
-def _sum_by_name(strings: bytes, records: Array) -> dict[str, int]:
+def _sum_by_name(strings: bytes, entries: Iterable[tuple[int, int]]) -> dict[str, int]:
+    """Sum the sizes of entries (offset of the name in `strings`, size) by name."""
     sizes: dict[str, int] = {}
-    for offset, size in zip(records["name"].tolist(), records["size"].tolist(), strict=True):
-        name = _string(strings, offset)
+    for offset, size in entries:
+        end = strings.find(b"\0", offset)
+        if end < 0:
+            raise ElfError(f"a name at byte {offset} of a string table of {len(strings)} bytes does not end")
+        name = strings[offset:end].decode("utf-8", "surrogateescape")
         sizes[name] = sizes.get(name, 0) + size
     return sizes
-
-
-def _string(table: bytes, offset: int) -> str:
-    end = table.find(b"\0", offset)
-    if end < 0:
-        raise ElfError(f"a name at byte {offset} of a string table of {len(table)} bytes does not end")
-    return table[offset:end].decode("utf-8", "surrogateescape")
