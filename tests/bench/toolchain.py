@@ -1,0 +1,68 @@
+"""How long the two clangs take to build, and what the policy adds to one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from components.console import UserError
+from components.storage.cache import default_cache_dir
+from components.toolchain.build import build, build_tree
+from components.toolchain.sdk import Sdk, find_sdk
+from components.toolchain.source import llvm_source
+from tests.bench.context import BenchContext
+
+JOBS = 2
+
+
+def measure(context: BenchContext) -> dict[str, float]:
+    """training_clang_s: from LLVM's SDK and its downloaded source, every object compiled, none from ccache.
+    release_clang_s: from a policy, where the training clang was built; both with publication and probe, medians.
+    release_clang_growth_bytes: the release clang over the same clang without a policy, both stripped."""
+    sdk = find_sdk(19, None)
+    source = llvm_source("deb", sdk, default_cache_dir())
+    training_s, release_s = [], []
+    for turn in range(context.repeats):
+        cache = context.scratch / f"cache-{turn}"
+        cache.mkdir()
+        # The source is downloaded and unpacked already; everything that is compiled starts anew.
+        (cache / source.parent.name).symlink_to(source.parent)
+        training_s.append(_toolchain_s(cache, context.scratch / "training", "--mode", "training"))
+        policy = ("--policy", str(context.policy))
+        release_s.append(_toolchain_s(cache, context.scratch / "release", "--mode", "release", *policy))
+        if turn < context.repeats - 1:
+            shutil.rmtree(cache)
+    growth = _stripped_bytes(context, context.scratch / "release" / "bin" / "clang", sdk)
+    growth -= _stripped_bytes(context, _plain(cache, sdk, source), sdk)
+    return {
+        "training_clang_s": statistics.median(training_s),
+        "release_clang_s": statistics.median(release_s),
+        "release_clang_growth_bytes": growth,
+    }
+
+
+def _toolchain_s(cache: Path, output: Path, *arguments: str) -> float:
+    command = [sys.executable, "-m", "components.toolchain", *arguments, "--jobs", str(JOBS)]
+    command += ["--cache", str(cache), "--output", str(output)]
+    started_s = time.perf_counter()
+    if subprocess.run(command, env=os.environ | {"CCACHE_DISABLE": "1"}, check=False).returncode != 0:
+        raise UserError("a clang could not be built", "see its message above")
+    return time.perf_counter() - started_s
+
+
+def _plain(cache: Path, sdk: Sdk, source: Path) -> Path:
+    # In the tree of the last turn, found by the same path to the source: it has all objects but one.
+    linked = cache / source.parent.name / source.name
+    with build_tree(cache, sdk, linked, "native") as tree:
+        return build(tree, "plain", sdk, linked, "native", JOBS, None, "cpp")
+
+
+def _stripped_bytes(context: BenchContext, clang: Path, sdk: Sdk) -> int:
+    stripped = context.scratch / "stripped"
+    subprocess.run([sdk.prefix / "bin" / "llvm-strip", "-o", stripped, clang.resolve()], check=True)
+    return stripped.stat().st_size
