@@ -94,7 +94,7 @@ class Trainer:
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
         self.summaries = Summaries(config.root_dir)
-        compiler = Compiler(self.clang, problem.name, config.timeout_s * config.samples)
+        compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
         self.roller = Roller(
             compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight
