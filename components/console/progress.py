@@ -6,11 +6,10 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 PLAIN_INTERVAL_S = 5.0
 """At most one plain line in this many seconds: a log of twenty minutes stays within a few hundred lines."""
@@ -42,6 +41,11 @@ class Progress:
         self._started_s = self._printed_s = time.monotonic()
         self._bar: RichProgress | None = None
         if sys.stdout.isatty():
+            # Imported here because it takes as long as all the rest of a small command.
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
+
             self._bar = RichProgress(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=Console(file=sys.stdout),

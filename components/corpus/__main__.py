@@ -18,7 +18,7 @@ from components.corpus.report import NO_OUTPUT, Report, make_report
 from components.corpus.split import SplitConfig, split_modules
 from components.formats.corpus import load_corpus, write_description
 from components.formats.splits import FILE as SPLITS_FILE
-from components.formats.splits import write_splits
+from components.formats.splits import Splits, write_splits
 from components.storage import publish
 
 PATH = click.Path(path_type=Path)
@@ -106,8 +106,8 @@ def extract(
             )
         remove_empty_directories(partial)
         write_description(partial, names)
-        finish(partial, splits, report)
-    announce(output, report)
+        done = finish(partial, splits, report)
+    announce(output, report, done)
 
 
 @main.command()
@@ -144,8 +144,8 @@ def build(
             Path(found).absolute(), Path(work), cache, jobs=jobs or len(os.sched_getaffinity(0))
         )
         report = build_corpus(recipes.projects, partial, config)
-        finish(partial, splits, report)
-    announce(output, report)
+        done = finish(partial, splits, report)
+    announce(output, report, done)
 
 
 @main.command()
@@ -166,8 +166,8 @@ def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
     with publish(output) as partial:
         names = make_corpus(source, partial, default_args.split())
         report = Report({source.absolute().name: len(names)}, ())
-        finish(partial, splits, report)
-    announce(output, report)
+        done = finish(partial, splits, report)
+    announce(output, report, done)
 
 
 @main.command("import")
@@ -192,8 +192,9 @@ def import_corpus(source: Path, output: Path, **split: Any) -> None:
         projects = Counter(module.project for module in corpus)
         report = Report(dict(projects), ())
         report.write(partial)
-        write_splits(partial, corpus.splits() if keep else split_modules(load_corpus(partial).modules, splits))
-    announce(output, report)
+        done = corpus.splits() if keep else split_modules(load_corpus(partial).modules, splits)
+        write_splits(partial, done)
+    announce(output, report, done)
 
 
 @main.command()
@@ -216,9 +217,9 @@ def combine(root_dir: Path, **split: Any) -> None:
     for name in names:
         projects[name.split("/")[0]] = projects.get(name.split("/")[0], 0) + 1
     report = Report(projects, ())
-    finish(root_dir, splits, report)
+    done = finish(root_dir, splits, report)
     write_manifest(root_dir)
-    announce(root_dir, report)
+    announce(root_dir, report, done)
 
 
 @main.command()
@@ -239,7 +240,7 @@ def split(corpus: Path, **split: Any) -> None:
     (corpus / "manifest.json").unlink(missing_ok=True)
     write_splits(corpus, splits)
     write_manifest(corpus)
-    say(describe(corpus))
+    say(describe(corpus, splits))
 
 
 def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
@@ -261,21 +262,22 @@ def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, wh
         raise UserError(f"{where}: split: {error}", "fractions and the seed are numbers, projects a list") from None
 
 
-def finish(directory: Path, config: SplitConfig, report: Report) -> None:
+def finish(directory: Path, config: SplitConfig, report: Report) -> Splits:
     """Write report.json and splits.json of the corpus described in `directory`."""
     report.write(directory)
-    write_splits(directory, split_modules(load_corpus(directory).modules, config))
+    splits = split_modules(load_corpus(directory).modules, config)
+    write_splits(directory, splits)
+    return splits
 
 
-def announce(directory: Path, report: Report) -> None:
+def announce(directory: Path, report: Report, splits: Splits) -> None:
     say(report.line())
     for line in report.examples():
         say(line)
-    say(describe(directory))
+    say(describe(directory, splits))
 
 
-def describe(directory: Path) -> str:
-    splits = load_corpus(directory).splits()
+def describe(directory: Path, splits: Splits) -> str:
     unseen = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
     return (
         f"corpus in {directory}: {len(splits.train)} modules train, {len(splits.validation)} validate, "

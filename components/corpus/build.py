@@ -64,9 +64,17 @@ def _prepare(recipe: Recipe, config: BuildConfig) -> Path:
     # The source lies inside the build directory: CMake then spells paths relative to it, and modules do not depend
     # on where they were built.
     build_dir = config.work / recipe.name
+    _log(recipe, config).unlink(missing_ok=True)
     source = fetch_recipe(recipe, build_dir, config.cache)
-    configure_project(recipe, source, build_dir, config.clang, _flags(config))
+    configure_project(recipe, source, build_dir, config.clang, _flags(config), _log(recipe, config))
     return source
+
+
+def _log(recipe: Recipe, config: BuildConfig) -> Path:
+    """Outside of the build directory, which is gone when the user reads the error."""
+    folder = config.cache / "logs"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{recipe.name}.log"
 
 
 def _flags(config: BuildConfig) -> list[str]:
@@ -84,8 +92,9 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig) -> BuiltProject:
 
     try:
         return build_project(
-            recipe, source, config.work / recipe.name, config.clang, _flags(config), config.jobs, on_progress, True
-        )
+            recipe, source, config.work / recipe.name, config.clang, _flags(config), config.jobs, on_progress,
+            objects_only=True, log=_log(recipe, config),
+        )  # fmt: skip
     finally:
         if progress is not None:
             progress.__exit__(None, None, None)
@@ -102,7 +111,7 @@ def _extract(
     extract = ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=config.jobs)
     outcomes = extract_objects(compiled, output, extract)
     other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]
-    other += [(name, COMPILE_FAILED, f"see the compiler's message in {built.log.name}") for name in built.failed]
+    other += [(name, COMPILE_FAILED, f"the compiler's message is in {built.log}") for name in built.failed]
     report = make_report(recipe.name, outcomes, other)
     say(f"{recipe.name}: {report.line()}")
     if not any(outcome.kind == EXTRACTED for outcome in outcomes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def extract_objects(
-    objects: list[ObjectFile], output: Path, config: ExtractConfig, on_done: Callable[[], object] | None = None
+    objects: list[ObjectFile], output: Path, config: ExtractConfig
 ) -> list[Outcome]:
     """Write <name>.bc and <name>.cmd below `output` for every object that has them; outcomes in the objects' order.
 
@@ -61,15 +61,18 @@ def extract_objects(
         raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
     _make_directories(output, objects)
 
-    def work(item: ObjectFile) -> Outcome:
-        outcome = _extract(item, str(output), config, pattern)
-        if on_done is not None:
-            on_done()
-        return outcome
-
+    outcomes: list[Outcome | None] = [None] * len(objects)
     workers = config.num_workers or len(os.sched_getaffinity(0))
+
+    def work(first: int) -> None:
+        for index in range(first, len(objects), workers):
+            outcomes[index] = _extract(objects[index], str(output), config, pattern)
+
+    # One task a thread, not one an object: an object takes less time than handing it to a thread.
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, objects))
+        for task in [pool.submit(work, first) for first in range(workers)]:
+            task.result()
+    return [outcome for outcome in outcomes if outcome is not None]
 
 
 def remove_empty_directories(directory: Path) -> None:

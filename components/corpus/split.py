@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from components.console import UserError
@@ -45,8 +44,7 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
         if project not in projects:
             known = f"choose from: {', '.join(projects[:20])}"
             raise UserError(f"the corpus has no project {project!r} to hold out", known)
-    with ThreadPoolExecutor() as pool:
-        contents = list(pool.map(lambda module: _content(module, config.seed), modules))
+    contents = [_content(module, config.seed) for module in modules]
     unseen = {c for m, c in zip(modules, contents, strict=True) if m.project in config.heldout_projects}
     ordered = sorted(set(contents) - unseen)
     if not ordered:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -122,8 +121,7 @@ def load_corpus(directory: Path) -> Corpus:
     thinlto = bool(description.get("has_thinlto", False))
     override = None if override is None else tuple(override)
     modules = tuple(Module(name, directory, thinlto, override) for name in names)
-    with ThreadPoolExecutor(4) as pool:
-        problems = [problem for problem in pool.map(_problem, modules) if problem]
+    problems = [problem for problem in map(_problem, modules) if problem]
     if problems:
         more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise UserError(

@@ -25,6 +25,8 @@ _COMMANDS = "compile_commands.json"
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 _ELF = b"\x7fELF"
+_INTERRUPTED = (130, -2, -15)
+"""Exit statuses of ninja when it, or a compiler it runs, gets SIGINT or SIGTERM."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the build steps done and their total."""
@@ -55,6 +57,7 @@ def build_project(
     jobs: int,
     progress: OnProgress | None = None,
     objects_only: bool = False,
+    log: Path | None = None,
 ) -> BuiltProject:
     """Build a project, configuring it first where that was not done.
 
@@ -66,15 +69,16 @@ def build_project(
         cflags: flags for every C and C++ compile ("-Oz", "-mllvm", "-enable-ml-inliner=release"); they come after
             the project's own and so win.
         objects_only: compile what a corpus wants, link nothing.
+        log: where the build tools' output goes, default build.log in the build directory.
 
     Raises `UserError` if nothing could be configured, or if a whole build left none of the recipe's binaries.
     Single objects that fail do not stop the others: they are in `failed`.
     """
     if recipe.commands is not None:
-        return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only)
+        return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only, log)
     if not (build_dir / "build.ninja").exists():
-        configure_project(recipe, source_dir, build_dir, clang, cflags)
-    log = build_dir / LOG
+        configure_project(recipe, source_dir, build_dir, clang, cflags, log)
+    log = log or build_dir / LOG
     entries = _entries(recipe, build_dir)
     targets = [str(output_of(entry)) for entry in entries] if objects_only else list(recipe.targets)
     failed: list[str] = []
@@ -89,13 +93,15 @@ def build_project(
     # -k 0: one file that does not compile is no reason to lose the others.
     command = ["ninja", f"-j{jobs}", "-k0", *targets]
     status = run_logged(command, build_dir, log, {"NINJA_STATUS": "[%f/%t] "}, watch)
+    if status in _INTERRUPTED:
+        raise UserError(f"the build of {recipe.name} was interrupted: ninja was stopped by a signal", "run it again")
     if status != 0 and not failed:
         raise _failure(recipe, "cannot be built", log)
     return _finish(recipe, build_dir, entries, failed, log, objects_only)
 
 
 def configure_project(
-    recipe: Recipe, source_dir: Path, build_dir: Path, clang: Path, cflags: list[str]
+    recipe: Recipe, source_dir: Path, build_dir: Path, clang: Path, cflags: list[str], log: Path | None = None
 ) -> None:
     """Prepare the source and run CMake; nothing to do for recipes of commands.
 
@@ -107,7 +113,7 @@ def configure_project(
         if shutil.which(tool) is None:
             raise UserError(f"{tool} is missing, it builds {recipe.name}", "sudo apt-get install cmake ninja-build")
     build_dir.mkdir(parents=True, exist_ok=True)
-    log = build_dir / LOG
+    log = log or build_dir / LOG
     _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
     launcher = str(write_launcher(build_dir))
@@ -143,10 +149,17 @@ def clangxx(clang: Path) -> Path:
 
 
 def _run_commands(
-    recipe: Recipe, source_dir: Path, build_dir: Path, clang: Path, cflags: list[str], jobs: int, objects_only: bool
+    recipe: Recipe,
+    source_dir: Path,
+    build_dir: Path,
+    clang: Path,
+    cflags: list[str],
+    jobs: int,
+    objects_only: bool,
+    log: Path | None,
 ) -> BuiltProject:
     build_dir.mkdir(parents=True, exist_ok=True)
-    log = build_dir / LOG
+    log = log or build_dir / LOG
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
     environment = {
         "CC": str(clang), "CXX": str(clangxx(clang)), "CFLAGS": flags, "CXXFLAGS": flags, "JOBS": str(jobs),

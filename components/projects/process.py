@@ -46,11 +46,13 @@ def run_logged(
 
 
 def log_tail(log: Path, lines: int = 12) -> str:
-    """The last lines of a log, for an error message."""
+    """The last lines of a log, for an error message; those that speak of errors, if there are any."""
     try:
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+        text = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
+    errors = [line for line in text if "error:" in line or "Error" in line]
+    return "\n".join(errors[-lines // 2 :] + text[-lines // 2 :] if errors else text[-lines:])
 
 
 def _end(process: subprocess.Popen[str]) -> None:

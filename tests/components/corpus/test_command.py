@@ -1,0 +1,117 @@
+"""The command as users run it: what it writes, says and refuses, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.formats.corpus import load_corpus
+from components.storage import read_manifest, verify
+
+NAMES = ["obj/src/one.c.o", "obj/src/two.cc.o", "obj/lib/three.c.o"]
+
+
+def corpus(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.corpus", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+
+
+def refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert run.returncode == 1, run.stderr
+    assert run.stderr.startswith("error: ") and "remedy: " in run.stderr and "Traceback" not in run.stderr
+    for word in words:
+        assert word in run.stderr
+
+
+def test_extract_writes_a_whole_corpus(build: Path, tmp_path: Path) -> None:
+    run = corpus("extract", "--compile-commands", build / "compile_commands.json", "--output", tmp_path / "c")
+    assert run.returncode == 0, run.stderr
+    assert "3 extracted" in run.stdout and "unbuilt.c.o" in run.stdout
+    loaded = load_corpus(tmp_path / "c")
+    assert [module.name for module in loaded] == NAMES
+    assert len(loaded.split("train")) == len(loaded.split("heldout")) == len(loaded.split("validation")) == 1
+    verify(tmp_path / "c")
+    report = json.loads((tmp_path / "c/report.json").read_text())
+    assert report["counts"] == {
+        "extracted": 3, "no_bitcode": 1, "assembly": 1, "failed": 2, "missing": 1, "no_output": 1,
+    }  # fmt: skip
+    assert len(report["left_out"]) == 6 and all(item["detail"] for item in report["left_out"])
+    assert sum(report["projects"]["build"].values()) == sum(report["counts"].values())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c"], "nothing is left beside the artifact"
+
+
+def test_extract_again_replaces_and_options_reach_the_extraction(build: Path, tmp_path: Path) -> None:
+    options = ["--compile-commands", build / "compile_commands.json", "--output", tmp_path / "c"]
+    assert corpus("extract", *options).returncode == 0
+    run = corpus("extract", *options, "--cmd-filter", "^-Oz$", "--obj-base-dir", build.parent, "--num-workers", 1)
+    assert run.returncode == 0, run.stderr
+    assert [module.name for module in load_corpus(tmp_path / "c")] == [f"build/{name}" for name in NAMES[:2]]
+
+
+def test_split_again_by_project(build: Path, tmp_path: Path) -> None:
+    output = tmp_path / "c"
+    options = ["--compile-commands", build / "compile_commands.json", "--obj-base-dir", build / "obj"]
+    assert corpus("extract", *options, "--output", output).returncode == 0
+    run = corpus("split", "--corpus", output, "--heldout-project", "lib", "--heldout-fraction", 0, "--seed", 3)
+    assert run.returncode == 0, run.stderr
+    splits = load_corpus(output).splits()
+    assert splits.heldout == ("lib/three.c.o",) and splits.heldout_projects == ("lib",) and splits.seed == 3
+    verify(output)
+    refused(corpus("split", "--corpus", output, "--heldout-project", "nothing"), "nothing", "src")
+    assert load_corpus(output).splits() == splits and read_manifest(output)
+
+
+def test_make_and_combine(build: Path, tmp_path: Path) -> None:
+    extracted, root = tmp_path / "e", tmp_path / "root"
+    options = ["--compile-commands", build / "compile_commands.json"]
+    assert corpus("extract", *options, "--output", extracted).returncode == 0
+    run = corpus("make", "--input", extracted, "--default-args", "-cc1 -Oz", "--output", tmp_path / "m")
+    assert run.returncode == 0, run.stderr
+    assert {m.arguments() for m in load_corpus(tmp_path / "m")} == {("-cc1", "-Oz")}
+    for name in ("a", "b"):
+        assert corpus("extract", *options, "--output", root / name).returncode == 0
+    run = corpus("combine", "--root-dir", root)
+    assert run.returncode == 0, run.stderr
+    combined = load_corpus(root)
+    assert len(combined) == 6 and {module.project for module in combined} == {"a", "b"}
+    parts = {name: which for which in ("train", "validation", "heldout") for name in combined.splits().part(which)}
+    assert all(parts[f"a/{name}"] == parts[f"b/{name}"] for name in NAMES), "equal contents stay together"
+    verify(root)
+
+
+def test_nothing_extracted_is_an_error_that_leaves_nothing(build: Path, tmp_path: Path) -> None:
+    output = tmp_path / "c"
+    options = ["--compile-commands", build / "compile_commands.json", "--output", output]
+    refused(corpus("extract", *options, "--cmd-filter", "^-O3$"), "yields no module", "filtered out", "unbuilt.c.o")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["extract", "--compile-commands", "{t}/none.json", "--output", "{t}/c"], ["none.json", "CMAKE_EXPORT"]),
+        (["build", "--recipe", "{t}/none.yaml", "--output", "{t}/c"], ["no recipe at", "none.yaml"]),
+        (["build", "--recipe", "{t}/r.yaml", "--output", "{t}/c", "--clang", "no-clang"], ["no-clang", "apt-get"]),
+        (["build", "--recipe", "{t}/split.yaml", "--output", "{t}/c"], ["split: unknown key 'held'"]),
+        (["build", "--recipe", "{t}/r.yaml", "--output", "{t}/c", "--cache-dir", "{t}/k"], ["directory", "gone"]),
+        (["split", "--corpus", "{t}"], ["is not a corpus"]),
+        (["combine", "--root-dir", "{t}"], ["no subdirectory"]),
+        (["make", "--input", "{t}/gone", "--output", "{t}/c"], ["there is no directory"]),
+    ],
+)
+def test_bad_input_is_one_message(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    project = "name: p\nsource: {path: gone}\ncmake: {}\n"
+    (tmp_path / "r.yaml").write_text(project)
+    (tmp_path / "split.yaml").write_text("projects: [r.yaml]\nsplit: {held: 1}\n")
+    refused(corpus(*(argument.format(t=tmp_path) for argument in arguments)), *words)
+    assert not (tmp_path / "c").exists() and not list(tmp_path.glob(".c.*"))
+
+
+def test_help_has_examples() -> None:
+    for command in ([], ["extract"], ["build"], ["make"], ["combine"], ["split"]):
+        run = corpus(*command, "--help")
+        assert run.returncode == 0 and "python -m components.corpus" in run.stdout
