@@ -53,7 +53,10 @@ def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[
         if files is None:
             configuration = _configure(cache.absolute() / "apt", progress)
             progress(f"fetching the Debian source package {package}")
+            for path in folder.iterdir():  # incomplete or damaged, or it would have been used
+                path.unlink()
             _apt(configuration, ["source", "--download-only", "--only-source", package], folder, package)
+            _materialize(folder)
             files = _complete(folder)
     if files is None:
         raise UserError(
@@ -185,6 +188,15 @@ def _codename() -> str:
         return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     except OSError:
         return ""
+
+
+def _materialize(folder: Path) -> None:
+    """From a mirror on this machine (file:) apt makes symbolic links, which end with the mirror."""
+    for path in folder.iterdir():
+        if path.is_symlink():
+            target = path.resolve()
+            path.unlink()
+            shutil.copyfile(target, path)
 
 
 def _complete(folder: Path) -> list[Path] | None:

@@ -1,0 +1,106 @@
+"""Sources from git, archives and local directories: pinned, checked, and never written to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from components.projects.recipe import Recipe, Source
+from components.projects.source import fetch_recipe
+
+
+def fetch(source: Source, where: Path, **recipe: object) -> Path:
+    cache = where.parent / "cache"
+    cache.mkdir(exist_ok=True)
+    options: dict[str, object] = {"cmake_options": (), **recipe}
+    return fetch_recipe(Recipe("p", source, **options), where, cache, lambda text: None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "p-1.0/lib").mkdir(parents=True)
+    (tmp_path / "p-1.0/lib/a.c").write_text("int a;\n")
+    (tmp_path / "p-1.0/README").write_text("p\n")
+    return tmp_path / "p-1.0"
+
+
+def archive(tree: Path, kind: str) -> Source:
+    path = tree.parent / f"p.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as file:
+            for item in tree.rglob("*"):
+                file.write(item, item.relative_to(tree.parent))
+    else:
+        with tarfile.open(path, "w:xz" if kind == "tar.xz" else "w:gz") as file:
+            if kind == "tar.xz":
+                file.add(tree, tree.name)
+            else:  # no folder around everything
+                file.add(tree / "lib", "lib")
+                file.add(tree / "README", "README")
+    return Source("url", path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize("kind", ["tar.xz", "tar.gz", "zip"])
+def test_an_archive_is_unpacked_and_kept(tree: Path, tmp_path: Path, kind: str) -> None:
+    source = archive(tree, kind)
+    assert (fetch(source, tmp_path / "w1") / "lib/a.c").read_text() == "int a;\n"
+    (tmp_path / f"p.{kind}").unlink()
+    assert (fetch(source, tmp_path / "w2") / "README").exists(), "the second time it comes from the cache"
+    assert sorted(path.name for path in (tmp_path / "w1").iterdir()) == ["source"]
+
+
+def test_an_archive_that_is_not_the_one_pinned(tree: Path, tmp_path: Path) -> None:
+    source = archive(tree, "tar.xz")
+    with pytest.raises(UserError, match="has the SHA-256"):
+        fetch(Source("url", source.location, "0" * 64), tmp_path / "w")
+    assert list((tmp_path / "cache/archives").iterdir()) == []
+
+
+def test_an_archive_that_is_none_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(b"no archive")
+    with pytest.raises(UserError, match="cannot unpack"):
+        fetch(Source("url", path.as_uri(), hashlib.sha256(b"no archive").hexdigest()), tmp_path / "w")
+    assert list((tmp_path / "w").iterdir()) == []
+    for url in (f"file://{tmp_path}/none.tar", "no-url"):
+        with pytest.raises(UserError, match="cannot download"):
+            fetch(Source("url", url, "0" * 64), tmp_path / "v")
+
+
+def test_a_tag_is_cloned(tree: Path, tmp_path: Path) -> None:
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.invalid", "GIT_COMMITTER_NAME": "a",
+                "GIT_COMMITTER_EMAIL": "a@b.invalid", "GIT_CONFIG_GLOBAL": os.devnull}  # fmt: skip
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "v1"]):
+        subprocess.run(["git", *command], cwd=tree, check=True, env={**os.environ, **identity})
+    (tree / "README").write_text("two\n")
+    subprocess.run(["git", "commit", "-qam", "two"], cwd=tree, check=True, env={**os.environ, **identity})
+    source = fetch(Source("git", tree.as_uri(), "v1"), tmp_path / "w")
+    assert (source / "README").read_text() == "p\n"
+    with pytest.raises(UserError, match=r"cannot clone .* at v9"):
+        fetch(Source("git", tree.as_uri(), "v9"), tmp_path / "v")
+    assert not (tmp_path / "v/source").exists()
+
+
+def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, tmp_path: Path) -> None:
+    source = Source("path", str(tree))
+    linked = fetch(source, tmp_path / "w1")
+    assert linked.is_symlink() and (linked / "lib/a.c").exists()
+    for number, recipe in enumerate(({"cmake_options": None, "commands": ("make",)}, {"prepare": ("true",)})):
+        copy = fetch(source, tmp_path / f"c{number}", **recipe)
+        assert not copy.is_symlink()
+        (copy / "README").write_text("changed\n")
+    assert (tree / "README").read_text() == "p\n"
+    with pytest.raises(UserError, match="does not exist"):
+        fetch(Source("path", str(tmp_path / "gone")), tmp_path / "w3")
+
+
+def test_what_a_recipe_requires_lies_beside_its_source(tree: Path, tmp_path: Path) -> None:
+    fetch(Source("path", str(tree)), tmp_path / "w", requires=(("gtest", Source("path", str(tree / "lib"))),))
+    assert (tmp_path / "w/gtest/a.c").exists() and (tmp_path / "w/source/README").exists()
