@@ -1,12 +1,12 @@
-// The inline advisor of the training clang: LLVM's MLInlineAdvisor, with a log of every decision.
+// The inline advisor of the training clang, with a log of every decision.
 //
 // It provides llvm::getDevelopmentModeAdvisor, the one symbol that -enable-ml-inliner=development asks for, in place of
 // llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp. The log has LLVM's format (docs/MLGO.rst, "Logging Facility").
 // Beside it lies <log>.calls, the caller and callee of each decision, by which a reward can be given to functions.
 #include "CallsiteLog.h"
+#include "InlineFeatureAdvisor.h"
 #include "PolicySampling.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
-#include "llvm/Analysis/MLInlineAdvisor.h"
 #include "llvm/Analysis/ModelUnderTrainingRunner.h"
 #include "llvm/Analysis/NoInferenceModelRunner.h"
 #include "llvm/Analysis/Utils/TrainingLogger.h"
@@ -67,62 +67,64 @@ private:
   CallsiteLog Calls;
 };
 
-class LoggedAdvice : public MLInlineAdvice {
+class InlineTrainingAdvisor : public InlineFeatureAdvisor {
 public:
-  LoggedAdvice(MLInlineAdvisor *Advisor, CallBase &CB, OptimizationRemarkEmitter &ORE, bool Advice, bool Default,
-               DecisionLog &Log)
-      : MLInlineAdvice(Advisor, CB, ORE, Advice), Owner(Advisor), Default(Default), Log(Log),
+  InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
+                        std::function<bool(CallBase &)> GetDefaultAdvice, std::unique_ptr<DecisionLog> Log)
+      : InlineFeatureAdvisor(M, MAM, std::move(Runner), std::move(GetDefaultAdvice)), Log(std::move(Log)) {}
+
+protected:
+  std::unique_ptr<InlineAdvice> decide(CallBase &Call, OptimizationRemarkEmitter &ORE) override;
+
+private:
+  class LoggedAdvice;
+
+  const std::unique_ptr<DecisionLog> Log;
+};
+
+class InlineTrainingAdvisor::LoggedAdvice : public TrackedAdvice {
+public:
+  LoggedAdvice(InlineTrainingAdvisor *Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Advice, bool Default)
+      : TrackedAdvice(Advisor, Call, ORE, Advice), Default(Default), Log(*Advisor->Log),
         // Now, because the callee may be gone when the advice is recorded.
         Callsite(Log.intern(*Caller, *Callee)) {}
 
 private:
   void recordInliningImpl() override {
-    MLInlineAdvice::recordInliningImpl();
+    TrackedAdvice::recordInliningImpl();
     record(true);
   }
   void recordInliningWithCalleeDeletedImpl() override {
-    MLInlineAdvice::recordInliningWithCalleeDeletedImpl();
+    TrackedAdvice::recordInliningWithCalleeDeletedImpl();
     record(true);
   }
   void recordUnsuccessfulInliningImpl(const InlineResult &Result) override {
-    MLInlineAdvice::recordUnsuccessfulInliningImpl(Result);
+    TrackedAdvice::recordUnsuccessfulInliningImpl(Result);
     record(false);
   }
   void recordUnattemptedInliningImpl() override {
-    MLInlineAdvice::recordUnattemptedInliningImpl();
+    TrackedAdvice::recordUnattemptedInliningImpl();
     record(false);
   }
   void record(bool Inlined) {
-    Log.record(Owner->getModelRunner(), Callsite, Default, isInliningRecommended(), Inlined);
+    Log.record(owner().modelRunner(), Callsite, Default, isInliningRecommended(), Inlined);
   }
 
-  MLInlineAdvisor *const Owner;
   const bool Default;
   DecisionLog &Log;
   const std::pair<int32_t, int32_t> Callsite;
 };
 
-class InlineTrainingAdvisor : public MLInlineAdvisor {
-public:
-  InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
-                        std::function<bool(CallBase &)> GetDefaultAdvice, std::unique_ptr<DecisionLog> Log)
-      : MLInlineAdvisor(M, MAM, std::move(Runner), std::move(GetDefaultAdvice)), Log(std::move(Log)) {}
-
-  // Mandatory inlining is no decision and is not logged: the base class's getMandatoryAdviceImpl stays.
-  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
-    const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
-    if (HasPolicy && !Log)
-      return MLInlineAdvisor::getAdviceFromModel(CB, ORE);
-    const bool Default = GetDefaultAdvice(CB);
-    const bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
-    if (!Log)
-      return std::make_unique<MLInlineAdvice>(this, CB, ORE, Advice);
-    return std::make_unique<LoggedAdvice>(this, CB, ORE, Advice, Default, *Log);
-  }
-
-private:
-  const std::unique_ptr<DecisionLog> Log;
-};
+std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
+  const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
+  if (HasPolicy && !Log)
+    return InlineFeatureAdvisor::decide(Call, ORE);
+  const bool Default = GetDefaultAdvice(Call);
+  const bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
+  if (!Log)
+    return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);
+  return std::make_unique<LoggedAdvice>(this, Call, ORE, Advice, Default);
+}
 
 std::vector<TensorSpec> policyInputs() {
   std::vector<TensorSpec> Inputs;

@@ -1,0 +1,135 @@
+#include "CallsiteCosts.h"
+
+#include "llvm/ADT/Hashing.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Operator.h"
+#include "llvm/TargetParser/Triple.h"
+
+using namespace llvm;
+
+AnalysisKey CallsiteCostsAnalysis::Key;
+
+// Half of InlineConstants::TotalAllocaSizeRecursiveCaller: from there on LLVM looks whether the caller is recursive.
+static constexpr uint64_t LargeAllocaBytes = 512;
+
+// The cost models of these look at more of a call than a view holds.
+static bool seesMore(const Function &Callee) {
+  Triple Target(Callee.getParent()->getTargetTriple());
+  return Target.isAMDGPU() || Target.isNVPTX();
+}
+
+static bool hasLargeAllocas(const Function &Callee) {
+  const DataLayout &Layout = Callee.getDataLayout();
+  uint64_t Bytes = 0;
+  for (const Instruction &I : instructions(Callee))
+    if (const auto *Alloca = dyn_cast<AllocaInst>(&I)) {
+      std::optional<TypeSize> Size = Alloca->getAllocationSize(Layout);
+      if (!Size || Alloca->isArrayAllocation())
+        return true;
+      Bytes += Size->getKnownMinValue();
+    }
+  return Bytes > LargeAllocaBytes;
+}
+
+CallsiteCostsAnalysis::Result::Result(const Function &Callee)
+    : SeesMore(seesMore(Callee)), HasLargeAllocas(hasLargeAllocas(Callee)) {}
+
+CallsiteCosts &CallsiteCostsAnalysis::Result::of(CallBase &Call) {
+  if (!SeesMore)
+    if (std::optional<CallsiteView> View = CallsiteView::of(Call, HasLargeAllocas))
+      return Costs[std::move(*View)];
+  Unlike = std::make_unique<CallsiteCosts>();
+  return *Unlike;
+}
+
+static bool callsItself(const Function &F) {
+  return any_of(F.users(), [&](const User *U) {
+    const auto *Call = dyn_cast<CallBase>(U);
+    return Call && Call->getFunction() == &F;
+  });
+}
+
+// A call before `unreachable` is on the way to abort: LLVM grants no growth for it, nor the bonus of a last call.
+static bool leadsToUnreachable(const CallBase &Call) {
+  const auto *Invoke = dyn_cast<InvokeInst>(&Call);
+  return isa<UnreachableInst>((Invoke ? Invoke->getNormalDest() : Call.getParent())->getTerminator());
+}
+
+namespace {
+/// A pointer as base + constant number of bytes, as far as the cost analyses look through: constant inbounds GEPs and
+/// aliases. Base is null if there is a GEP that they give up on.
+struct BaseAndOffset {
+  const Value *Base;
+  int64_t Offset;
+};
+} // namespace
+
+static BaseAndOffset stripConstantOffsets(const Value *Pointer, const DataLayout &Layout) {
+  APInt Offset(Layout.getIndexTypeSizeInBits(Pointer->getType()), 0);
+  SmallPtrSet<const Value *, 4> Seen; // in dead code a GEP may be its own base
+  while (Seen.insert(Pointer).second) {
+    if (const auto *GEP = dyn_cast<GEPOperator>(Pointer)) {
+      if (!GEP->isInBounds() || !GEP->accumulateConstantOffset(Layout, Offset))
+        return {nullptr, 0};
+      Pointer = GEP->getPointerOperand();
+    } else if (const auto *Alias = dyn_cast<GlobalAlias>(Pointer); Alias && !Alias->isInterposable()) {
+      Pointer = Alias->getAliasee();
+    }
+  }
+  return {Pointer, Offset.getSExtValue()};
+}
+
+// A function that is passed may be called in the callee, and then its body is looked at. Of data nothing is read.
+static bool isPlainData(const Constant &C) {
+  if (const auto *Expression = dyn_cast<ConstantExpr>(&C))
+    return isa<GEPOperator>(Expression) && isPlainData(*cast<Constant>(Expression->getOperand(0)));
+  return isa<ConstantData>(C) || isa<GlobalVariable>(C);
+}
+
+std::optional<CallsiteView> CallsiteView::of(CallBase &Call, bool CalleeHasLargeAllocas) {
+  const Function &Caller = *Call.getCaller();
+  const Function &Callee = *Call.getCalledFunction();
+  const DataLayout &Layout = Callee.getDataLayout();
+  CallsiteView View;
+  View.CallerAttributes = Caller.getAttributes().getFnAttrs();
+  std::vector<uint64_t> &Words = View.Words;
+  Words.reserve(3 + 2 * Call.arg_size());
+  Words.push_back(reinterpret_cast<uintptr_t>(Call.getAttributes().getRawPointer()));
+  bool IsLastCall = Callee.hasLocalLinkage() && Callee.hasOneLiveUse();
+  bool InRecursion = CalleeHasLargeAllocas && callsItself(Caller);
+  Words.push_back(Call.arg_size() << 3 | leadsToUnreachable(Call) << 2 | IsLastCall << 1 | InRecursion);
+
+  enum Kind : uint64_t { Opaque, Data, Pointer };
+  SmallVector<const Value *, 8> Bases;
+  for (unsigned I = 0, E = Callee.arg_size(); I != E; ++I) {
+    const Value *Argument = Call.getArgOperand(I);
+    Kind K = Opaque;
+    if (const auto *C = dyn_cast<Constant>(Argument)) {
+      if (!isPlainData(*C))
+        return std::nullopt;
+      K = Data;
+    }
+    BaseAndOffset Stripped{nullptr, 0};
+    if (Argument->getType()->isPointerTy())
+      Stripped = stripConstantOffsets(Argument, Layout);
+    if (!Stripped.Base) {
+      Words.push_back(K);
+    } else {
+      // Bases are compared with each other, and an alloca of the caller may become registers; else they are all alike.
+      auto Place = static_cast<uint64_t>(find(Bases, Stripped.Base) - Bases.begin());
+      if (Place == Bases.size())
+        Bases.push_back(Stripped.Base);
+      Words.push_back(Place << 8 | isa<AllocaInst>(Stripped.Base) << 4 | Pointer << 2 | K);
+      Words.push_back(static_cast<uint64_t>(Stripped.Offset));
+    }
+    if (K == Data)
+      Words.push_back(reinterpret_cast<uintptr_t>(Argument));
+  }
+  return View;
+}
+
+size_t CallsiteView::Hash::operator()(const CallsiteView &View) const {
+  return hash_combine_range(View.Words.begin(), View.Words.end());
+}

@@ -1,0 +1,40 @@
+// The properties of a function that the inlining features need, without the analyses that the others would need.
+#ifndef MLGO_FUNCTION_FACTS_H
+#define MLGO_FUNCTION_FACTS_H
+
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/IR/Function.h"
+#include "llvm/IR/PassManager.h"
+
+#include <cstdint>
+
+/// The five of LLVM's FunctionPropertiesInfo that are features of an inlining decision; equal to them.
+struct FunctionFacts {
+  int64_t Blocks = 0;            // that can be reached from the entry; the next three count in those only
+  int64_t ConditionalBlocks = 0; // targets of conditional branches and switches, counted once per branch
+  int64_t DirectCalls = 0;       // of functions that the module defines
+  int64_t Instructions = 0;      // but debug information and pseudo probes
+  int64_t Uses = 0;              // of the function, and one more if it can be called from elsewhere
+};
+
+FunctionFacts countFacts(const llvm::Function &F);
+
+using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock *, 32>;
+BlockSet reachableBlocks(const llvm::Function &F);
+
+/// The facts of a function since it last changed. Like LLVM's own analysis it is not told of new or vanished uses, so
+/// `Uses` is as old as the function's last change: features must be what a policy was trained on.
+class FunctionFactsAnalysis : public llvm::AnalysisInfoMixin<FunctionFactsAnalysis> {
+public:
+  struct Result {
+    FunctionFacts Facts;
+    bool Valid = true; // false once the inliner changed the function, before the pass manager hears of it
+  };
+  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) { return {countFacts(F)}; }
+
+private:
+  friend llvm::AnalysisInfoMixin<FunctionFactsAnalysis>;
+  static llvm::AnalysisKey Key;
+};
+
+#endif

@@ -1,0 +1,273 @@
+#include "InlineFeatureAdvisor.h"
+
+#include "llvm/ADT/SCCIterator.h"
+#include "llvm/Analysis/AssumptionCache.h"
+#include "llvm/Analysis/CallGraph.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/OptimizationRemarkEmitter.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace llvm;
+
+static constexpr char RemarkPass[] = "inline-ml"; // LLVM's name, for -Rpass=
+
+// LLVM's own option, which MLInlineAdvisor.cpp registers and keeps to itself.
+static float sizeIncreaseThreshold() {
+  return static_cast<cl::opt<float> *>(cl::getRegisteredOptions().lookup("ml-advisor-size-increase-threshold"))
+      ->getValue();
+}
+
+static Function *definedCallee(const Instruction &I) {
+  const auto *Call = dyn_cast<CallBase>(&I);
+  Function *Callee = Call ? Call->getCalledFunction() : nullptr;
+  return Callee && !Callee->isDeclaration() ? Callee : nullptr;
+}
+
+InlineFeatureAdvisor::InlineFeatureAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
+                                           std::function<bool(CallBase &)> GetDefaultAdvice)
+    : InlineAdvisor(M, MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager()),
+      ModelRunner(std::move(Runner)), GetDefaultAdvice(std::move(GetDefaultAdvice)),
+      SizeIncreaseThreshold(sizeIncreaseThreshold()), Graph(MAM.getResult<LazyCallGraphAnalysis>(M)) {
+  FAM.registerPass([] { return FunctionFactsAnalysis(); });
+  FAM.registerPass([] { return CallsiteCostsAnalysis(); });
+  ModelRunner->switchContext("");
+  levelFunctions();
+  for (Function &F : M)
+    if (!F.isDeclaration())
+      InitialSize += facts(F).Instructions;
+  CurrentSize = InitialSize;
+  for (const auto &[N, Level] : Levels)
+    EdgeCount += facts(N->getFunction()).DirectCalls;
+  NodeCount = Levels.size();
+}
+
+// A function stands one level above the highest that it calls, calls within a cycle aside.
+void InlineFeatureAdvisor::levelFunctions() {
+  CallGraph Calls(M);
+  for (auto Cycle = scc_begin(&Calls); !Cycle.isAtEnd(); ++Cycle) {
+    unsigned Level = 0;
+    for (const CallGraphNode *Member : *Cycle)
+      if (const Function *F = Member->getFunction(); F && !F->isDeclaration())
+        for (const Instruction &I : instructions(*F))
+          if (Function *Callee = definedCallee(I))
+            if (auto Known = Levels.find(&Graph.get(*Callee)); Known != Levels.end())
+              Level = std::max(Level, Known->second + 1);
+    for (const CallGraphNode *Member : *Cycle)
+      if (Function *F = Member->getFunction(); F && !F->isDeclaration())
+        Levels[&Graph.get(*F)] = Level;
+  }
+}
+
+const FunctionFacts &InlineFeatureAdvisor::facts(Function &F) {
+  std::unique_ptr<FunctionFacts> &Known = Facts[&F];
+  if (!Known) {
+    FunctionFactsAnalysis::Result &Kept = FAM.getResult<FunctionFactsAnalysis>(F);
+    if (!Kept.Valid)
+      Kept = {countFacts(F)};
+    Known = std::make_unique<FunctionFacts>(Kept.Facts);
+  }
+  return *Known;
+}
+
+// Function passes ran since the last entry. They changed functions of the SCC seen last, and may have split it or made
+// new functions (CoroSplit), which then are neighbours of those: the count of nodes and edges is brought up to date.
+void InlineFeatureAdvisor::onPassEntry(LazyCallGraph::SCC *Current) {
+  if (!Current || Stopped)
+    return;
+  Facts.clear();
+  while (!NodesInLastSCC.empty()) {
+    const Node *N = *NodesInLastSCC.begin();
+    NodesInLastSCC.erase(N);
+    EdgeCount += facts(N->getFunction()).DirectCalls;
+    const unsigned Level = Levels.at(N);
+    for (const LazyCallGraph::Edge &E : **N)
+      if (Levels.try_emplace(&E.getNode(), Level).second) {
+        ++NodeCount;
+        NodesInLastSCC.insert(&E.getNode());
+      }
+  }
+  EdgeCount -= EdgesOfLastSCC;
+  EdgesOfLastSCC = 0;
+  for (const Node &N : *Current)
+    NodesInLastSCC.insert(&N);
+}
+
+void InlineFeatureAdvisor::onPassExit(LazyCallGraph::SCC *Current) {
+  Facts.clear();
+  if (!Current || Stopped)
+    return;
+  for (const Node &N : *Current)
+    NodesInLastSCC.insert(&N);
+  EdgesOfLastSCC = 0;
+  for (const Node *N : NodesInLastSCC)
+    EdgesOfLastSCC += facts(N->getFunction()).DirectCalls;
+}
+
+bool InlineFeatureAdvisor::isReachable(CallBase &Call) {
+  Function &Caller = *Call.getCaller();
+  // Mostly everything is.
+  return facts(Caller).Blocks == static_cast<int64_t>(Caller.size()) ||
+         reachableBlocks(Caller).contains(Call.getParent());
+}
+
+CallsiteCosts &InlineFeatureAdvisor::costs(CallBase &Call) {
+  Function &Callee = *Call.getCalledFunction();
+  CallsiteCostsAnalysis::Result &Kept = FAM.getResult<CallsiteCostsAnalysis>(Callee);
+  if (!Kept.Valid)
+    Kept = CallsiteCostsAnalysis::Result(Callee);
+  return Kept.of(Call);
+}
+
+InlineAdvisor::MandatoryInliningKind InlineFeatureAdvisor::mandatoryKind(CallBase &Call, CallsiteCosts &Known) {
+  if (!Known.Mandatory) {
+    Function &Callee = *Call.getCalledFunction();
+    auto Libraries = [&](Function &F) -> const TargetLibraryInfo & { return FAM.getResult<TargetLibraryAnalysis>(F); };
+    Known.Mandatory =
+        getAttributeBasedInliningDecision(Call, &Callee, FAM.getResult<TargetIRAnalysis>(Callee), Libraries);
+  }
+  const std::optional<InlineResult> &Decided = *Known.Mandatory;
+  if (!Decided)
+    return MandatoryInliningKind::NotMandatory;
+  return Decided->isSuccess() ? MandatoryInliningKind::Always : MandatoryInliningKind::Never;
+}
+
+bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known, bool Mandatory) {
+  Function &Callee = *Call.getCalledFunction();
+  TargetTransformInfo &Target = FAM.getResult<TargetIRAnalysis>(Callee);
+  auto Assumptions = [&](Function &F) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(F); };
+  if (!Mandatory && !Known.Estimate)
+    Known.Estimate = getInliningCostEstimate(Call, Target, Assumptions);
+  if (!Mandatory && !*Known.Estimate)
+    return false;
+  if (!Known.Features)
+    Known.Features = getInliningCostFeatures(Call, Target, Assumptions);
+  return Known.Features->has_value();
+}
+
+void InlineFeatureAdvisor::setFeatures(CallBase &Call, const CallsiteCosts &Known) {
+  Function &Caller = *Call.getCaller();
+  Function &Callee = *Call.getCalledFunction();
+  const FunctionFacts &CallerFacts = facts(Caller);
+  const FunctionFacts &CalleeFacts = facts(Callee);
+  const Node *CallerNode = Graph.lookup(Caller);
+  auto Set = [&](FeatureIndex Feature, int64_t Value) { *ModelRunner->getTensor<int64_t>(Feature) = Value; };
+  Set(FeatureIndex::callee_basic_block_count, CalleeFacts.Blocks);
+  Set(FeatureIndex::callee_conditionally_executed_blocks, CalleeFacts.ConditionalBlocks);
+  Set(FeatureIndex::callee_users, CalleeFacts.Uses);
+  Set(FeatureIndex::is_callee_avail_external, Callee.hasAvailableExternallyLinkage());
+  Set(FeatureIndex::caller_basic_block_count, CallerFacts.Blocks);
+  Set(FeatureIndex::caller_conditionally_executed_blocks, CallerFacts.ConditionalBlocks);
+  Set(FeatureIndex::caller_users, CallerFacts.Uses);
+  Set(FeatureIndex::is_caller_avail_external, Caller.hasAvailableExternallyLinkage());
+  Set(FeatureIndex::callsite_height, CallerNode ? Levels.at(CallerNode) : 0);
+  Set(FeatureIndex::nr_ctant_params, count_if(Call.args(), [](const Use &U) { return isa<Constant>(U); }));
+  Set(FeatureIndex::node_count, NodeCount);
+  Set(FeatureIndex::edge_count, EdgeCount);
+  Set(FeatureIndex::cost_estimate, **Known.Estimate);
+  for (size_t I = 0; I < (*Known.Features)->size(); ++I)
+    Set(inlineCostFeatureToMlFeature(static_cast<InlineCostFeatureIndex>(I)), (**Known.Features)[I]);
+}
+
+std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
+  OptimizationRemarkEmitter &ORE = getCallerORE(Call);
+  // Advice that nothing comes of is not tracked.
+  auto Untracked = [&](bool Advice) { return std::make_unique<InlineAdvice>(this, Call, ORE, Advice); };
+  if (!isReachable(Call))
+    return Untracked(false);
+  CallsiteCosts &Known = costs(Call);
+  const MandatoryInliningKind Kind = mandatoryKind(Call, Known);
+  if (Kind == MandatoryInliningKind::Never || Call.getCaller() == Call.getCalledFunction())
+    return Untracked(false);
+  const bool Mandatory = Kind == MandatoryInliningKind::Always;
+  if (Stopped) {
+    ORE.emit([&] {
+      return OptimizationRemarkMissed(RemarkPass, "ForceStop", &Call)
+             << "not inlined: the module has grown beyond -ml-advisor-size-increase-threshold";
+    });
+    return Untracked(Mandatory);
+  }
+  if (!canBeInlined(Call, Known, Mandatory))
+    return Untracked(false);
+  if (Mandatory)
+    return std::make_unique<TrackedAdvice>(this, Call, ORE, true);
+  setFeatures(Call, Known);
+  return decide(Call, ORE);
+}
+
+std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getMandatoryAdvice(CallBase &Call, bool Advice) {
+  OptimizationRemarkEmitter &ORE = getCallerORE(Call);
+  if (!Advice || Stopped)
+    return std::make_unique<InlineAdvice>(this, Call, ORE, Advice);
+  if (!isReachable(Call))
+    return std::make_unique<InlineAdvice>(this, Call, ORE, false);
+  return std::make_unique<TrackedAdvice>(this, Call, ORE, true);
+}
+
+std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
+  return std::make_unique<TrackedAdvice>(this, Call, ORE, ModelRunner->evaluate<int64_t>() != 0);
+}
+
+void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted) {
+  Function &Caller = *Advice.Caller;
+  if (auto *Kept = FAM.getCachedResult<FunctionFactsAnalysis>(Caller))
+    Kept->Valid = false;
+  if (auto *Kept = FAM.getCachedResult<CallsiteCostsAnalysis>(Caller))
+    Kept->Valid = false;
+  const FunctionFacts After = countFacts(Caller);
+  *(Facts[&Caller] = std::make_unique<FunctionFacts>()) = After;
+  int64_t DirectCalls = After.DirectCalls;
+  int64_t Size = After.Instructions;
+  if (CalleeWasDeleted) {
+    --NodeCount;
+    NodesInLastSCC.erase(Graph.lookup(*Advice.Callee));
+  } else {
+    DirectCalls += facts(*Advice.Callee).DirectCalls;
+    Size += Advice.CalleeSize;
+  }
+  EdgeCount += DirectCalls - Advice.DirectCalls;
+  CurrentSize += Size - (Advice.CallerSize + Advice.CalleeSize);
+  Stopped = CurrentSize > SizeIncreaseThreshold * InitialSize;
+}
+
+InlineFeatureAdvisor::TrackedAdvice::TrackedAdvice(InlineFeatureAdvisor *Advisor, CallBase &Call,
+                                                   OptimizationRemarkEmitter &ORE, bool Recommended)
+    : InlineAdvice(Advisor, Call, ORE, Recommended) {
+  const FunctionFacts &CallerFacts = Advisor->facts(*Caller);
+  const FunctionFacts &CalleeFacts = Advisor->facts(*Callee);
+  CallerSize = CallerFacts.Instructions;
+  CalleeSize = CalleeFacts.Instructions;
+  DirectCalls = CallerFacts.DirectCalls + CalleeFacts.DirectCalls;
+}
+
+template <typename Remark> void InlineFeatureAdvisor::TrackedAdvice::remark(StringRef Name) {
+  ORE.emit([&] {
+    Remark R(RemarkPass, Name, DLoc, Block);
+    R << ore::NV("Callee", Callee->getName());
+    for (size_t I = 0; I < NumberOfFeatures; ++I)
+      R << ore::NV(FeatureMap[I].name(), *owner().ModelRunner->getTensor<int64_t>(I));
+    R << ore::NV("ShouldInline", isInliningRecommended());
+    return R;
+  });
+}
+
+void InlineFeatureAdvisor::TrackedAdvice::recordInliningImpl() {
+  remark<OptimizationRemark>("InliningSuccess");
+  owner().inlined(*this, /*CalleeWasDeleted=*/false);
+}
+
+void InlineFeatureAdvisor::TrackedAdvice::recordInliningWithCalleeDeletedImpl() {
+  remark<OptimizationRemark>("InliningSuccessWithCalleeDeleted");
+  owner().inlined(*this, /*CalleeWasDeleted=*/true);
+}
+
+void InlineFeatureAdvisor::TrackedAdvice::recordUnsuccessfulInliningImpl(const InlineResult &) {
+  remark<OptimizationRemarkMissed>("InliningAttemptedAndUnsuccessful");
+}
+
+void InlineFeatureAdvisor::TrackedAdvice::recordUnattemptedInliningImpl() {
+  remark<OptimizationRemarkMissed>("InliningNotAttempted");
+}
