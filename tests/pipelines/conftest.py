@@ -21,6 +21,12 @@ def main():
         stream.write("x")
     if "--fail" in flags:
         raise UserError("the toy is broken")
+    if "--meet" in flags:
+        # Ends only when that many steps run at the same time.
+        place, number = flags["--meet"].split(":")
+        Path(place, flags["--output"].replace("/", "_")).touch()
+        while len(list(Path(place).iterdir())) < int(number):
+            time.sleep(0.02)
     if "--root-dir" in flags:
         begun = Path(flags["--root-dir"], "begun")
         if not begun.exists():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,10 @@ def mlgo(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_lists_every_step_and_is_quick() -> None:
-    started_s = time.monotonic()
+def test_help_lists_every_step() -> None:
     done = mlgo("--help")
     assert done.returncode == 0
     assert all(f"\n  {step} " in done.stdout for step in ("run", *STEPS))
-    assert time.monotonic() - started_s < 10
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -110,19 +110,19 @@ def test_a_damaged_artifact_is_made_again(toys: Toys, damage: str) -> None:
 
 def test_a_failing_step_is_named_with_its_log_and_stops_the_others(toys: Toys) -> None:
     sleeper = toys.step("sleeper", (), "--sleep", "60")
-    started_s = time.monotonic()
     with pytest.raises(UserError, match=r"step bad failed \(exit status 1\).*logs/bad\.log"):
         toys.run(sleeper, toys.step("bad", (), "--fail", "1"), toys.step("next", ("bad",)))
-    assert time.monotonic() - started_s < 30
+    assert children_of_run(toys) == [] and not (toys.directory / "sleeper").exists()
     assert "the toy is broken" in (toys.directory / "logs" / "bad.log").read_text()
     assert toys.runs("next") == 0
     assert not list(toys.directory.glob(".*partial*"))
 
 
-def test_independent_steps_overlap(toys: Toys) -> None:
-    started_s = time.monotonic()
-    toys.run(*(toys.step(name, (), "--sleep", "2") for name in ("one", "two", "three", "four")))
-    assert time.monotonic() - started_s < 7.5
+@pytest.mark.timeout(120)
+def test_independent_steps_run_at_the_same_time(toys: Toys, tmp_path: Path) -> None:
+    (tmp_path / "meet").mkdir()
+    toys.run(*(toys.step(name, (), "--meet", f"{tmp_path / 'meet'}:3") for name in ("one", "two", "three")))
+    assert [toys.runs(name) for name in ("one", "two", "three")] == [1, 1, 1]
 
 
 DRIVER = """
@@ -168,10 +168,10 @@ def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> N
     wait_for(process, "[one] running")
     assert len(children_of_run(toys)) == 2
     os.kill(process.pid, number)
-    _out, err = process.communicate(timeout=30)
+    _out, err = process.communicate(timeout=90)
     assert process.returncode == (-9 if number == signal.SIGKILL else 130)
     assert number == signal.SIGKILL or err.strip() == "interrupted"
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while children_of_run(toys) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert children_of_run(toys) == []
@@ -183,11 +183,9 @@ def test_a_killed_step_goes_on_in_its_working_directory(toys: Toys, capsys: pyte
     process = start(toys, step)
     wait_for(process, "[train] begun")
     process.kill()
-    process.communicate(timeout=30)
-    # The step sleeps only where it begins: if it did not go on, this would take a minute.
-    started_s = time.monotonic()
+    process.communicate(timeout=90)
     toys.run(replace(step, arguments=tuple("5" if a == "1" else a for a in step.arguments)))
-    assert time.monotonic() - started_s < 40
+    assert (toys.directory / "logs" / "train.log").read_text().count("begun\n") == 1
     assert "[train] starts: goes on in" in capsys.readouterr().out
 
 
@@ -209,4 +207,4 @@ def test_a_second_run_in_the_same_directory_is_refused(toys: Toys) -> None:
             toys.run(toys.step("one"))
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=90)

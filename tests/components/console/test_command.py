@@ -74,7 +74,7 @@ def test_signals_run_finally_blocks_and_say_interrupted(number: signal.Signals, 
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, number)
-    _out, err = process.communicate(timeout=30)
+    _out, err = process.communicate(timeout=90)
     assert (process.returncode, err.strip()) == (130, "interrupted")
     assert (tmp_path / "cleaned").exists()
 
@@ -84,7 +84,7 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert process.stderr is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -49,8 +48,6 @@ def test_an_interruption_ends_the_tool_and_the_compilers_in_groups_of_their_own(
             assert len(processes(mark)) == 2
             raise KeyboardInterrupt
 
-    started_s = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run_logged([sys.executable, "-c", TOOL, str(mark), manners], tmp_path, tmp_path / "log", None, interrupt)
     assert processes(mark) == []
-    assert time.monotonic() - started_s < 30
