@@ -102,9 +102,8 @@ def check_features(policy_features: Sequence[FeatureSpec], compiler_features: Se
     for f in policy_features:
         other = logged.get(f.name)
         if other is not None and other != f:
-            differences.append(
-                f"{f.name} is {f.dtype}{list(f.shape)} in the policy and {other.dtype}{list(other.shape)} here"
-            )
+            ours, theirs = f"{f.dtype}{list(f.shape)}", f"{other.dtype}{list(other.shape)}"
+            differences.append(f"{f.name} is {ours} in the policy and {theirs} in the compiler")
     if differences:
         raise UserError(
             "the policy was trained on other features than this compiler logs: " + "; ".join(differences),

@@ -45,7 +45,7 @@ class EmittedPolicy:
         values = np.zeros((rows, len(self.features)), np.int64)
         for i, feature in enumerate(self.features):
             typed = np.ascontiguousarray(columns[feature.name], feature.dtype).reshape(rows)
-            values[:, i].view(feature.dtype)[:: 8 // typed.itemsize] = typed
+            values.view(feature.dtype)[:, i * 8 // typed.itemsize] = typed
         output = np.empty((rows, self.num_actions), np.float32)
         row = np.empty(len(self.features), np.int64)
         inputs = (ctypes.c_void_p * len(self.features))(*(row.ctypes.data + 8 * i for i in range(len(self.features))))

@@ -1,0 +1,78 @@
+"""Fewer boundaries and a rewritten first layer must mean the same."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.formats.features import FeatureSpec
+from components.policy.dense import expand
+from components.policy.tables import distinct_boundaries, feature_tables
+
+INT64 = np.iinfo(np.int64)
+
+
+def ranks_of(spec, boundaries, xs):
+    distinct, ranks = distinct_boundaries(spec, boundaries)
+    buckets = np.searchsorted(distinct, xs, side="right")
+    return np.concatenate([[0], ranks])[buckets]
+
+
+numbers = st.integers(-(2**40), 2**40) | st.integers(-3, 3) | st.sampled_from([-129, -128, 127, 128, 32767, 32768])
+
+
+@given(
+    st.lists(numbers.map(float) | st.floats(-1e6, 1e6), min_size=1, max_size=60),
+    st.lists(numbers | st.sampled_from([INT64.min, INT64.max]), min_size=1, max_size=30),
+)
+def test_integer_ranks_stay(boundaries, xs):
+    ordered = np.sort(np.array(boundaries))
+    ranks = ranks_of(FeatureSpec("f", "int64"), ordered, np.array(xs, np.int64))
+    assert ranks.tolist() == [sum(b <= x for b in boundaries) for x in xs]
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60),
+    st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=30),
+)
+def test_float_ranks_stay(boundaries, xs):
+    ranks = ranks_of(FeatureSpec("f", "float32"), np.sort(np.array(boundaries)), np.array(xs, np.float32))
+    assert ranks.tolist() == [sum(b <= x for b in boundaries) for x in xs]
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=40))
+def test_the_smallest_type_is_taken(boundaries):
+    ordered = np.sort(np.array(boundaries, np.float64))
+    distinct, _ = distinct_boundaries(FeatureSpec("f", "int64"), ordered)
+    fitting = [t for t in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(t).min <= ordered[0] <= ordered[-1]]
+    fitting = [t for t in fitting if ordered[-1] <= np.iinfo(t).max]
+    assert distinct.dtype == fitting[0]
+    assert np.all(np.diff(distinct.astype(np.float64)) > 0)
+
+
+def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
+    policy, columns = make_policy(seed=3)
+    tables, (rows, bias) = feature_tables(policy)
+    weights, old_bias = policy.layers[0]
+    expected = expand(policy.quantiles(columns)).astype(np.float64) @ weights + old_bias
+    found = np.tile(bias.astype(np.float64), (len(columns["flag"]), 1))
+    first = 0
+    for table in tables:
+        bucket = np.searchsorted(table.boundaries, columns[table.spec.name], side="right")
+        away = np.flatnonzero(bucket != table.usual_bucket)
+        if table.row_per_bucket:
+            row = first + bucket[away] - (bucket[away] > table.usual_bucket)
+            found[away] += rows[row]
+        else:
+            q = np.concatenate([[0], table.ranks])[bucket[away]] / table.rank_scale
+            factors = expand(q[:, None].astype(np.float32)) - expand(np.array([[table.usual_q]]))
+            found[away] += factors.astype(np.float64) @ rows[first : first + 3]
+        first += len(table.rows)
+    assert first == len(rows)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_features_with_few_values_need_a_row_per_value(make_policy):
+    by_name = {table.spec.name: table for table in feature_tables(make_policy()[0])[0]}
+    assert by_name["flag"].row_per_bucket and len(by_name["flag"].rows) == 2
+    assert by_name["constant"].row_per_bucket and len(by_name["constant"].rows) == 1
+    assert not by_name["cost"].row_per_bucket

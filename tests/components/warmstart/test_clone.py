@@ -1,0 +1,72 @@
+"""Cloning learns what there is to learn, the same for the same seed."""
+
+import dataclasses
+
+import gin
+import numpy as np
+import pytest
+
+from components.warmstart.clone import agreement, clone
+from components.warmstart.config import WarmstartConfig
+from components.warmstart.data import load_decisions
+
+
+@pytest.fixture(autouse=True)
+def _fresh_gin():
+    gin.clear_config()
+
+
+@pytest.fixture(scope="module")
+def setting(inputs, tmp_path_factory):
+    config = WarmstartConfig(**inputs, output=tmp_path_factory.mktemp("unused"), epochs=40, batch_size=256)
+    return config, load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed)
+
+
+def entropy(policy, q):
+    logits = policy.logits_of_quantiles(q)
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return float(-(p * np.log(np.maximum(p, 1e-30))).sum(axis=1).mean())
+
+
+def test_a_rule_of_two_features_is_learnt_and_holds_on_other_modules(setting):
+    config, decisions = setting
+    losses = []
+    cloned = clone(config, decisions, lambda number, loss, policy: losses.append((number, loss)))
+    heldout = decisions.heldout
+    assert agreement(cloned.policy, decisions.q[heldout], decisions.action[heldout]) > 0.97
+    assert [number for number, _ in losses] == list(range(1, 41))
+    assert losses[-1][1] == cloned.loss < losses[0][1] / 3
+    steps = int((~heldout).sum()) // 256
+    assert cloned.decisions_per_s == pytest.approx(40 * steps * 256 / cloned.training_s)
+
+
+def test_the_same_seed_gives_the_same_policy_and_another_does_not(setting):
+    config, decisions = setting
+    short = dataclasses.replace(config, epochs=2)
+    first, second = (clone(short, decisions).policy for _ in range(2))
+    other = clone(dataclasses.replace(short, seed=1), decisions).policy
+    np.testing.assert_allclose(first.layers[0][0], second.layers[0][0], atol=1e-6)
+    assert np.abs(first.layers[0][0] - other.layers[0][0]).max() > 0.01
+
+
+def test_an_entropy_weight_leaves_the_policy_less_sure(setting):
+    config, decisions = setting
+    config = dataclasses.replace(config, epochs=15)
+    plain = clone(config, decisions).policy
+    unsure = clone(dataclasses.replace(config, entropy_weight=0.3), decisions).policy
+    assert entropy(unsure, decisions.q) > entropy(plain, decisions.q) + 0.02
+
+
+def test_temperature_divides_the_logits(setting):
+    config, decisions = setting
+    config = dataclasses.replace(config, epochs=1)
+    q = decisions.q[:50]
+    plain = clone(config, decisions).policy.logits_of_quantiles(q)
+    warm = clone(dataclasses.replace(config, temperature=2.0), decisions).policy.logits_of_quantiles(q)
+    np.testing.assert_allclose(warm * 2, plain, atol=1e-4)
+
+
+def test_fewer_decisions_than_a_batch_are_one_batch(setting):
+    config, decisions = setting
+    assert clone(dataclasses.replace(config, epochs=1, batch_size=100_000), decisions).decisions_per_s > 0

@@ -1,0 +1,55 @@
+"""What is learnt from, what is held out, and inputs that do not fit."""
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.console import UserError
+from components.formats.trace import read_columns
+from components.formats.vocab import write_vocab
+from components.storage import write_manifest
+from components.warmstart.data import heldout_modules, load_decisions
+
+names = st.lists(st.text(min_size=1, max_size=5), unique=True, max_size=30)
+
+
+@given(names, st.floats(0, 0.9), st.integers(0, 9))
+def test_heldout_modules_are_a_part_that_never_is_the_whole(modules, fraction, seed):
+    heldout = heldout_modules(modules, fraction, seed)
+    assert heldout <= set(modules)
+    assert heldout == heldout_modules(modules[::-1], fraction, seed)
+    if len(modules) > 1:
+        assert len(heldout) < len(modules)
+        assert bool(heldout) == (fraction > 0)
+
+
+def test_held_out_modules_are_held_out_whole(inputs):
+    decisions = load_decisions(inputs["trace"], inputs["vocab"], 0.25, 3)
+    modules = read_columns(inputs["trace"], ["module"])["module"]
+    parts = {bool(kind): set(modules[decisions.heldout == kind]) for kind in (True, False)}
+    assert len(parts[True]) == 5 and not parts[True] & parts[False]
+    assert decisions.q.shape == (6000, 4) and decisions.q.min() >= 0 and decisions.q.max() == 1
+    assert 0.2 < decisions.action.mean() < 0.8
+
+
+def test_a_seed_holds_out_other_modules(inputs):
+    first, second = (load_decisions(inputs["trace"], inputs["vocab"], 0.25, seed).heldout for seed in (0, 1))
+    assert (first != second).any()
+
+
+def test_a_vocab_without_a_feature_names_it(inputs, tmp_path):
+    write_vocab(tmp_path, {"cost": np.arange(1000.0)})
+    write_manifest(tmp_path)
+    with pytest.raises(UserError, match="lacks features of the trace: threshold, blocks, always_zero"):
+        load_decisions(inputs["trace"], tmp_path, 0.1, 0)
+
+
+def test_a_truncated_trace_is_refused(inputs, tmp_path):
+    shutil.copytree(inputs["trace"], tmp_path / "trace")
+    (shard,) = (tmp_path / "trace").glob("trace-*.parquet")
+    shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(UserError, match="trace-00000"):
+        load_decisions(tmp_path / "trace", inputs["vocab"], 0.1, 0)

@@ -1,0 +1,74 @@
+"""The step as users run it: one command, a whole policy, clear errors."""
+
+import json
+import subprocess
+import sys
+
+import gin
+import pytest
+from click.testing import CliRunner
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+from components.formats.policy import load_policy_info
+from components.policy.compare import compare
+from components.storage import digest, verify
+from components.warmstart.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def _fresh_gin():
+    gin.clear_config()
+
+
+def arguments(inputs, output, *more):
+    return [*(f"--{name}={path}" for name, path in inputs.items()), f"--output={output}", *map(str, more)]
+
+
+def test_the_step_makes_a_whole_policy(inputs, tmp_path):
+    output = tmp_path / "policy"
+    command = [sys.executable, "-W", "ignore", "-m", "components.warmstart"]
+    command += arguments(inputs, output, "--epochs=30", "--batch-size=512")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "cloning the heuristic" in done.stdout and "held-out decisions" in done.stdout
+    verify(output)
+    report = json.loads((output / "report.json").read_text())
+    assert report["agreement"] > 0.95 and (report["decisions"], report["heldout_decisions"]) == (5400, 600)
+    info = load_policy_info(output)
+    assert (info.trained_by, info.llvm_version, info.corpus_digest) == ("warmstart", "19.1.7", "corpus digest")
+    assert (info.trace_digest, info.vocab_digest) == (digest(inputs["trace"]), digest(inputs["vocab"]))
+    assert info.metrics["agreement"] == report["agreement"]
+    assert not any(len(a.differences) for a in compare(output, inputs["trace"], limit=100))
+    assert list((output / "tensorboard").glob("events.out.tfevents.*"))
+    assert [p.name for p in tmp_path.iterdir()] == ["policy"]
+
+
+def test_a_toolchain_with_other_features_is_refused_before_training(inputs, tmp_path, make_toolchain):
+    make_toolchain(tmp_path / "toolchain", (FeatureSpec("cost", "int64"), FeatureSpec("novelty", "int64")))
+    wrong = {**inputs, "toolchain": tmp_path / "toolchain"}
+    result = CliRunner().invoke(main, arguments(wrong, tmp_path / "policy"))
+    assert isinstance(result.exception, UserError)
+    assert "does not log: threshold, blocks, always_zero" in str(result.exception)
+    assert "does not know: novelty" in str(result.exception)
+    assert not (tmp_path / "policy").exists()
+
+
+@pytest.mark.parametrize("kind", ["trace", "vocab", "toolchain"])
+def test_an_input_that_is_not_there_is_named(inputs, tmp_path, kind):
+    result = CliRunner().invoke(main, arguments({**inputs, kind: tmp_path / "nowhere"}, tmp_path / "policy"))
+    assert isinstance(result.exception, UserError)
+    assert f"{kind} at {tmp_path / 'nowhere'}" in str(result.exception)
+
+
+def test_a_wrong_gin_binding_leaves_nothing(inputs, tmp_path):
+    result = CliRunner().invoke(main, arguments(inputs, tmp_path / "policy", "--gin-binding=actor_network.units=3"))
+    assert isinstance(result.exception, UserError) and "gin" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_needs_no_tensorflow():
+    code = "import sys; from components.warmstart.__main__ import main; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    result = CliRunner().invoke(main, ["--help"])
+    assert "Example:" in result.output and "--entropy-weight" in result.output
