@@ -87,13 +87,13 @@ def _from_deb(sdk: Sdk, cache: Path) -> Path:
         )
     say(f"unpacking {len(FILES)} files of {archives[0].name}")
     with publish(into) as partial:
-        _unpack(archives[0], partial)
+        unpack(archives[0], partial)
         # The directory is named after the SDK's version, so another's must not come to stand there.
         check_source(partial, sdk, "deb")
     return into
 
 
-def _unpack(archive: Path, into: Path) -> None:
+def unpack(archive: Path, into: Path) -> None:
     """Unpacks FILES of llvm-toolchain_VERSION/, or whatever the archive's one top directory is called."""
     top = re.sub(r"\.orig\.tar\.\w+$", "", archive.name)
     # Decompressing is all of the time: xz on all processors (-T0), and only as far as the last file (--occurrence).
