@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import tensorflow as tf
 
 from components.console import say
+from components.formats.policy import PolicyInfo
+from components.policy.export import export_policy
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer
-from components.storage import publish
+from components.storage import digest, publish
+from components.storage.manifest import MANIFEST
 
 
 def run(config: PpoConfig) -> None:
@@ -28,8 +32,6 @@ def run(config: PpoConfig) -> None:
 
 
 def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
-    from components.policy.export import export_policy
-
     state = trained.state
     report = {
         "iterations": state.iteration,
@@ -41,11 +43,37 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         "quarantine": trainer.quarantine.to_json(),
     }
     with publish(config.output) as partial:
-        export_policy(trained.policy, partial, trainer.clang)
+        export_policy(trained.policy, partial, trainer.clang, _origin(config, trainer, trained))
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         # The policy brings its history along, so that an evaluation elsewhere can draw the reward over time.
         shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
     say(
         f"best policy: iteration {state.best_iteration} of {state.iteration}, "
         f"{state.best_percent:.2f}% smaller than the heuristic on the validation modules"
+    )
+
+
+def _origin(config: PpoConfig, trainer: Trainer, trained: Trained) -> PolicyInfo:
+    policy, state = trained.policy, trained.state
+
+    def digest_of(directory: Path) -> str:
+        # A corpus that another tool made has no manifest.
+        return digest(directory) if (directory / MANIFEST).exists() else ""
+
+    return PolicyInfo(
+        policy.problem,
+        policy.features,
+        policy.num_actions,
+        trained_by="ppo",
+        vocab_digest=trainer.vocab_digest,
+        trace_digest=digest_of(config.trace),
+        corpus_digest=digest_of(config.corpus),
+        toolchain_digest=digest_of(config.toolchain),
+        llvm_version=trainer.toolchain.llvm_version,
+        metrics={
+            "validation_reduction_percent": state.best_percent,
+            "best_iteration": float(state.best_iteration),
+            "iterations": float(state.iteration),
+            "trained_s": state.trained_s,
+        },
     )

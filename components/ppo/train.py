@@ -22,7 +22,7 @@ from components.compiler.compile import Compiler
 from components.compiler.quarantine import Quarantine
 from components.console import Progress, UserError, say
 from components.formats.corpus import Module, load_corpus
-from components.formats.policy import check_features
+from components.formats.policy import POLICY_JSON, check_features, load_policy_info
 from components.formats.toolchain import load_toolchain
 from components.formats.trace import read_modules
 from components.policy import networks
@@ -69,10 +69,12 @@ class Trainer:
         self.config = config
         problem = problems.get(config.problem)
         corpus = load_corpus(config.corpus)
-        toolchain = load_toolchain(config.toolchain).require_mode("training")
-        self.clang = toolchain.clang
+        self.toolchain = load_toolchain(config.toolchain).require_mode("training")
+        self.clang = self.toolchain.clang
         warmstart = read_dense(config.warmstart)
-        check_features(warmstart.features, toolchain.features.get(problem.name, ()))
+        check_features(warmstart.features, self.toolchain.features.get(problem.name, ()))
+        has_info = (config.warmstart / POLICY_JSON).exists()
+        self.vocab_digest = load_policy_info(config.warmstart).vocab_digest if has_info else ""
         # A module that failed in the trace has nothing to be judged by; one without decisions teaches nothing.
         table = read_modules(config.trace)
         counts = zip(table["module"].tolist(), table["text_size_bytes"].tolist(), table["decisions"], strict=True)
