@@ -14,6 +14,7 @@ from components.corpus.objects import from_compile_commands
 from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
 from components.formats.corpus import write_description
 from components.projects.build import BuiltProject, build_project, configure_project
+from components.projects.process import stop_running
 from components.projects.recipe import Recipe
 from components.projects.source import fetch_recipe
 
@@ -52,9 +53,11 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
                 names += [o.object.name for o in outcomes if o.kind == EXTRACTED]
                 reports.append(report)
                 shutil.rmtree(config.work / recipe.name, ignore_errors=True)
-        finally:
+        except BaseException:
             for future in prepared:
                 future.cancel()
+            stop_running()
+            raise
     remove_empty_directories(output)
     write_description(output, names)
     return join_reports(reports)

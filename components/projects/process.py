@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _GRACE_S = 5.0
+_running: set[subprocess.Popen[str]] = set()
 
 
 def run_logged(
@@ -34,6 +35,7 @@ def run_logged(
             command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
+        _running.add(process)
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -43,6 +45,15 @@ def run_logged(
             return process.wait()
         finally:
             _end(process)
+            _running.discard(process)
+
+
+def stop_running() -> None:
+    """End what other threads run, so that they return: an exception reaches only the main thread by itself."""
+    for process in tuple(_running):
+        # The whole group: a shell's own children would go on, and keep its output open.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def log_tail(log: Path, lines: int = 12) -> str:

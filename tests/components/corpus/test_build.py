@@ -36,6 +36,7 @@ RECIPES = {
     "with-cmake": {"name": "with-cmake", "source": {"path": "cmake"}, "cmake": {}},
     "with-make": {"name": "with-make", "source": {"path": "make"}, "commands": ["make"]},
     "slow": {"name": "slow", "source": {"path": "slow"}, "commands": ["make"]},
+    "late": {"name": "late", "source": {"path": "cmake"}, "prepare": ["sleep 1000"], "cmake": {}},
 }
 
 
@@ -52,6 +53,7 @@ def recipes(tmp_path: Path) -> Path:
         "split": {"heldout_projects": ["with-cmake"], "heldout_fraction": 0},
     }
     (tmp_path / "r/set.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "r/two.yaml").write_text(yaml.safe_dump({"projects": ["slow.yaml", "late.yaml"]}))
     return tmp_path / "r"
 
 
@@ -85,27 +87,31 @@ def test_a_corpus_of_two_projects(recipes: Path, tmp_path: Path) -> None:
 def test_an_interrupted_build_leaves_neither_processes_nor_directories(
     recipes: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    build = command(recipes / "slow.yaml", tmp_path / "c")
+    # One project is being built while the next one is being prepared.
+    build = command(recipes / "two.yaml", tmp_path / "c")
     process = subprocess.Popen(build, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not (children := _sleeping(tmp_path)) and time.monotonic() < deadline:
+    while (sleeping := _sleeping(tmp_path)) < {"slow", "late"} and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert children, "the build began"
-    process.send_signal(number)
-    _, stderr = process.communicate(timeout=60)
+    try:
+        assert sleeping == {"slow", "late"}, "both began"
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130 and "Traceback" not in stderr
     assert not _sleeping(tmp_path)
     assert not (tmp_path / "c").exists() and not list(tmp_path.glob(".c.*"))
     assert not list((tmp_path / "cache").glob("mlgo-build-*"))
 
 
-def _sleeping(below: Path) -> list[int]:
-    """Processes that run in a directory below `below`."""
-    found = []
+def _sleeping(below: Path) -> set[str]:
+    """Projects in whose directories below `below` processes run."""
+    found = set()
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdecimal() and (entry / "cwd").resolve().is_relative_to(below / "cache"):
-                found.append(int(entry.name))
+            if entry.name.isdecimal() and (place := (entry / "cwd").resolve()).is_relative_to(below / "cache"):
+                found.add(place.parent.name)
         except OSError:
             continue  # it ended, or belongs to someone else
     return found
