@@ -13,12 +13,13 @@ import click
 
 from components.console import UserError, run_step, say
 from components.corpus.extract import EXTRACTED, ExtractConfig, extract_objects, remove_empty_directories
+from components.corpus.finish import announce, describe, finish, split_config
 from components.corpus.objects import from_compile_commands
 from components.corpus.report import NO_OUTPUT, Report, make_report
 from components.corpus.split import SplitConfig, split_modules
 from components.formats.corpus import load_corpus, write_description
 from components.formats.splits import FILE as SPLITS_FILE
-from components.formats.splits import Splits, write_splits
+from components.formats.splits import write_splits
 from components.storage import publish
 
 PATH = click.Path(path_type=Path)
@@ -241,48 +242,6 @@ def split(corpus: Path, **split: Any) -> None:
     write_splits(corpus, splits)
     write_manifest(corpus)
     say(describe(corpus, splits))
-
-
-def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
-    """The recipe's split, overruled by the flags given."""
-    chosen = dict(recipe or {})
-    known = SplitConfig.__dataclass_fields__
-    for key in chosen:
-        if key not in known:
-            raise UserError(f"{where}: split: unknown key {key!r}", f"the keys are {', '.join(known)}")
-    chosen |= {key: value for key, value in flags.items() if value not in (None, ())}
-    try:
-        return SplitConfig(
-            validation_fraction=float(chosen.get("validation_fraction", SplitConfig.validation_fraction)),
-            heldout_fraction=float(chosen.get("heldout_fraction", SplitConfig.heldout_fraction)),
-            heldout_projects=tuple(map(str, chosen.get("heldout_projects", ()))),
-            seed=int(chosen.get("seed", SplitConfig.seed)),
-        )
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where}: split: {error}", "fractions and the seed are numbers, projects a list") from None
-
-
-def finish(directory: Path, config: SplitConfig, report: Report) -> Splits:
-    """Write report.json and splits.json of the corpus described in `directory`."""
-    report.write(directory)
-    splits = split_modules(load_corpus(directory).modules, config)
-    write_splits(directory, splits)
-    return splits
-
-
-def announce(directory: Path, report: Report, splits: Splits) -> None:
-    say(report.line())
-    for line in report.examples():
-        say(line)
-    say(describe(directory, splits))
-
-
-def describe(directory: Path, splits: Splits) -> str:
-    unseen = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
-    return (
-        f"corpus in {directory}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
-        f"{len(splits.heldout)} are held out{unseen}"
-    )
 
 
 if __name__ == "__main__":

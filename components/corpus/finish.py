@@ -1,0 +1,54 @@
+"""What every command that writes a corpus ends with: report, split, and a line for the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from components.console import UserError, say
+from components.corpus.report import Report
+from components.corpus.split import SplitConfig, split_modules
+from components.formats.corpus import load_corpus
+from components.formats.splits import Splits, write_splits
+
+
+def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
+    """The recipe's split, overruled by the flags given."""
+    chosen = dict(recipe or {})
+    known = SplitConfig.__dataclass_fields__
+    for key in chosen:
+        if key not in known:
+            raise UserError(f"{where}: split: unknown key {key!r}", f"the keys are {', '.join(known)}")
+    chosen |= {key: value for key, value in flags.items() if value not in (None, ())}
+    try:
+        return SplitConfig(
+            validation_fraction=float(chosen.get("validation_fraction", SplitConfig.validation_fraction)),
+            heldout_fraction=float(chosen.get("heldout_fraction", SplitConfig.heldout_fraction)),
+            heldout_projects=tuple(map(str, chosen.get("heldout_projects", ()))),
+            seed=int(chosen.get("seed", SplitConfig.seed)),
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: split: {error}", "fractions and the seed are numbers, projects a list") from None
+
+
+def finish(directory: Path, config: SplitConfig, report: Report) -> Splits:
+    """Write report.json and splits.json of the corpus described in `directory`."""
+    report.write(directory)
+    splits = split_modules(load_corpus(directory).modules, config)
+    write_splits(directory, splits)
+    return splits
+
+
+def announce(directory: Path, report: Report, splits: Splits) -> None:
+    say(report.line())
+    for line in report.examples():
+        say(line)
+    say(describe(directory, splits))
+
+
+def describe(directory: Path, splits: Splits) -> str:
+    unseen = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
+    return (
+        f"corpus in {directory}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
+        f"{len(splits.heldout)} are held out{unseen}"
+    )
