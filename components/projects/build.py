@@ -24,7 +24,8 @@ BUILD_TYPE = "MinSizeRel"
 _COMMANDS = "compile_commands.json"
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
-_ELF = b"\x7fELF"
+_LINKED = (b"\x7fELF", b"!<ar")
+"""How programs and shared libraries begin, and static libraries."""
 _INTERRUPTED = (130, -2, -15)
 """Exit statuses of ninja when it, or a compiler it runs, gets SIGINT or SIGTERM."""
 
@@ -37,7 +38,7 @@ class BuiltProject:
     """What a build left in `directory`.
 
     compile_commands: the compile commands of the recipe's objects, those that it excludes left out.
-    binaries: the linked ELF files that match the recipe's globs, symbolic links resolved, each once, sorted.
+    binaries: the programs and libraries that match the recipe's globs, symbolic links resolved, each once, sorted.
     failed: what the build tool says could not be built; details in `log`.
     """
 
@@ -231,7 +232,7 @@ def _finish(
 
 def _binaries(recipe: Recipe, directory: Path) -> tuple[Path, ...]:
     found = {path.resolve() for glob in recipe.binaries for path in directory.glob(glob) if path.is_file()}
-    return tuple(sorted(path for path in found if _magic(path) == _ELF))
+    return tuple(sorted(path for path in found if _magic(path) in _LINKED))
 
 
 def _magic(path: Path) -> bytes:

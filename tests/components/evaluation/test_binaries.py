@@ -17,6 +17,7 @@ CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(unknown CXX)
 add_library(stack SHARED stack.cpp)
+add_library(part STATIC stack.cpp)
 add_executable(main main.cpp)
 target_link_libraries(main stack)
 """
@@ -46,7 +47,8 @@ def recipe(tmp_path: Path) -> Path:
     for name, text in (("CMakeLists.txt", CMAKE), ("stack.cpp", STACK), ("main.cpp", MAIN)):
         (source / name).write_text(text)
     path = tmp_path / "recipe.yaml"
-    path.write_text(f"name: unknown\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: [libstack.so, main]\n")
+    binaries = "[libstack.so, libpart.a, main]"
+    path.write_text(f"name: unknown\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: {binaries}\n")
     return path
 
 
@@ -62,7 +64,7 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
     assert done.returncode == 0, done.stderr
     entries = {entry["name"]: entry for entry in json.loads((output / "binaries.json").read_text())}
     assert {name: entry["kind"] for name, entry in entries.items()} == {
-        "libstack.so": "shared library", "main": "program",
+        "libpart.a": "static library", "libstack.so": "shared library", "main": "program",
     }  # fmt: skip
     # The policy never inlines: other code. What no decision touches stays as it was.
     library = entries["libstack.so"]
@@ -83,7 +85,7 @@ def test_evaluation_rebuilds_the_projects_that_are_held_out(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     metrics = json.loads((output / "metrics.json").read_text())
-    assert [binary["name"] for binary in metrics["binaries"]] == ["libstack.so", "main"]
+    assert [binary["name"] for binary in metrics["binaries"]] == ["libpart.a", "libstack.so", "main"]
     page = (output / "report.html").read_text()
     assert "unknown/libstack.so" in page
     assert sorted(path.name for path in output.iterdir()) == [
