@@ -1,6 +1,5 @@
 """TensorFlow's ahead-of-time form: compiles, links without TensorFlow, and decides as the arrays do."""
 
-import shutil
 import subprocess
 
 import numpy as np
@@ -64,8 +63,8 @@ def test_kernels_are_taken_by_the_symbols_that_an_object_wants(clang, tmp_path):
     assert all(path.is_file() for path in sources)
 
 
+@pytest.mark.slow
 def test_what_tensorflows_compiler_says_is_passed_on(clang, tmp_path):
     (tmp_path / "saved_model").mkdir()
     with pytest.raises(UserError, match="TensorFlow's AOT compiler failed"):
         compile_aot(tmp_path, "inlining", clang)
-    assert shutil.which("nm")

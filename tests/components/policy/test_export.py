@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
+from tensorflow.core.protobuf import saved_model_pb2
 
 from components.console import UserError
 from components.formats.policy import PolicyInfo, load_policy_info
@@ -91,12 +92,16 @@ def test_vocab_and_weights_travel_along(exported):
 
 def test_signature_has_the_features_names_and_tf_agents_time_step(exported):
     directory, policy, _ = exported
-    function = tf.saved_model.load(str(directory / "saved_model")).signatures["action"]
-    _, inputs = function.structured_input_signature
-    assert set(inputs) == {f.name for f in policy.features} | {"discount", "reward", "step_type"}
-    assert inputs["cost"] == tf.TensorSpec([1], tf.int64, "action_cost") or inputs["cost"].shape == [1]
-    assert {t.name for t in function.inputs if t.dtype != tf.resource} == {f"action_{name}:0" for name in inputs}
-    assert set(function.structured_outputs) == {"inlining_decision", "CategoricalProjectionNetwork_logits"}
+    model = saved_model_pb2.SavedModel.FromString((directory / "saved_model" / "saved_model.pb").read_bytes())
+    signature = model.meta_graphs[0].signature_def["action"]
+    names = {f.name for f in policy.features} | {"discount", "reward", "step_type"}
+    assert {key: tensor.name for key, tensor in signature.inputs.items()} == {n: f"action_{n}:0" for n in names}
+    assert [d.size for d in signature.inputs["cost"].tensor_shape.dim] == [1]
+    assert signature.inputs["weight"].dtype == tf.float32.as_datatype_enum
+    assert {key: tensor.name for key, tensor in signature.outputs.items()} == {
+        "CategoricalProjectionNetwork_logits": "StatefulPartitionedCall:0",
+        "inlining_decision": "StatefulPartitionedCall:1",
+    }
 
 
 def test_tensors_of_the_lite_model_are_those_of_output_spec(exported):

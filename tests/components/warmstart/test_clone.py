@@ -52,10 +52,10 @@ def test_the_same_seed_gives_the_same_policy_and_another_does_not(setting):
 
 def test_an_entropy_weight_leaves_the_policy_less_sure(setting):
     config, decisions = setting
-    config = dataclasses.replace(config, epochs=15)
+    config = dataclasses.replace(config, epochs=8)
     plain = clone(config, decisions).policy
     unsure = clone(dataclasses.replace(config, entropy_weight=0.3), decisions).policy
-    assert entropy(unsure, decisions.q) > entropy(plain, decisions.q) + 0.02
+    assert entropy(unsure, decisions.q) > 1.2 * entropy(plain, decisions.q)
 
 
 def test_temperature_divides_the_logits(setting):
