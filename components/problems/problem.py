@@ -13,8 +13,8 @@ class Problem:
     LLVM's heuristic would have done, and what the policy's last layer said. num_actions: how many choices a decision
     has. excluded_features: logged, but kept from the policy. model_class, model_macro: the class that a release build
     embeds and the macro that makes it. *_options: LLVM options (each goes behind -mllvm) that put the advisor in that
-    mode; log_option, policy_option: those that take a path; channel_option: with the release options, takes decisions from
-    the file PATH.in instead of an embedded model, and writes PATH.out in the form of a training log.
+    mode; log_option, policy_option: those that take a path; channel_option: with the release options, takes decisions
+    from the file PATH.in instead of an embedded model, and writes PATH.out in the form of a training log.
     """
 
     name: str
