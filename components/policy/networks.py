@@ -127,16 +127,20 @@ def dense_layers(actor: network.Network) -> list[tf.keras.layers.Dense]:
     return [*hidden, *projection]
 
 
+def dense_arrays(actor: network.Network) -> list[Layer]:
+    """(W float32 [inputs, outputs], b float32 [outputs]) of the dense layers, copies; dropout leaves no trace in it."""
+    return [(layer.kernel.numpy(), layer.bias.numpy()) for layer in dense_layers(actor)]
+
+
 def to_dense(
     actor: network.Network,
     vocab: Mapping[str, NDArray[np.float64]],
     features: Sequence[FeatureSpec],
     problem: str = "inlining",
 ) -> DensePolicy:
-    """The network's present weights as plain arrays; dropout leaves no trace in them."""
-    layers: list[Layer] = [(layer.kernel.numpy(), layer.bias.numpy()) for layer in dense_layers(actor)]
+    """The network's present weights as a policy over `features`, of which `vocab` has the boundaries."""
     buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in features}
-    return DensePolicy(problem, tuple(features), buckets, tuple(layers))
+    return DensePolicy(problem, tuple(features), buckets, tuple(dense_arrays(actor)))
 
 
 def load_dense(actor: network.Network, dense: DensePolicy) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tf_agents.networks import network
 
+from components.console import UserError
 from components.policy import networks
-from components.policy.dense import DensePolicy
+from components.policy.dense import EXPANSION, DensePolicy
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import Decisions
 
@@ -45,33 +47,38 @@ def clone(
 
     Args:
         on_epoch: called after each epoch with its number from 1, its mean loss (nats a decision) and the policy.
+
+    UserError if no feature varies.
     """
     tf.keras.utils.set_random_seed(config.seed)
-    problem = decisions.trace.problem
-    actor = networks.actor_network(decisions.q.shape[1])
     rows = np.flatnonzero(~decisions.heldout)
-    q, action = decisions.q[rows], decisions.action[rows]
+    # A feature that never varies teaches nothing: its weights stay zero instead of what they happened to start with, so
+    # that a value met later changes no decision by chance.
+    varying = np.flatnonzero(np.ptp(decisions.q[rows], axis=0) > 0)
+    if not len(varying):
+        raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
+    actor = networks.actor_network(len(varying))
+    q = tf.constant(decisions.q[np.ix_(rows, varying)])
+    action = tf.constant(decisions.action[rows])
     batch_size = min(config.batch_size, len(rows))
-    steps = len(rows) // batch_size  # an epoch's remainder waits for the next shuffle
-    epoch = _epoch_function(actor, config, steps, batch_size)
+    steps = len(rows) // batch_size  # what an epoch leaves over waits for the next shuffle
 
     started_s = time.monotonic()
-    epoch = epoch.get_concrete_function(
-        tf.TensorSpec([len(rows), q.shape[1]], tf.float32), tf.TensorSpec([len(rows)], tf.int32)
-    )
+    epoch = _epoch_function(actor, config, q, action, steps, batch_size)
     tracing_s = time.monotonic() - started_s
+
+    def policy() -> DensePolicy:
+        return _widened(actor, decisions, varying, config.temperature)
 
     training_s, loss = 0.0, float("nan")
     order = np.random.default_rng(config.seed)
     for number in range(1, config.epochs + 1):
         started_s = time.monotonic()
-        # Shuffled by NumPy once an epoch: a batch is then a slice, which costs TensorFlow nothing.
-        permutation = order.permutation(len(rows))
-        loss = float(epoch(tf.constant(q[permutation]), tf.constant(action[permutation])))
+        loss = float(epoch(tf.constant(order.permutation(len(rows)).astype(np.int32))))
         training_s += time.monotonic() - started_s
-        on_epoch(number, loss, _dense(actor, decisions, config.temperature, problem))
+        on_epoch(number, loss, policy())
     return Cloned(
-        policy=_dense(actor, decisions, config.temperature, problem),
+        policy=policy(),
         decisions_per_s=config.epochs * steps * batch_size / training_s,
         training_s=training_s,
         tracing_s=tracing_s,
@@ -85,9 +92,12 @@ def agreement(policy: DensePolicy, q: np.ndarray, action: np.ndarray) -> float:
 
 
 def _epoch_function(
-    actor: network.Network, config: WarmstartConfig, steps: int, batch_size: int
-) -> tf.types.experimental.GenericFunction:
-    """One epoch as one call into TensorFlow: to return to Python after each step would cost as much as the step."""
+    actor: network.Network, config: WarmstartConfig, q: tf.Tensor, action: tf.Tensor, steps: int, batch_size: int
+) -> tf.types.experimental.ConcreteFunction:
+    """One epoch as one call into TensorFlow: to return to Python after each step would cost as much as the step.
+
+    q: [N, F], action: [N]. The function takes the order of the decisions, int32 [N], and returns the mean loss.
+    """
     variables = actor.trainable_variables
     total_steps = config.epochs * steps
     warmup = max(1, int(WARMUP * total_steps))
@@ -108,23 +118,28 @@ def _epoch_function(
         return loss
 
     # Without autograph, which would convert all of tf-agents' code: tracing is three times as fast.
-    @tf.function(autograph=False)
-    def epoch(q: tf.Tensor, action: tf.Tensor) -> tf.Tensor:  # [N, F], [N] -> mean loss
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec(action.shape, tf.int32)])
+    def epoch(order: tf.Tensor) -> tf.Tensor:
         def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            first = i * batch_size
-            batch_q = tf.ensure_shape(q[first : first + batch_size], [batch_size, q.shape[1]])
-            return i + 1, total + step(batch_q, action[first : first + batch_size])
+            batch = tf.ensure_shape(order[i * batch_size : (i + 1) * batch_size], [batch_size])
+            return i + 1, total + step(tf.gather(q, batch), tf.gather(action, batch))
 
         _, total = tf.while_loop(lambda i, total: i < steps, body, (0, 0.0), parallel_iterations=1)
         return total / steps
 
-    return epoch
+    return epoch.get_concrete_function()
 
 
-def _dense(actor: network.Network, decisions: Decisions, temperature: float, problem: str) -> DensePolicy:
-    dense = networks.to_dense(actor, decisions.buckets, decisions.features, problem)
-    if temperature == 1.0:
-        return dense
-    weights, bias = dense.layers[-1]
-    last = ((weights / temperature).astype(np.float32), (bias / temperature).astype(np.float32))
-    return DensePolicy(dense.problem, dense.features, dense.buckets, (*dense.layers[:-1], last))
+def _widened(
+    actor: network.Network, decisions: Decisions, varying: NDArray[np.intp], temperature: float
+) -> DensePolicy:
+    """The actor over all features of the decisions: weights of zero for those that it was not trained on."""
+    layers = networks.dense_arrays(actor)
+    features = len(decisions.features)
+    narrow, bias = layers[0]
+    wide = np.zeros((EXPANSION, features, narrow.shape[1]), np.float32)
+    wide[:, varying] = narrow.reshape(EXPANSION, len(varying), -1)
+    layers[0] = (wide.reshape(EXPANSION * features, -1), bias)
+    weights, bias = layers[-1]
+    layers[-1] = ((weights / temperature).astype(np.float32), (bias / temperature).astype(np.float32))
+    return DensePolicy(decisions.trace.problem, decisions.features, decisions.buckets, tuple(layers))

@@ -70,3 +70,11 @@ def test_temperature_divides_the_logits(setting):
 def test_fewer_decisions_than_a_batch_are_one_batch(setting):
     config, decisions = setting
     assert clone(dataclasses.replace(config, epochs=1, batch_size=100_000), decisions).decisions_per_s > 0
+
+
+def test_a_feature_that_never_varies_gets_no_weight(setting):
+    config, decisions = setting
+    policy = clone(dataclasses.replace(config, epochs=1), decisions).policy
+    rows = policy.layers[0][0].reshape(3, len(decisions.features), -1)
+    for place, feature in enumerate(decisions.features):
+        assert np.any(rows[:, place]) == (feature.name != "always_zero"), feature.name
