@@ -91,7 +91,7 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig) -> BuiltProject:
         nonlocal progress
         if progress is None:
             progress = Progress(f"compiling {recipe.name}", total).__enter__()
-        progress.advance(done - progress.done)
+        progress.advance(max(0, done - progress.done))
 
     try:
         return build_project(

@@ -87,7 +87,8 @@ def build_project(
     def watch(line: str) -> None:
         if match := _NINJA_STATUS.match(line):
             if progress is not None:
-                progress(int(match[1]), int(match[2]))
+                # ninja first counts the steps that bring its own files up to date, then the real ones anew.
+                progress(int(match[1]), max(int(match[2]), len(targets)))
         elif line.startswith("FAILED: "):
             failed.append(line.removeprefix("FAILED: ").strip())
 

@@ -57,13 +57,17 @@ def stop_running() -> None:
 
 
 def log_tail(log: Path, lines: int = 12) -> str:
-    """The last lines of a log, for an error message; those that speak of errors, if there are any."""
+    """What a log's reader would look for, in at most `lines` lines: CMake's last error, compilers' errors, the end."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    errors = [line for line in text if "error:" in line or "Error" in line]
-    return "\n".join(errors[-lines // 2 :] + text[-lines // 2 :] if errors else text[-lines:])
+    for index in range(len(text) - 1, -1, -1):
+        if text[index].startswith("CMake Error"):  # its words are on the lines below
+            return "\n".join(text[index : index + lines])
+    errors = [line for line in text if "error:" in line]
+    half = lines // 2
+    return "\n".join(errors[-half:] + text[-half:] if errors else text[-lines:])
 
 
 def _end(process: subprocess.Popen[str]) -> None:
