@@ -128,7 +128,7 @@ class Trainer:
         with Progress("training", self.config.iterations) as progress:
             progress.advance(self.state.iteration)
             while not self._finished(limit_s):
-                self._iterate(started_s)
+                self.iterate(started_s)
                 progress.advance(
                     reward_percent=100 * self.state.rewards[-1],
                     validation_percent=self.state.history[-1][1],
@@ -149,7 +149,8 @@ class Trainer:
         over = limit_s is not None and self.state.trained_s >= limit_s
         return over or (self.config.iterations is not None and self.state.iteration >= self.config.iterations)
 
-    def _iterate(self, started_s: float) -> None:
+    def iterate(self, started_s: float) -> None:
+        """One iteration; `started_s` is when training would have started had it never been interrupted."""
         state, config = self.state, self.config
         clock = _Clock()
         if state.iteration % config.validate_every == 0:
