@@ -13,7 +13,7 @@ from components import problems
 from components.console import UserError, say
 from components.formats.features import FeatureSpec
 from components.formats.policy import check_features, load_policy_info
-from components.formats.toolchain import FILE_NAME, Toolchain
+from components.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
 from components.storage import digest, publish, require_artifact
 from components.toolchain import probe
 from components.toolchain.build import build, build_tree
@@ -49,7 +49,7 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
         toolchain = _describe(partial, config, sdk)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"{config.mode} clang {sdk.version}: {config.output / 'bin' / 'clang'}")
-    return toolchain
+    return load_toolchain(config.output)
 
 
 def _describe(directory: Path, config: ToolchainConfig, sdk: Sdk) -> Toolchain:

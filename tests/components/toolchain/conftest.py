@@ -1,0 +1,63 @@
+"""Policies over the features that the training clang logs, and the release clang of one of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.formats.features import FeatureSpec
+from components.formats.policy import PolicyInfo, write_policy_info
+from components.formats.toolchain import load_toolchain
+from components.policy.dense import DensePolicy
+from components.policy.emit import emit
+from components.policy.export import export_fast
+from components.storage import publish
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.make import make_toolchain
+
+PublishPolicy = Callable[..., Path]
+
+
+def random_policy(features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePolicy:
+    """One hidden layer with random weights, boundaries on the features' scale: it decides now so, now so."""
+    rng = np.random.default_rng(seed)
+    buckets = {f.name: np.unique(rng.integers(-20, 300, 200)).astype(np.float64) for f in features}
+    units = [3 * len(features), 16, 2]
+    layers = tuple(
+        (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32)) for a, b in itertools.pairwise(units)
+    )
+    return DensePolicy("inlining", features, buckets, layers)
+
+
+@pytest.fixture(scope="session")
+def publish_policy(training_toolchain: Path) -> PublishPolicy:
+    """Publishes a random policy as an artifact; `features` None: those that the training clang logs."""
+    toolchain = load_toolchain(training_toolchain)
+
+    def make(output: Path, features: tuple[FeatureSpec, ...] | None = None) -> Path:
+        dense = random_policy(features or toolchain.features["inlining"])
+        with publish(output) as partial:
+            if features is None:
+                export_fast(dense, partial, toolchain.clang)
+            else:
+                emit(dense, partial)
+            write_policy_info(partial, PolicyInfo("inlining", dense.features, 2, trained_by="warmstart"))
+        return output
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def policy(publish_policy: PublishPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish_policy(tmp_path_factory.mktemp("policy") / "policy")
+
+
+@pytest.fixture(scope="session")
+def release_toolchain(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("toolchain") / "release"
+    make_toolchain(ToolchainConfig("release", output, policy=policy))
+    return output

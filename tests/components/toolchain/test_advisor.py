@@ -1,0 +1,146 @@
+"""Our inline advisor against LLVM's: the same features of the same decisions, and the same code.
+
+LLVM's release mode can ask another process for its decisions, and tells it the features of each. So it is given the
+decisions that ours took, and must tell, of each, the features that ours logged.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components import problems
+from components.compiler.advisor import Advisor
+from components.compiler.training_log import read_log
+
+pytestmark = pytest.mark.slow
+
+PROBLEM = problems.get("inlining")
+
+SOURCES = {
+    # Deep templates, exceptions and landing pads, virtual calls, callbacks that become direct.
+    "regex.cpp": """
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <regex>
+#include <sstream>
+struct Shape { virtual ~Shape() = default; virtual double area() const = 0; };
+struct Square : Shape { double side; explicit Square(double s) : side(s) {} double area() const override; };
+double Square::area() const { return side * side; }
+double total(const std::vector<std::unique_ptr<Shape>> &shapes) {
+  double sum = 0;
+  for (const auto &shape : shapes) sum += shape->area();
+  return sum;
+}
+std::vector<std::string> words(const std::string &text, const std::function<bool(const std::string &)> &keep) {
+  std::vector<std::string> result;
+  std::regex word("[a-z]+([0-9]|-)*");
+  for (std::sregex_iterator i(text.begin(), text.end(), word), end; i != end; ++i)
+    if (keep(i->str())) result.push_back(i->str());
+  std::sort(result.begin(), result.end(), [](const auto &a, const auto &b) { return a.size() < b.size(); });
+  return result;
+}
+int parse(const std::string &text) {
+  std::istringstream in(text);
+  int value = 0;
+  if (!(in >> value)) throw std::runtime_error("not a number: " + text);
+  return value;
+}
+""",
+    # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of a cycle.
+    "switches.c": """
+#include <stdlib.h>
+#include <string.h>
+struct node { struct node *left, *right; int key; char name[800]; };
+static int even(int n);
+static int odd(int n) { return n ? even(n - 1) : 0; }
+static int even(int n) { return n ? odd(n - 1) : 1; }
+static void fail(const char *why) { if (strlen(why) > 3) abort(); exit(1); }
+static int twice(int (*f)(int), int x) { return f(f(x)); }
+static int add3(int x) { return x + 3; }
+static int classify(int c, int mode) {
+  switch (c) {
+  case 'a': return 1; case 'b': return mode; case 'c': return mode * 2; case 'd': return twice(add3, mode);
+  case 'e': case 'f': case 'g': return even(mode); case 300: fail("big"); default: return -c;
+  }
+}
+static int depth(const struct node *n) {
+  struct node copy;
+  if (!n) return 0;
+  memcpy(&copy, n, sizeof copy);
+  int l = depth(copy.left), r = depth(n->right);
+  return 1 + (l > r ? l : r);
+}
+static int buffer(int n) { char text[n]; memset(text, 7, n); return text[n / 2]; }
+int run(const struct node *n, int x) {
+  int local[4] = {x, classify(x, 3), classify('d', x), classify('b', 0)};
+  if (depth(n) > 100) fail("deep");
+  return even(x) + odd(7) + twice(add3, x) + buffer(16) + buffer(x) + local[x & 3] + twice(even, x);
+}
+int other(int x) { if (x < 0) { fail("negative"); __builtin_unreachable(); } return classify(x, x) + classify('a', 9); }
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def modules(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Bitcode as it enters the pipeline, of optimized and unoptimized functions beside each other."""
+    directory = tmp_path_factory.mktemp("modules")
+    for name, text in SOURCES.items():
+        (directory / name).write_text(text)
+        command = [clang, "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", name, "-o", f"{name}.bc"]
+        subprocess.run(command, cwd=directory, check=True)
+    return [directory / f"{name}.bc" for name in SOURCES]
+
+
+def compile_module(toolchain: Path, module: Path, output: Path, flags: list[str]) -> bytes:
+    subprocess.run([toolchain / "bin" / "clang", "-Oz", *flags, "-c", module, "-o", output], check=True)
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2], ids=lambda seed: "heuristic" if seed is None else f"seed {seed}")
+def test_features_and_code_are_those_of_llvm(
+    training_toolchain: Path, policy: Path, modules: list[Path], tmp_path: Path, seed: int | None
+) -> None:
+    advisor = Advisor("log") if seed is None else Advisor("policy", policy=policy, seed=seed, log=True)
+    decided = 0
+    for module in modules:
+        flags = advisor.flags("inlining", tmp_path / "log", None)
+        ours = compile_module(training_toolchain, module, tmp_path / "ours.o", flags)
+        (context,) = read_log(tmp_path / "log").contexts
+        decisions = context.columns[PROBLEM.decision]
+        decided += len(decisions)
+
+        channel = tmp_path / "channel"
+        channel.with_suffix(".in").write_bytes(decisions.astype("<i8").tobytes())
+        flags = [*Advisor("release").flags("inlining", None, None), "-mllvm", f"{PROBLEM.channel_option}={channel}"]
+        theirs = compile_module(training_toolchain, module, tmp_path / "theirs.o", flags)
+        (told,) = read_log(channel.with_suffix(".out")).contexts
+        for name, column in told.columns.items():
+            np.testing.assert_array_equal(context.columns[name], column, err_msg=f"{module.name}: {name}")
+        assert ours == theirs
+    assert decided > 500
+
+
+def test_logging_changes_no_code(training_toolchain: Path, modules: list[Path], tmp_path: Path) -> None:
+    for module in modules:
+        plain = compile_module(training_toolchain, module, tmp_path / "plain.o", [])
+        flags = Advisor("log").flags("inlining", tmp_path / "log", None)
+        assert compile_module(training_toolchain, module, tmp_path / "logged.o", flags) == plain
+
+
+def test_growth_without_end_is_stopped(
+    training_toolchain: Path, publish_policy, modules: list[Path], tmp_path: Path
+) -> None:
+    """Beyond LLVM's bound nothing more is decided: with a bound below the module's size there is but one decision."""
+    flags = Advisor("log").flags("inlining", tmp_path / "log", None)
+    flags += ["-mllvm", "-ml-advisor-size-increase-threshold=0.5"]
+    compile_module(training_toolchain, modules[0], tmp_path / "m.o", flags)
+    (context,) = read_log(tmp_path / "log").contexts
+    assert context.columns[PROBLEM.decision].ravel()[-1] == 1  # the inlining that went beyond
+    assert context.columns[PROBLEM.decision].sum() <= 1

@@ -1,0 +1,38 @@
+"""The command: what it refuses before anything is built."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.toolchain", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_help_shows_both_modes_in_examples() -> None:
+    text = run("--help").stdout
+    assert "--mode training --output" in text
+    assert "--mode release --policy" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mode", "release"], "--policy DIR"),
+        (["--mode", "training", "--policy", "policy"], "leave --policy out"),
+        (["--mode", "release", "--policy", "nowhere"], "no policy at nowhere"),
+        (["--mode", "training", "--sdk", "nowhere"], "sudo apt-get install clang-19"),
+        (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is no LLVM source tree"),
+    ],
+)
+def test_refusals_name_the_remedy_and_leave_nothing(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run(*arguments, "--cache", tmp_path / "cache", "--output", tmp_path / "out")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

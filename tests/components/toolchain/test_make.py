@@ -1,0 +1,132 @@
+"""Both clangs, made for real: compilers that one can use, move and trust about themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.console import UserError
+from components.formats.features import FeatureSpec
+from components.formats.policy import load_policy_info
+from components.formats.toolchain import load_toolchain
+from components.storage import digest, verify, write_manifest
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.make import make_toolchain
+
+pytestmark = pytest.mark.slow
+
+HELLO = """
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+int main() {
+  std::map<std::string, int> words{{"hello", 1}, {"world", 2}};
+  try { words.at("nobody"); } catch (const std::out_of_range &) { words["caught"] = 3; }
+  for (const auto &[word, number] : words) std::cout << word << number << ' ';
+}
+"""
+
+
+def hello(clangxx: Path, directory: Path, *flags: str) -> str:
+    """What the program prints when it is compiled, linked and run."""
+    directory.mkdir()
+    (directory / "hello.cpp").write_text(HELLO)
+    program = directory / "hello"
+    subprocess.run([clangxx, "-Oz", *flags, directory / "hello.cpp", "-o", program], check=True)
+    return subprocess.run([program], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_training_clang_is_a_compiler(training_toolchain: Path, tmp_path: Path) -> None:
+    assert hello(training_toolchain / "bin" / "clang++", tmp_path / "h") == "caught3 hello1 world2 "
+
+
+def test_the_release_clang_is_a_compiler_wherever_it_stands(release_toolchain: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere" / "toolchain"
+    shutil.copytree(release_toolchain, moved, symlinks=True)
+    flags = Advisor("release").flags("inlining", None, None)
+    assert hello(moved / "bin" / "clang++", tmp_path / "h", *flags) == "caught3 hello1 world2 "
+    printed = subprocess.run([moved / "bin" / "clang", "-print-resource-dir"], capture_output=True, text=True).stdout
+    assert Path(printed.strip()).resolve() == (moved / "lib" / "clang" / "19").resolve()
+    assert subprocess.run([moved / "bin" / "clang-cpp", "-"], input="a\n", capture_output=True, text=True).stdout
+
+
+def test_a_toolchain_says_what_it_is(training_toolchain: Path, release_toolchain: Path, policy: Path) -> None:
+    training, release = load_toolchain(training_toolchain), load_toolchain(release_toolchain)
+    assert (training.mode, release.mode) == ("training", "release")
+    assert training.llvm_version == release.llvm_version
+    assert training.triple == release.triple == "x86_64-pc-linux-gnu"
+    assert FeatureSpec("callee_basic_block_count", "int64") in training.features["inlining"]
+    assert not {"inlining_decision", "inlining_default"} & {spec.name for spec in training.features["inlining"]}
+    assert release.features == {"inlining": load_policy_info(policy).features}
+    assert release.built["policy_digest"] == digest(policy)
+    verify(release_toolchain)
+
+
+def test_the_release_clang_does_what_its_policy_says(
+    training_toolchain: Path, release_toolchain: Path, policy: Path, tiny_corpus, tmp_path: Path
+) -> None:
+    """The object is that of the training clang with the same policy, and not that of the heuristic."""
+    module = tiny_corpus.directory / "lib/strings.cpp.o.bc"
+    objects = {}
+    for name, toolchain, advisor in (
+        ("heuristic", release_toolchain, Advisor("default")),
+        ("release", release_toolchain, Advisor("release")),
+        ("training", training_toolchain, Advisor("policy", policy=policy)),
+    ):
+        output = tmp_path / f"{name}.o"
+        command = [
+            toolchain / "bin" / "clang",
+            "-Oz",
+            *advisor.flags("inlining", None, None),
+            "-c",
+            module,
+            "-o",
+            output,
+        ]
+        subprocess.run(command, check=True)
+        objects[name] = output.read_bytes()
+    assert objects["release"] == objects["training"]
+    assert objects["release"] != objects["heuristic"]
+
+
+def test_a_policy_for_other_features_is_refused_with_the_difference(
+    publish_policy, training_toolchain, tmp_path
+) -> None:
+    known = load_toolchain(training_toolchain).features["inlining"]
+    policy = publish_policy(tmp_path / "policy", features=(*known[:-1], FeatureSpec("callee_smell", "int64")))
+    with pytest.raises(UserError, match="this compiler does not log: callee_smell") as caught:
+        make_toolchain(ToolchainConfig("release", tmp_path / "release", policy=policy))
+    assert f"the policy does not know: {known[-1].name}" in caught.value.problem
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+
+def test_a_policy_that_does_not_compile_is_told_with_the_compilers_words(policy: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "policy"
+    shutil.copytree(policy, broken)
+    source = (broken / "policy.cpp").read_text()
+    (broken / "policy.cpp").write_text(source.replace("uint16_t", "uint17_t"))
+    write_manifest(broken)
+    with pytest.raises(UserError, match="unknown type name 'uint17_t'"):
+        make_toolchain(ToolchainConfig("release", tmp_path / "release", policy=broken))
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+
+def test_a_policy_that_is_older_than_the_last_build_is_built(
+    release_toolchain: Path, policy: Path, tmp_path: Path
+) -> None:
+    """Ninja goes by times: what an older policy replaces must not be taken for built already."""
+    other = tmp_path / "policy"
+    shutil.copytree(policy, other)
+    source = (other / "policy.cpp").read_text()
+    (other / "policy.cpp").write_text(source.replace('\\"num_actions\\"', '\\"number_of_actions\\"'))
+    os.utime(other / "policy.cpp", (0, 0))
+    write_manifest(other)
+    clang = make_toolchain(ToolchainConfig("release", tmp_path / "release", policy=other)).clang
+    assert b'"number_of_actions"' in clang.read_bytes()
+    assert b'"number_of_actions"' not in (release_toolchain / "bin" / "clang").read_bytes()

@@ -1,0 +1,71 @@
+"""The SDK is found, or what is missing of it is named with the line that installs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from components.toolchain.sdk import find_sdk
+
+
+def fake_sdk(prefix: Path, version: str = "19.1.7", without: tuple[str, ...] = ()) -> Path:
+    """An SDK's tree of empty files, for what is looked at by name only."""
+    major = version.partition(".")[0]
+    files = {
+        "bin/clang++", "bin/ld.lld", "lib/libLLVMAnalysis.a", "lib/libclangDriver.a",
+        "lib/cmake/llvm/LLVMConfig.cmake", "lib/cmake/clang/ClangConfig.cmake", f"lib/clang/{major}/include/stddef.h",
+    }  # fmt: skip
+    for name in files - set(without):
+        path = prefix / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"set(LLVM_PACKAGE_VERSION {version})\n" if name.endswith("LLVMConfig.cmake") else "")
+    return prefix
+
+
+def test_the_installed_sdk_is_found_with_its_version() -> None:
+    sdk = find_sdk(19)
+    assert sdk.version.startswith("19.")
+    assert sdk.clang.exists()
+    assert (sdk.resource_directory / "include" / "stddef.h").exists()
+
+
+@pytest.mark.parametrize(
+    ("without", "packages"),
+    [
+        (("bin/clang++",), "clang-19"),
+        (("bin/ld.lld",), "lld-19"),
+        (("lib/libLLVMAnalysis.a",), "llvm-19-dev"),
+        (("lib/cmake/llvm/LLVMConfig.cmake", "lib/cmake/clang/ClangConfig.cmake"), "libclang-19-dev llvm-19-dev"),
+    ],
+)
+def test_missing_packages_are_named_with_their_apt_line(
+    tmp_path: Path, without: tuple[str, ...], packages: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        find_sdk(19, fake_sdk(tmp_path, without=without))
+    assert caught.value.remedy == f"sudo apt-get install {packages}"
+    assert "incomplete" in caught.value.problem
+
+
+def test_no_sdk_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        find_sdk(19, tmp_path / "nowhere")
+    assert "no LLVM 19 SDK found" in caught.value.problem
+    assert caught.value.remedy == "sudo apt-get install clang-19 libclang-19-dev lld-19 llvm-19-dev"
+
+
+def test_another_version_is_refused_with_both_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        find_sdk(19, fake_sdk(tmp_path, version="18.1.8", without=("bin/ld.lld",)))
+    assert "18.1.8" in caught.value.problem
+    assert "19 was asked for" in caught.value.problem
+    assert "--llvm-major 18" in caught.value.remedy
+
+
+def test_missing_build_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError) as caught:
+        find_sdk(19, fake_sdk(tmp_path / "sdk"))
+    assert caught.value.remedy == "sudo apt-get install cmake ninja-build"

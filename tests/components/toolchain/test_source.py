@@ -1,0 +1,115 @@
+"""The matching source: from an archive, a git tag or a directory, and never of another version."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from components.toolchain import source
+from components.toolchain.sdk import Sdk
+
+
+@pytest.fixture
+def sdk(tmp_path: Path) -> Sdk:
+    return Sdk(tmp_path / "sdk", 19, "19.1.7")
+
+
+def tree(root: Path, version: str = "19.1.7") -> Path:
+    """A tree of the files that are compiled, each with its own name in it, and one that is not."""
+    major, minor, patch = version.split(".")
+    for name in (*source.FILES, "llvm/README.txt"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"// {name}\n")
+    (root / source.VERSION_FILE).write_text(
+        "".join(
+            f"if(NOT DEFINED LLVM_VERSION_{part})\n  set(LLVM_VERSION_{part} {value})\nendif()\n"
+            for part, value in (("MAJOR", major), ("MINOR", minor), ("PATCH", patch))
+        )
+    )
+    return root
+
+
+def test_a_directory_is_used_where_it_stands(tmp_path: Path, sdk: Sdk) -> None:
+    root = tree(tmp_path / "llvm-project")
+    assert source.llvm_source(str(root), sdk, tmp_path / "cache") == root
+    assert not (tmp_path / "cache").exists()
+
+
+def test_another_version_is_refused_with_both_named(tmp_path: Path, sdk: Sdk) -> None:
+    with pytest.raises(UserError) as caught:
+        source.llvm_source(str(tree(tmp_path / "llvm-project", "18.1.8")), sdk, tmp_path / "cache")
+    assert "18.1.8" in caught.value.problem
+    assert "19.1.7" in caught.value.problem
+    assert "git:llvmorg-19.1.7" in caught.value.remedy
+
+
+def test_what_is_no_source_tree_is_refused(tmp_path: Path, sdk: Sdk) -> None:
+    (tree(tmp_path / "llvm-project") / "clang/tools/driver/driver.cpp").unlink()
+    with pytest.raises(UserError, match=r"clang/tools/driver/driver\.cpp is missing"):
+        source.llvm_source(str(tmp_path / "llvm-project"), sdk, tmp_path / "cache")
+
+
+def pack(root: Path, archive: Path, top: str) -> Path:
+    with tarfile.open(archive, "w:xz") as packed:
+        packed.add(root, top)
+    return archive
+
+
+def test_of_an_archive_only_what_is_compiled_is_unpacked(tmp_path: Path) -> None:
+    archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
+    into = tmp_path / "into"
+    into.mkdir()
+    source.unpack(archive, into)
+    assert {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()} == set(source.FILES)
+
+
+def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
+    archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
+    archive.write_bytes(archive.read_bytes()[:-100])
+    with pytest.raises(UserError, match="cannot unpack"):
+        source.unpack(archive, tmp_path)
+
+
+def git(*arguments: str | Path) -> None:
+    identity = ("-c", "user.name=Tester", "-c", "user.email=tester@example.com")
+    subprocess.run(["git", *identity, *map(str, arguments)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository that stands where LLVM's is expected, with the tag llvmorg-19.1.7 and a later one."""
+    root = tree(tmp_path / "upstream")
+    git("init", "-q", root)
+    git("-C", root, "config", "uploadpack.allowFilter", "true")
+    for version in ("19.1.7", "20.1.0"):
+        tree(root, version)
+        git("-C", root, "add", ".")
+        git("-C", root, "commit", "-q", "-m", version)
+        git("-C", root, "tag", f"llvmorg-{version}")
+    monkeypatch.setattr(source, "REPOSITORY", f"file://{root}")
+    return root
+
+
+def test_a_tag_is_fetched_once(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
+    fetched = source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
+    assert (
+        fetched / "llvm/lib/Analysis/MLInlineAdvisor.cpp"
+    ).read_text() == "// llvm/lib/Analysis/MLInlineAdvisor.cpp\n"
+    assert not (fetched / "llvm/README.txt").exists()
+    repository.rename(tmp_path / "gone")
+    assert source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache") == fetched
+
+
+def test_a_tag_of_another_version_leaves_nothing(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
+    with pytest.raises(UserError, match=r"20\.1\.0.*19\.1\.7"):
+        source.llvm_source("git:llvmorg-20.1.0", sdk, tmp_path / "cache")
+    assert not list((tmp_path / "cache" / "llvm-source").iterdir())
+
+
+def test_an_unknown_tag_is_told(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
+    with pytest.raises(UserError, match=r"git:llvmorg-1\.0"):
+        source.llvm_source("git:llvmorg-1.0", sdk, tmp_path / "cache")
