@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -146,3 +147,10 @@ def test_description_is_json_in_llvms_words(make_policy):
     assert described["features"][0] == {"name": "constant", "type": "int64_t", "shape": [1]}
     assert described["features"][-1]["type"] == "float"
     assert (described["version"], described["problem"], described["num_actions"]) == (1, "inlining", 2)
+
+
+def test_emitting_and_running_need_no_tensorflow():
+    """A fast export happens every iteration, and steps without TensorFlow read policies."""
+    modules = ["components.policy.export", "components.policy.emitted", "components.policy.compare"]
+    code = f"import sys, importlib; [importlib.import_module(m) for m in {modules}]; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
