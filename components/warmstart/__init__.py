@@ -1,0 +1,1 @@
+"""The warmstart step: a policy that imitates LLVM's heuristic."""
