@@ -51,7 +51,7 @@ class PpoParameters:
     twice as many and so on; not a share of the run, so that a run may be made longer. clip: of the importance ratio.
     entropy: weight of the bonus. epochs: passes over an iteration's decisions. minibatch: decisions an update.
     gradient_clip: global norm. target_kl: an iteration's updates end when the policy has moved this far (nats), 0 for
-    never.
+    never. initial_entropy: mean entropy (nats) that the warmstart policy is softened to, see weights.soften.
     """
 
     learning_rate: float = 1e-3
@@ -62,6 +62,7 @@ class PpoParameters:
     minibatch: int = 4096
     gradient_clip: float = 1.0
     target_kl: float = 0.0
+    initial_entropy: float = 0.2
 
 
 class Learner:

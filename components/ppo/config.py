@@ -36,7 +36,7 @@ class PpoConfig:
     problem: str = "inlining"
     minutes: float | None = None
     iterations: int | None = None
-    modules: int = 32
+    modules: int = 16
     samples: int = 4
     credit: Credit = "function"
     module_weight: float = 4.0

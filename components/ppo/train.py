@@ -24,7 +24,7 @@ from components.console import Progress, UserError, say
 from components.formats.corpus import Module, load_corpus
 from components.formats.policy import POLICY_JSON, check_features, load_policy_info
 from components.formats.toolchain import load_toolchain
-from components.formats.trace import read_modules
+from components.formats.trace import read_columns, read_modules
 from components.policy import networks
 from components.policy.dense import DensePolicy, read_dense
 from components.ppo import checkpoint
@@ -34,11 +34,13 @@ from components.ppo.credit import squash
 from components.ppo.rollout import Roller, Rollout
 from components.ppo.sampler import Sampler, worth
 from components.ppo.summaries import Summaries
-from components.ppo.weights import blend, emitted
+from components.ppo.weights import blend, emitted, soften
 from components.workers import make_pool
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
 SCALE_DECAY = 0.9
+SOME_DECISIONS = 20_000
+"""Decisions of the trace that the warmstart's entropy is measured on."""
 
 
 @dataclass
@@ -89,9 +91,11 @@ class Trainer:
             )
         hyperparameters = GIN_DIRECTORY / f"{problem.name}.gin"
         networks.configure(problem.name, config.gin_bindings, (hyperparameters, *config.gin_files))
-        self.dense = self.average = self.best = warmstart
-        self.learner = Learner(len(warmstart.features), problem.num_actions, PpoParameters(), config.seed)
+        parameters = PpoParameters()
+        self.learner = Learner(len(warmstart.features), problem.num_actions, parameters, config.seed)
+        warmstart = soften(warmstart, self._some_quantiles(warmstart), parameters.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
+        self.dense = self.average = self.best = warmstart
         self.sampler = Sampler(self._weights(table), config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
@@ -101,6 +105,12 @@ class Trainer:
         self.roller = Roller(
             compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight
         )
+
+    def _some_quantiles(self, policy: DensePolicy) -> NDArray[np.float32]:
+        columns = read_columns(self.config.trace, [feature.name for feature in policy.features])
+        decisions = len(columns[policy.features[0].name])
+        rows = np.random.default_rng(0).permutation(decisions)[:SOME_DECISIONS]
+        return policy.quantiles({name: column[rows] for name, column in columns.items()})
 
     def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
         known = np.isin(table["module"], list(self.modules))

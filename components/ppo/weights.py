@@ -9,9 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.policy.dense import DensePolicy
 from components.policy.export import export_fast
+
+MAX_TEMPERATURE = 1000.0
+BISECTIONS = 40
 
 
 def blend(average: DensePolicy, latest: DensePolicy, decay: float) -> DensePolicy:
@@ -24,6 +28,31 @@ def blend(average: DensePolicy, latest: DensePolicy, decay: float) -> DensePolic
         for (w, b), (v, c) in zip(average.layers, latest.layers, strict=True)
     )
     return dataclasses.replace(latest, layers=layers)
+
+
+def soften(policy: DensePolicy, quantiles: NDArray[np.float32], entropy: float) -> DensePolicy:
+    """The same most probable decisions, with a mean entropy of at least `entropy` nats on `quantiles` [N, F].
+
+    A policy that imitates the heuristic is as sure as the heuristic is: it would flip one decision in hundreds, and
+    what is never tried is never learned. Dividing the logits by a temperature makes it doubt, and doubt most where it
+    was least sure. A policy that is unsure already stays as it is.
+    """
+    logits = policy.logits_of_quantiles(quantiles).astype(np.float64)
+    low, high = 1.0, MAX_TEMPERATURE
+    if _entropy(logits / low) >= entropy:
+        return policy
+    for _ in range(BISECTIONS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _entropy(logits / middle) < entropy else (low, middle)
+    weights, bias = policy.layers[-1]
+    last = ((weights / high).astype(np.float32), (bias / high).astype(np.float32))
+    return dataclasses.replace(policy, layers=(*policy.layers[:-1], last))
+
+
+def _entropy(logits: NDArray[np.float64]) -> float:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_probability = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return float(-(np.exp(log_probability) * log_probability).sum(axis=-1).mean())
 
 
 @contextmanager
