@@ -31,7 +31,7 @@ def quantiles():
 
 
 def test_softened_policy_has_the_entropy_asked_for_and_the_same_decisions(quantiles):
-    sharp = policy(scale=8)
+    sharp = policy(scale=30)
     assert entropy(sharp, quantiles) < 0.05
     soft = soften(sharp, quantiles, 0.2)
     assert entropy(soft, quantiles) == pytest.approx(0.2, rel=1e-3)
