@@ -136,9 +136,7 @@ def _read_object(path: Path, want_functions: bool) -> tuple[int, dict[str, int] 
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_size == 0:
             raise ElfError(f"{path} is empty")
-        # Mapped, for the sizes are in a few pages of the headers and the rest need not be read.
-        with mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
-            elf = Elf(view)
-            sizes = elf.text_size(), elf.function_sizes() if want_functions else None
-            del elf  # the map cannot be closed under it
-            return sizes
+        # Mapped, for the sizes are in a few pages of the headers and the rest need not be read. Unmapped when the last
+        # view of it is gone: closing it here would fail while an error's traceback has one.
+        elf = Elf(memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)))
+        return elf.text_size(), elf.function_sizes() if want_functions else None

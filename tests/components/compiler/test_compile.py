@@ -94,6 +94,21 @@ def test_a_clang_without_a_log(tiny_corpus: Corpus, tmp_path: Path, clang: Path)
     assert caught.value.reason == "log"
 
 
+@pytest.mark.parametrize(
+    ("written", "detail"),
+    [("head -c 999 /dev/zero", "not an ELF file"), ("head -c 1", "not an ELF file"), (":", "is empty")],
+)
+def test_an_object_that_is_none(written: str, detail: str, tiny_corpus: Corpus, tmp_path: Path) -> None:
+    """It concerns its module alone: it must end as a CompileError, which is what quarantine takes."""
+    script = tmp_path / "scribbler"
+    script.write_text(f'#!/bin/sh\nfor last; do :; done\n{written} <"$0" >"$last"\n')
+    script.chmod(0o755)
+    for want_functions in (False, True):
+        with pytest.raises(CompileError, match=detail) as caught:
+            Compiler(script, "inlining")(Request(tiny_corpus.modules[0], DEFAULT, want_functions))
+        assert caught.value.reason == "log"
+
+
 def test_a_full_disk_is_no_fault_of_the_module(
     fragile_clang: Path, make_corpus: Callable[..., Corpus], tmp_path: Path
 ) -> None:
