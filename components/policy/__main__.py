@@ -23,8 +23,9 @@ def main() -> None:
 
     \b
     Example:
-      python -m components.policy compare --policy runs/demo/ppo --trace runs/demo/trace
-      python -m components.policy export --policy runs/demo/ppo --toolchain runs/demo/training --aot --output runs/aot
+      python -m components.policy compare --policy runs/demo/policy --trace runs/demo/trace
+      python -m components.policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
+        --output runs/aot
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
 
@@ -41,7 +42,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 
     \b
     Example:
-      python -m components.policy compare --policy runs/demo/ppo --trace runs/demo/trace
+      python -m components.policy compare --policy runs/demo/policy --trace runs/demo/trace
     """
     from components.policy.compare import compare
 
@@ -67,7 +68,8 @@ def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> No
 
     \b
     Example:
-      python -m components.policy export --policy runs/demo/ppo --toolchain runs/demo/training --aot --output runs/aot
+      python -m components.policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
+        --output runs/aot
     """
     require_artifact(policy, "policy")
     info, compiler = load_policy_info(policy), load_toolchain(toolchain)
