@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from components.workers.make import HELP as WORKERS_HELP
 EXIT_NOT_BETTER = 3
 _DIRECTORY = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path)
+_JOBS = len(os.sched_getaffinity(0))
 
 
 class _DefaultCommand(click.Group):
@@ -63,7 +65,8 @@ def main() -> None:
     help="-inline-threshold sweep; '' for none.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
-@click.option("--jobs", type=int, default=2, show_default=True, help="Compiles at a time in whole builds.")
+@click.option("--jobs", type=click.IntRange(min=1), default=_JOBS,
+              help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) -> int:
@@ -100,7 +103,7 @@ def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) 
 @click.option("--stock-clang", type=_FILE, help="The baseline.  [default: the installed clang-N]")
 @click.option("--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--jobs", type=int, default=2, show_default=True, help="Compiles at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=_JOBS, help="Compiles at a time.  [default: processors]")
 def compare_binaries(
     recipe: Path, release_toolchain: Path, output: Path, stock_clang: Path | None, projects: tuple[str, ...],
     problem: str, jobs: int,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.console import UserError
@@ -55,7 +56,7 @@ class EvaluationConfig:
     max_failed_fraction: float = 0.05
     thresholds: tuple[int, ...] = THRESHOLDS
     seed: int = 0
-    jobs: int = 2
+    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     def __post_init__(self) -> None:
         if self.min_reduction_percent > 100:
