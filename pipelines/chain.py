@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pipelines.facts import build_facts, content_facts, recipe_facts, toolchain_facts
 from pipelines.options import RunOptions
 from pipelines.step import Step
@@ -17,13 +19,16 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
     problem = ("--problem", options.problem)
     llvm = ("--llvm-major", str(options.llvm_major))
     installed = toolchain_facts(options.llvm_major)
+    # A source tree of the user's may change where it stands; a tag and a package of one version do not.
+    source = Path(options.llvm_source)
+    built_from = (*installed, *(content_facts(source) if source.is_dir() else ()))
     return (
         Step(
             name="toolchain-training",
             output="training",
             module="components.toolchain",
             arguments=("--mode", "training", *llvm, "--llvm-source", options.llvm_source, "--output", "{output}"),
-            facts=installed,
+            facts=built_from,
         ),
         _corpus(options, installed),
         Step(
@@ -76,7 +81,7 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
                 "--output", "{output}",
             ),
             inputs=("policy",),
-            facts=installed,
+            facts=built_from,
         ),
         Step(
             name="evaluation",
@@ -90,13 +95,16 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
                 "--quiet", "--output", "{output}",  # `mlgo run` prints the table, reused or not
             ),
             inputs=("corpus", "training", "release", "policy", "warmstart", "trace"),
+            # Whole builds: what the recipe makes of a project, and the stock clang that they are compared with.
+            facts=(*(recipe_facts(options.recipe) if options.recipe else ()), *installed),
         ),
     )  # fmt: skip
 
 
 def _corpus(options: RunOptions, installed: tuple[str, ...]) -> Step:
     if options.recipe:
-        arguments: tuple[str, ...] = ("build", "--recipe", str(options.recipe))
+        clang = f"clang-{options.llvm_major}"  # another version's bitcode is none to the training clang
+        arguments: tuple[str, ...] = ("build", "--recipe", str(options.recipe), "--clang", clang)
         facts = recipe_facts(options.recipe)
     elif options.compile_commands:
         arguments = ("extract", "--compile-commands", str(options.compile_commands))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.console import UserError
-
-RECIPES = Path("components/corpus/recipes")
+from components.workers.make import number_of_workers
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,13 @@ class RunOptions:
             raise UserError(f"there is no preset {self.preset!r}", f"choose one of {', '.join(PRESETS)}")
         if self.train_minutes is not None and self.train_minutes <= 0:
             raise UserError(f"--train-minutes {self.train_minutes:g} is not positive", "pass the minutes to train for")
+        # What only a late step would refuse is refused before the first.
+        if self.min_reduction_percent > 100:
+            raise UserError(
+                f"--min-reduction-percent {self.min_reduction_percent:g}: nothing shrinks by more than 100%",
+                "give a number of percent such as 0.5",
+            )
+        number_of_workers(self.workers)
 
     @property
     def amounts(self) -> Preset:

@@ -57,6 +57,27 @@ def test_every_step_takes_its_arguments(tmp_path: Path, preset: str, kind: str) 
         assert context.params["output"] == tmp_path / "run" / step.output
 
 
+def test_the_corpus_is_built_by_the_clang_of_the_llvm_that_compiles_it(tmp_path: Path) -> None:
+    (corpus,) = (step for step in steps(tmp_path, llvm_major=18) if step.name == "corpus")
+    assert corpus.arguments[corpus.arguments.index("--clang") + 1] == "clang-18"
+
+
+def test_what_a_command_line_only_names_is_among_the_facts(tmp_path: Path) -> None:
+    """The recipe of the evaluation's whole builds, and a source tree that the clangs are built from."""
+
+    recipe = tmp_path / "r.yaml"
+    tree = tmp_path / "llvm"
+    tree.mkdir()
+    seen = []
+    for number in ("1", "11"):
+        recipe.write_text(f"name: p{number}\nsource: {{deb: p}}\ncmake: {{}}\n")
+        (tree / "driver.cpp").write_text(number)
+        options = RunOptions(tmp_path / "run", recipe=recipe, llvm_source=str(tree))
+        seen.append({step.name: step.facts for step in chain(options)})
+    for name in ("toolchain-training", "corpus", "toolchain-release", "evaluation"):
+        assert seen[0][name] != seen[1][name], name
+
+
 def test_the_trainer_gets_the_budget_and_seed_of_the_run(tmp_path: Path) -> None:
     (ppo,) = (step for step in steps(tmp_path, train_minutes=3.5, seed=9) if step.name == "ppo")
     assert ppo.arguments[ppo.arguments.index("--minutes") + 1] == "3.5"

@@ -30,6 +30,8 @@ def test_a_budget_given_replaces_the_presets(tmp_path: Path) -> None:
         ({"recipe": Path("/nowhere.yaml")}, "/nowhere.yaml does not exist"),
         ({"preset": "huge"}, "no preset 'huge'"),
         ({"train_minutes": 0.0}, "--train-minutes 0 is not positive"),
+        ({"min_reduction_percent": 101.0}, "--min-reduction-percent 101"),
+        ({"workers": "local:many"}, "--workers 'local:many'"),
     ],
 )
 def test_what_makes_no_sense_is_named(tmp_path: Path, more: dict[str, Any], named: str) -> None:
