@@ -41,7 +41,7 @@ class PpoConfig:
     credit: Credit = "function"
     module_weight: float = 4.0
     validate_every: int = 5
-    average_decay: float = 0.9
+    average_decay: float = 0.7
     keep: int = 3
     seed: int = 0
     workers: str = "local"
