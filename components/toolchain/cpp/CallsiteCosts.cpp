@@ -5,36 +5,40 @@
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Operator.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/TargetParser/Triple.h"
 
 using namespace llvm;
 
 AnalysisKey CallsiteCostsAnalysis::Key;
 
-// Half of InlineConstants::TotalAllocaSizeRecursiveCaller: from there on LLVM looks whether the caller is recursive.
+static bool isGiven(StringRef Option) { return cl::getRegisteredOptions().lookup(Option)->getNumOccurrences() > 0; }
+
+// Half of InlineConstants::TotalAllocaSizeRecursiveCaller.
 static constexpr uint64_t LargeAllocaBytes = 512;
 
-// The cost models of these look at more of a call than a view holds.
-static bool seesMore(const Function &Callee) {
+CallsiteCostsAnalysis::Result::Result(const Function &Callee) {
   Triple Target(Callee.getParent()->getTargetTriple());
-  return Target.isAMDGPU() || Target.isNVPTX();
-}
-
-static bool hasLargeAllocas(const Function &Callee) {
+  SeesMore = Target.isAMDGPU() || Target.isNVPTX();
+  // The features leave out what only a target, an option or an attribute adds to the cost of an access or a call, and
+  // forget how many loads had been found redundant when a store ended the search.
+  FeaturesTellCost = Target.isX86() && !isGiven("inline-memaccess-cost");
   const DataLayout &Layout = Callee.getDataLayout();
-  uint64_t Bytes = 0;
-  for (const Instruction &I : instructions(Callee))
-    if (const auto *Alloca = dyn_cast<AllocaInst>(&I)) {
+  uint64_t AllocaBytes = 0;
+  SmallPtrSet<const Value *, 16> Loaded;
+  for (const Instruction &I : instructions(Callee)) {
+    if (const auto *Load = dyn_cast<LoadInst>(&I)) {
+      FeaturesTellCost &= Loaded.insert(Load->getPointerOperand()).second;
+    } else if (const auto *Alloca = dyn_cast<AllocaInst>(&I)) {
       std::optional<TypeSize> Size = Alloca->getAllocationSize(Layout);
-      if (!Size || Alloca->isArrayAllocation())
-        return true;
-      Bytes += Size->getKnownMinValue();
+      HasLargeAllocas |= !Size || Alloca->isArrayAllocation();
+      AllocaBytes += Size ? Size->getKnownMinValue() : 0;
+    } else if (const auto *Call = dyn_cast<CallBase>(&I)) {
+      FeaturesTellCost &= !Call->getFnAttr("call-inline-cost").isValid();
     }
-  return Bytes > LargeAllocaBytes;
+  }
+  HasLargeAllocas |= AllocaBytes > LargeAllocaBytes;
 }
-
-CallsiteCostsAnalysis::Result::Result(const Function &Callee)
-    : SeesMore(seesMore(Callee)), HasLargeAllocas(hasLargeAllocas(Callee)) {}
 
 CallsiteCosts &CallsiteCostsAnalysis::Result::of(CallBase &Call) {
   if (!SeesMore)
@@ -55,6 +59,26 @@ static bool callsItself(const Function &F) {
 static bool leadsToUnreachable(const CallBase &Call) {
   const auto *Invoke = dyn_cast<InvokeInst>(&Call);
   return isa<UnreachableInst>((Invoke ? Invoke->getNormalDest() : Call.getParent())->getTerminator());
+}
+
+std::optional<int> CallsiteCostsAnalysis::Result::estimate(const CallBase &Call,
+                                                           const InlineCostFeatures &Features) const {
+  using Index = InlineCostFeatureIndex;
+  auto Get = [&](Index I) { return Features[static_cast<size_t>(I)]; };
+  if (!FeaturesTellCost || Get(Index::nested_inlines) || Call.getFnAttr("function-inline-cost").isValid() ||
+      Call.getFnAttr(InlineConstants::FunctionInlineCostMultiplierAttributeName).isValid())
+    return std::nullopt;
+  int Cost = 0;
+  for (Index Part : {Index::callsite_cost, Index::sroa_losses, Index::call_penalty, Index::call_argument_setup,
+                     Index::load_relative_intrinsic, Index::lowered_call_arg_setup, Index::jump_table_penalty,
+                     Index::case_cluster_penalty, Index::switch_default_dest_penalty, Index::switch_penalty,
+                     Index::unsimplified_common_instructions, Index::num_loops})
+    Cost += Get(Part);
+  if (Get(Index::cold_cc_penalty))
+    Cost += InlineConstants::ColdccPenalty;
+  if (Get(Index::last_call_to_static_bonus) && !leadsToUnreachable(Call))
+    Cost -= InlineConstants::LastCallToStaticBonus;
+  return Cost;
 }
 
 namespace {

@@ -50,10 +50,15 @@ public:
     /// The remembered costs of calls like this one; of a call that is like no other, empty ones, valid until the next.
     CallsiteCosts &of(llvm::CallBase &Call);
 
+    /// The cost estimate, where the features tell what it is: they count the same things one by one.
+    std::optional<int> estimate(const llvm::CallBase &Call, const llvm::InlineCostFeatures &Features) const;
+
     bool Valid = true; // false once the inliner changed the function, before the pass manager hears of it
 
   private:
-    bool SeesMore, HasLargeAllocas;
+    bool SeesMore = false;         // the target's cost model looks at more of a call than a view holds
+    bool HasLargeAllocas = false;  // so that LLVM looks whether the caller is recursive
+    bool FeaturesTellCost = false; // if nothing about the call forbids
     std::unordered_map<CallsiteView, CallsiteCosts, CallsiteView::Hash> Costs;
     std::unique_ptr<CallsiteCosts> Unlike;
   };

@@ -1,13 +1,12 @@
 #include "InlineFeatureAdvisor.h"
 
+#include "DirectCallGraph.h"
 #include "llvm/ADT/SCCIterator.h"
 #include "llvm/Analysis/AssumptionCache.h"
-#include "llvm/Analysis/CallGraph.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
-#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -19,12 +18,6 @@ static constexpr char RemarkPass[] = "inline-ml"; // LLVM's name, for -Rpass=
 static float sizeIncreaseThreshold() {
   return static_cast<cl::opt<float> *>(cl::getRegisteredOptions().lookup("ml-advisor-size-increase-threshold"))
       ->getValue();
-}
-
-static Function *definedCallee(const Instruction &I) {
-  const auto *Call = dyn_cast<CallBase>(&I);
-  Function *Callee = Call ? Call->getCalledFunction() : nullptr;
-  return Callee && !Callee->isDeclaration() ? Callee : nullptr;
 }
 
 InlineFeatureAdvisor::InlineFeatureAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
@@ -47,18 +40,16 @@ InlineFeatureAdvisor::InlineFeatureAdvisor(Module &M, ModuleAnalysisManager &MAM
 
 // A function stands one level above the highest that it calls, calls within a cycle aside.
 void InlineFeatureAdvisor::levelFunctions() {
-  CallGraph Calls(M);
+  DirectCallGraph Calls(M);
   for (auto Cycle = scc_begin(&Calls); !Cycle.isAtEnd(); ++Cycle) {
     unsigned Level = 0;
-    for (const CallGraphNode *Member : *Cycle)
-      if (const Function *F = Member->getFunction(); F && !F->isDeclaration())
-        for (const Instruction &I : instructions(*F))
-          if (Function *Callee = definedCallee(I))
-            if (auto Known = Levels.find(&Graph.get(*Callee)); Known != Levels.end())
-              Level = std::max(Level, Known->second + 1);
-    for (const CallGraphNode *Member : *Cycle)
-      if (Function *F = Member->getFunction(); F && !F->isDeclaration())
-        Levels[&Graph.get(*F)] = Level;
+    for (const DirectCallGraph::Node *Member : *Cycle)
+      for (const DirectCallGraph::Node *Callee : Member->callees())
+        if (auto Known = Levels.find(&Graph.get(*Callee->F)); Known != Levels.end())
+          Level = std::max(Level, Known->second + 1);
+    for (const DirectCallGraph::Node *Member : *Cycle)
+      if (Member->F)
+        Levels[&Graph.get(*Member->F)] = Level;
   }
 }
 
@@ -114,12 +105,12 @@ bool InlineFeatureAdvisor::isReachable(CallBase &Call) {
          reachableBlocks(Caller).contains(Call.getParent());
 }
 
-CallsiteCosts &InlineFeatureAdvisor::costs(CallBase &Call) {
+CallsiteCostsAnalysis::Result &InlineFeatureAdvisor::callee(CallBase &Call) {
   Function &Callee = *Call.getCalledFunction();
   CallsiteCostsAnalysis::Result &Kept = FAM.getResult<CallsiteCostsAnalysis>(Callee);
   if (!Kept.Valid)
     Kept = CallsiteCostsAnalysis::Result(Callee);
-  return Kept.of(Call);
+  return Kept;
 }
 
 InlineAdvisor::MandatoryInliningKind InlineFeatureAdvisor::mandatoryKind(CallBase &Call, CallsiteCosts &Known) {
@@ -139,13 +130,16 @@ bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known, bo
   Function &Callee = *Call.getCalledFunction();
   TargetTransformInfo &Target = FAM.getResult<TargetIRAnalysis>(Callee);
   auto Assumptions = [&](Function &F) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(F); };
-  if (!Mandatory && !Known.Estimate)
-    Known.Estimate = getInliningCostEstimate(Call, Target, Assumptions);
-  if (!Mandatory && !*Known.Estimate)
-    return false;
   if (!Known.Features)
     Known.Features = getInliningCostFeatures(Call, Target, Assumptions);
-  return Known.Features->has_value();
+  if (Mandatory || !*Known.Features)
+    return Known.Features->has_value();
+  if (!Known.Estimate) {
+    Known.Estimate = callee(Call).estimate(Call, **Known.Features);
+    if (!*Known.Estimate)
+      Known.Estimate = getInliningCostEstimate(Call, Target, Assumptions);
+  }
+  return Known.Estimate->has_value();
 }
 
 void InlineFeatureAdvisor::setFeatures(CallBase &Call, const CallsiteCosts &Known) {
@@ -178,7 +172,7 @@ std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call
   auto Untracked = [&](bool Advice) { return std::make_unique<InlineAdvice>(this, Call, ORE, Advice); };
   if (!isReachable(Call))
     return Untracked(false);
-  CallsiteCosts &Known = costs(Call);
+  CallsiteCosts &Known = callee(Call).of(Call);
   const MandatoryInliningKind Kind = mandatoryKind(Call, Known);
   if (Kind == MandatoryInliningKind::Never || Call.getCaller() == Call.getCalledFunction())
     return Untracked(false);

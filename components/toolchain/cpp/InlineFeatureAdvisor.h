@@ -44,7 +44,7 @@ private:
   void levelFunctions();
   const FunctionFacts &facts(llvm::Function &F);
   bool isReachable(llvm::CallBase &Call);
-  CallsiteCosts &costs(llvm::CallBase &Call);
+  CallsiteCostsAnalysis::Result &callee(llvm::CallBase &Call);
   MandatoryInliningKind mandatoryKind(llvm::CallBase &Call, CallsiteCosts &Known);
   bool canBeInlined(llvm::CallBase &Call, CallsiteCosts &Known, bool Mandatory);
   void setFeatures(llvm::CallBase &Call, const CallsiteCosts &Known);
