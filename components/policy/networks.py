@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from tf_agents.networks import actor_distribution_network, network
-from tf_agents.networks import value_network as tf_agents_value_network
 from tf_agents.specs import tensor_spec
 
 from components.console import UserError
@@ -81,22 +80,6 @@ def actor_network(
         dropout_layer_params=[dropout] * len(fc_layer_params) if dropout else None,
         kernel_initializer=_initializer(),
         name="actor",
-    )
-    built.create_variables()
-    return built
-
-
-@gin.configurable(module="mlgo")
-def value_network(
-    num_features: int, fc_layer_params: Sequence[int] = (64, 64, 32)
-) -> tf_agents_value_network.ValueNetwork:
-    """The value function that PPO learns beside the policy: float32 [B] from quantiles [B, F]."""
-    built = tf_agents_value_network.ValueNetwork(
-        observation_spec(num_features),
-        preprocessing_layers=QuantileExpansion(),
-        fc_layer_params=tuple(fc_layer_params),
-        kernel_initializer=_initializer(),
-        name="value",
     )
     built.create_variables()
     return built

@@ -82,8 +82,3 @@ def test_a_wrong_binding_is_the_users(binding):
 def test_a_missing_gin_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"no gin file at .*mine\.gin"):
         networks.configure("inlining", files=[tmp_path / "mine.gin"])
-
-
-def test_value_network_takes_the_same_observation(q):
-    value, _ = networks.value_network(len(FEATURES))(q)
-    assert value.shape == (50,) and np.ptp(value.numpy()) > 0
