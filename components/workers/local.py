@@ -25,9 +25,9 @@ class LocalPool:
         if size < 1:
             raise ValueError(f"a pool of {size} workers")
         self.size = size
-        self._threads: set[int] = set()
+        self._threads: set[threading.Thread] = set()
         self._executor = ThreadPoolExecutor(
-            size, "compile", initializer=lambda: self._threads.add(threading.get_ident())
+            size, "compile", initializer=lambda: self._threads.add(threading.current_thread())
         )
 
     def map_unordered(
@@ -56,11 +56,16 @@ class LocalPool:
         left = {future for future in futures if not future.cancel()}
         while left:
             # Again and again: a thread may just be starting a child.
-            process.kill_running(self._threads)
+            process.kill_running({thread.ident or 0 for thread in tuple(self._threads)})
             left = wait(left, timeout=_KILL_INTERVAL_S).not_done
 
     def close(self) -> None:
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        """Also kills what still runs: the iterator of a consumer that failed is closed only when its traceback goes."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        while living := [thread for thread in tuple(self._threads) if thread.is_alive()]:
+            process.kill_running({thread.ident or 0 for thread in living})
+            living[0].join(timeout=_KILL_INTERVAL_S)
+        self._executor.shutdown(wait=True)
 
     def __enter__(self) -> Self:
         return self
