@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _MEMORY_FILE_SYSTEM = Path("/dev/shm")
+_MEMORY_BYTES = 1 << 30
+"""What must be free there: containers often have 64 MB of it, which the samples of a few large modules fill."""
 
 # Registers itself with the guard, whose pipe is its stdin, allows no core files (a crashing compiler of 100 MB leaves
 # large ones), and becomes the command.
@@ -60,15 +62,14 @@ class Guard:
         os.write(self._descriptor(), b"- %d\n" % leader)
 
     def scratch(self) -> Path:
-        """A directory of this process's own, in memory where there is a memory file system; removed at its end."""
+        """A directory of this process's own, in memory where there is room for it; removed at the process's end."""
         self._descriptor()
         return self._scratch
 
     def _descriptor(self) -> int:
         with self._lock:
             if self._shell is None or self._shell.poll() is not None:
-                place = _MEMORY_FILE_SYSTEM if os.access(_MEMORY_FILE_SYSTEM, os.W_OK) else None
-                self._scratch = Path(tempfile.mkdtemp(prefix="mlgo-", dir=place))
+                self._scratch = Path(tempfile.mkdtemp(prefix="mlgo-", dir=_scratch_place()))
                 reading, self._pipe = os.pipe()
                 # Far from our terminal, so that Ctrl-C does not end it before us, and holding none of our pipes open.
                 silent = subprocess.DEVNULL
@@ -93,6 +94,16 @@ class Guard:
             os.close(self._pipe)
             self._shell.returncode = 0  # not a child of this process: nothing to wait for
             self._shell = None
+
+
+def _scratch_place() -> Path | None:
+    """A memory file system with room for scratch files; None for the usual temporary directory."""
+    try:
+        status = os.statvfs(_MEMORY_FILE_SYSTEM)
+    except OSError:
+        return None
+    room = status.f_bavail * status.f_frsize >= _MEMORY_BYTES
+    return _MEMORY_FILE_SYSTEM if room and os.access(_MEMORY_FILE_SYSTEM, os.W_OK) else None
 
 
 GUARD = Guard()
