@@ -19,6 +19,7 @@ from components.console.errors import UserError
 
 EXIT_USER_ERROR = 1
 EXIT_INTERRUPTED = 130
+INTERRUPTED = "interrupted; nothing half-done is left\n  remedy: run the same command again to go on"
 
 
 def run_step(command: Callable[..., Any]) -> NoReturn:
@@ -48,7 +49,7 @@ def _status_of(command: Callable[..., Any]) -> int:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", EXIT_INTERRUPTED)
+        return _fail(INTERRUPTED, EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away (`... | head`): nothing to tell, and nobody to tell it to.
         sys.stdout = None  # type: ignore[assignment]

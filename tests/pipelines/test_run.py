@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.console import UserError
+from components.console.command import INTERRUPTED
 from pipelines.run import run_chain
 from pipelines.step import Step
 
@@ -170,7 +171,7 @@ def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> N
     os.kill(process.pid, number)
     _out, err = process.communicate(timeout=90)
     assert process.returncode == (-9 if number == signal.SIGKILL else 130)
-    assert number == signal.SIGKILL or err.strip() == "interrupted"
+    assert number == signal.SIGKILL or err.strip() == INTERRUPTED
     deadline_s = time.monotonic() + 60
     while children_of_run(toys) and time.monotonic() < deadline_s:
         time.sleep(0.05)

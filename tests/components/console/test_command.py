@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from components.console.command import INTERRUPTED
+
 PRELUDE = """
 import click, errno, sys, time
 from components.console import UserError, run_step
@@ -75,7 +77,7 @@ def test_signals_run_finally_blocks_and_say_interrupted(number: signal.Signals, 
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, number)
     _out, err = process.communicate(timeout=90)
-    assert (process.returncode, err.strip()) == (130, "interrupted")
+    assert (process.returncode, err.strip()) == (130, INTERRUPTED)
     assert (tmp_path / "cleaned").exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from components.compiler import process
 from components.console import UserError
+from components.console.command import INTERRUPTED
 from components.workers import LocalPool, WorkerPool, make_pool
 
 
@@ -101,7 +102,7 @@ run_step(main)
         step.send_signal(interrupt)
         _, messages = step.communicate(timeout=60)
     assert step.returncode == 130
-    assert messages == "interrupted\n"
+    assert messages == f"{INTERRUPTED}\n"
 
 
 def test_pools_by_name() -> None:
