@@ -87,14 +87,14 @@ def test_a_module_that_hangs_under_one_variant_is_left_out_of_all(
     tmp_path: Path, pool: LocalPool, corpus: Corpus
 ) -> None:
     hanging = tmp_path / "clang"
-    hanging.write_text(f'#!/bin/sh\ncase "$*" in *sorted*) sleep 600 ;; esac\nexec {CLANG} "$@"\n')
+    hanging.write_text(f'#!/bin/sh\ncase "$*" in *sorted*) sleep 3600 ;; esac\nexec {CLANG} "$@"\n')
     hanging.chmod(0o755)
     variants = [BASELINE, Variant("policy", hanging, DEFAULT)]
     started_s = time.monotonic()
     measured = measure(
-        pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=3.0), variants, corpus.split("heldout"), ()
+        pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=10.0), variants, corpus.split("heldout"), ()
     )
-    assert time.monotonic() - started_s < 60
+    assert time.monotonic() - started_s < 600  # not the hour that it would sleep
     assert measured.modules == ("known/words.cpp.o", "unknown/stack.cpp.o")
     assert [(e.module, e.variant, e.reason) for e in measured.excluded] == [("known/sorted.cpp.o", "policy", "timeout")]
     assert (measured.sizes["policy"] == measured.sizes["baseline"]).all()
