@@ -87,3 +87,9 @@ def test_an_unknown_project_is_named_with_the_known_ones(tmp_path: Path) -> None
 def test_fractions_that_make_no_sense(validation: float, heldout: float) -> None:
     with pytest.raises(UserError):
         SplitConfig(validation, heldout)
+
+
+def test_few_modules_and_large_fractions_leave_none_to_train_on(tmp_path: Path) -> None:
+    modules = write(tmp_path, {f"p/{i}.o": str(i) for i in range(3)})
+    with pytest.raises(UserError, match="2 held out and 1 to validate leave none to train on"):
+        split_modules(modules, SplitConfig(validation_fraction=0.05, heldout_fraction=0.9))
