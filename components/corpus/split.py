@@ -52,7 +52,8 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
     heldout = _share(len(ordered), config.heldout_fraction)
     validation = _share(len(ordered), config.validation_fraction)
     if heldout + validation >= len(ordered):
-        what = f"{len(ordered)} distinct modules: {heldout} held out and {validation} to validate leave none to train on"
+        taken = f"{heldout} held out and {validation} to validate"
+        what = f"{len(ordered)} distinct modules: {taken} leave none to train on"
         raise UserError(what, "make the validation and held-out fractions smaller, or add modules")
     part_of = dict.fromkeys(unseen, "heldout")
     for rank, content in enumerate(ordered):
