@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,16 @@ Examples:
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
-@click.option("--modules", default=PpoConfig.modules, show_default=True, help="Modules an iteration.")
-@click.option("--samples", default=PpoConfig.samples, show_default=True, help="Compiles of each module an iteration.")
+@click.option(
+    "--modules", type=click.IntRange(min=1), default=PpoConfig.modules, show_default=True, help="Modules an iteration."
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=2),
+    default=PpoConfig.samples,
+    show_default=True,
+    help="Compiles of each module an iteration.",
+)
 @click.option(
     "--credit",
     type=click.Choice(["function", "module"]),
@@ -49,7 +58,11 @@ Examples:
     help="Weight of the module's size beside its functions'.",
 )
 @click.option(
-    "--validate-every", default=PpoConfig.validate_every, show_default=True, help="Iterations between validations."
+    "--validate-every",
+    type=click.IntRange(min=1),
+    default=PpoConfig.validate_every,
+    show_default=True,
+    help="Iterations between validations.",
 )
 @click.option(
     "--average-decay",
@@ -58,23 +71,43 @@ Examples:
     show_default=True,
     help="Of the moving average of the weights that is validated and published; 0 for none.",
 )
-@click.option("--keep", default=PpoConfig.keep, show_default=True, help="Checkpoints to keep.")
+@click.option(
+    "--keep", type=click.IntRange(min=1), default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
+)
 @click.option("--seed", default=PpoConfig.seed, show_default=True, help="Same seed, same machine: same rewards.")
 @click.option("--workers", default=PpoConfig.workers, show_default=True, help='"local" or "local:N".')
-@click.option("--timeout-s", default=PpoConfig.timeout_s, show_default=True, help="Of one compile.")
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=PpoConfig.timeout_s,
+    show_default=True,
+    help="Of one compile.",
+)
 @click.option(
     "--max-failed-fraction",
+    type=click.FloatRange(0, 1),
     default=PpoConfig.max_failed_fraction,
     show_default=True,
     help="More modules than this failing stops the step.",
 )
 @click.option(
-    "--gin-files", type=click.Path(dir_okay=False, path_type=Path), multiple=True, help="More hyperparameters."
+    "--gin-file",
+    "gin_files",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    help="More hyperparameters; may be repeated.",
 )
-@click.option("--gin-bindings", multiple=True, help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4.")
+@click.option(
+    "--gin-binding",
+    "gin_bindings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4; may be repeated.",
+)
 def main(**options: Any) -> None:
     """Train a policy by proximal policy optimization on the size of the code that it makes."""
     config = PpoConfig(**options)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notices are not about this run
     # Here, not above: --help and a wrong option need not wait for TensorFlow.
     from components.ppo.step import run
 

@@ -82,4 +82,5 @@ def latest(root: Path) -> Checkpoint | None:
 
 
 def _complete(root: Path) -> list[Path]:
-    return sorted(path.parent for path in root.glob(f"checkpoints/[0-9]*/{MANIFEST}"))
+    found = (path.parent for path in root.glob(f"checkpoints/[0-9]*/{MANIFEST}"))
+    return sorted(found, key=lambda directory: int(directory.name))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -26,6 +28,9 @@ def run(config: PpoConfig) -> None:
     try:
         trainer.resume()
         trained = trainer.run()
+    except tf.errors.ResourceExhaustedError as error:
+        # TensorBoard's files are written by TensorFlow, which has its own name for a full disk.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(config.root_dir)) from error
     finally:
         trainer.close()
     _publish(config, trainer, trained)

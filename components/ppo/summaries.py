@@ -1,4 +1,4 @@
-"""TensorBoard's view of a training: what is written after each iteration, and rewards.csv with the same for plots."""
+"""TensorBoard's view of a training: what is written after each iteration."""
 
 from __future__ import annotations
 

@@ -126,6 +126,8 @@ class Trainer:
         self.learner.shuffle_state = found.state["shuffle"]
         self.sampler.restore(found.state["sampler"])
         self.quarantine = Quarantine.from_json(found.state["quarantine"])
+        # The remedy for too many failures is a higher limit, given to the same command.
+        self.quarantine.max_failed_fraction = self.config.max_failed_fraction
         self.state = TrainingState(**found.state["training"])
         self.best, self.average = found.best, found.average
         self._take_weights()
@@ -210,9 +212,7 @@ class Trainer:
             self.best = self.average
 
     def _take_weights(self) -> None:
-        self.dense = networks.to_dense(
-            self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem
-        )
+        self.dense = networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
 
     def _save(self) -> None:
         state: dict[str, Any] = {
