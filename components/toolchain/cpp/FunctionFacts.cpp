@@ -19,26 +19,99 @@ BlockSet reachableBlocks(const Function &F) {
   return Reached;
 }
 
-static void addBlock(const BasicBlock &Block, FunctionFacts &Facts) {
-  ++Facts.Blocks;
+static void add(const BasicBlock &Block, FunctionFacts &Facts, int64_t Sign = 1) {
+  Facts.Blocks += Sign;
   const Instruction *Terminator = Block.getTerminator();
   if (isa<SwitchInst>(Terminator) || (isa<BranchInst>(Terminator) && cast<BranchInst>(Terminator)->isConditional()))
-    Facts.ConditionalBlocks += Terminator->getNumSuccessors();
+    Facts.ConditionalBlocks += Sign * Terminator->getNumSuccessors();
   for (const Instruction &I : Block) {
     if (const auto *Call = dyn_cast<CallBase>(&I)) {
       if (I.isDebugOrPseudoInst())
         continue;
       const Function *Callee = Call->getCalledFunction();
-      Facts.DirectCalls += Callee && !Callee->isDeclaration();
+      if (Callee && !Callee->isDeclaration())
+        Facts.DirectCalls += Sign;
     }
-    ++Facts.Instructions;
+    Facts.Instructions += Sign;
   }
 }
 
-FunctionFacts countFacts(const Function &F) {
+int64_t FunctionFacts::usesOf(const Function &F) { return !F.hasLocalLinkage() + F.getNumUses(); }
+
+FunctionFacts FunctionFacts::of(const Function &F) {
   FunctionFacts Facts;
   for (const BasicBlock *Block : reachableBlocks(F))
-    addBlock(*Block, Facts);
-  Facts.Uses = !F.hasLocalLinkage() + F.getNumUses();
+    add(*Block, Facts);
+  Facts.Uses = usesOf(F);
+  Facts.AllReachable = Facts.Blocks == static_cast<int64_t>(F.size());
+  return Facts;
+}
+
+FactsAfterInlining::FactsAfterInlining(const FunctionFacts &Before, const CallBase &Call)
+    : CallBlock(Call.getParent()), Rest(Before) {
+  if (!Before.AllReachable)
+    return;
+  Beyond.insert(succ_begin(CallBlock), succ_end(CallBlock));
+  if (const auto *Invoke = dyn_cast<InvokeInst>(&Call)) {
+    UnwindBlock = Invoke->getUnwindDest();
+    Beyond.insert(succ_begin(UnwindBlock), succ_end(UnwindBlock));
+  }
+  Beyond.erase(CallBlock);
+  const BasicBlock *Entry = &CallBlock->getParent()->getEntryBlock(); // allocas move there
+  for (const BasicBlock *Block : Beyond)
+    add(*Block, Rest, -1);
+  if (!Beyond.contains(Entry)) // no block branches to the entry, but that is for the verifier to say
+    add(*Entry, Rest, -1);
+  if (CallBlock != Entry)
+    add(*CallBlock, Rest, -1);
+}
+
+// Adds `From`, and what can be reached from it, to `Found`: up to the blocks beyond, through the one that may be split.
+void FactsAfterInlining::addReachable(const BasicBlock *From, BlockSet &Found) const {
+  SmallVector<const BasicBlock *, 32> Open{From};
+  Found.insert(From);
+  while (!Open.empty())
+    for (const BasicBlock *Successor : successors(Open.pop_back_val()))
+      if (Found.insert(Successor).second && (Successor == UnwindBlock || !Beyond.contains(Successor)))
+        Open.push_back(Successor);
+}
+
+// Backwards, to something that is known to be reachable.
+static bool isReachableFrom(const BasicBlock *Block, const BlockSet &Reachable) {
+  BlockSet Seen;
+  Seen.insert(Block);
+  SmallVector<const BasicBlock *, 32> Open{Block};
+  while (!Open.empty())
+    for (const BasicBlock *Predecessor : predecessors(Open.pop_back_val())) {
+      if (Reachable.contains(Predecessor))
+        return true;
+      if (Seen.insert(Predecessor).second)
+        Open.push_back(Predecessor);
+    }
+  return false;
+}
+
+// Everything could be reached before, by paths that may have gone through the block of the call. If all that was behind
+// it can be reached still, everything can; else (code behind a call that turned out never to return) all is counted.
+FunctionFacts FactsAfterInlining::get() const {
+  const Function &Caller = *CallBlock->getParent();
+  if (!Rest.AllReachable)
+    return FunctionFacts::of(Caller);
+  BlockSet Changed;
+  addReachable(CallBlock, Changed);
+  Changed.insert(&Caller.getEntryBlock());
+  for (const BasicBlock *Block : Beyond)
+    if (!Changed.contains(Block)) {
+      if (!isReachableFrom(Block, Changed))
+        return FunctionFacts::of(Caller);
+      if (Block == UnwindBlock)
+        addReachable(Block, Changed);
+      else
+        Changed.insert(Block);
+    }
+  FunctionFacts Facts = Rest;
+  for (const BasicBlock *Block : Changed)
+    add(*Block, Facts);
+  Facts.Uses = FunctionFacts::usesOf(Caller);
   return Facts;
 }

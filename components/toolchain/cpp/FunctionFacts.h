@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Function.h"
+#include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/PassManager.h"
 
 #include <cstdint>
@@ -15,9 +16,11 @@ struct FunctionFacts {
   int64_t DirectCalls = 0;       // of functions that the module defines
   int64_t Instructions = 0;      // but debug information and pseudo probes
   int64_t Uses = 0;              // of the function, and one more if it can be called from elsewhere
-};
+  bool AllReachable = true;      // are all blocks counted?
 
-FunctionFacts countFacts(const llvm::Function &F);
+  static FunctionFacts of(const llvm::Function &F);
+  static int64_t usesOf(const llvm::Function &F);
+};
 
 using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock *, 32>;
 BlockSet reachableBlocks(const llvm::Function &F);
@@ -28,13 +31,29 @@ class FunctionFactsAnalysis : public llvm::AnalysisInfoMixin<FunctionFactsAnalys
 public:
   struct Result {
     FunctionFacts Facts;
-    bool Valid = true; // false once the inliner changed the function, before the pass manager hears of it
+    bool UsesAreCounted = true; // false once the inliner changed the function, before the pass manager hears of it
   };
-  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) { return {countFacts(F)}; }
+  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) { return {FunctionFacts::of(F)}; }
 
 private:
   friend llvm::AnalysisInfoMixin<FunctionFactsAnalysis>;
   static llvm::AnalysisKey Key;
+};
+
+/// The facts of a caller after a call in it was inlined, for the price of the blocks that this changes: a caller of
+/// thousands of blocks may see thousands of inlinings. Made before, asked after.
+class FactsAfterInlining {
+public:
+  FactsAfterInlining(const FunctionFacts &Before, const llvm::CallBase &Call);
+  FunctionFacts get() const;
+
+private:
+  void addReachable(const llvm::BasicBlock *From, BlockSet &Found) const;
+
+  const llvm::BasicBlock *const CallBlock;
+  const llvm::BasicBlock *UnwindBlock = nullptr; // of an invoke; what is inlined may split it
+  BlockSet Beyond;                               // where what is inlined ends
+  FunctionFacts Rest;                            // the caller's without CallBlock, the entry and Beyond
 };
 
 #endif

@@ -57,8 +57,10 @@ const FunctionFacts &InlineFeatureAdvisor::facts(Function &F) {
   std::unique_ptr<FunctionFacts> &Known = Facts[&F];
   if (!Known) {
     FunctionFactsAnalysis::Result &Kept = FAM.getResult<FunctionFactsAnalysis>(F);
-    if (!Kept.Valid)
-      Kept = {countFacts(F)};
+    if (!Kept.UsesAreCounted) {
+      Kept.Facts.Uses = FunctionFacts::usesOf(F);
+      Kept.UsesAreCounted = true;
+    }
     Known = std::make_unique<FunctionFacts>(Kept.Facts);
   }
   return *Known;
@@ -100,9 +102,7 @@ void InlineFeatureAdvisor::onPassExit(LazyCallGraph::SCC *Current) {
 
 bool InlineFeatureAdvisor::isReachable(CallBase &Call) {
   Function &Caller = *Call.getCaller();
-  // Mostly everything is.
-  return facts(Caller).Blocks == static_cast<int64_t>(Caller.size()) ||
-         reachableBlocks(Caller).contains(Call.getParent());
+  return facts(Caller).AllReachable || reachableBlocks(Caller).contains(Call.getParent());
 }
 
 CallsiteCostsAnalysis::Result &InlineFeatureAdvisor::callee(CallBase &Call) {
@@ -207,12 +207,12 @@ std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::decide(CallBase &Call, Optim
 
 void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted) {
   Function &Caller = *Advice.Caller;
+  const FunctionFacts After = Advice.FactsAfter->get();
+  *Facts[&Caller] = After;
   if (auto *Kept = FAM.getCachedResult<FunctionFactsAnalysis>(Caller))
-    Kept->Valid = false;
+    *Kept = {After, /*UsesAreCounted=*/false};
   if (auto *Kept = FAM.getCachedResult<CallsiteCostsAnalysis>(Caller))
     Kept->Valid = false;
-  const FunctionFacts After = countFacts(Caller);
-  *(Facts[&Caller] = std::make_unique<FunctionFacts>()) = After;
   int64_t DirectCalls = After.DirectCalls;
   int64_t Size = After.Instructions;
   if (CalleeWasDeleted) {
@@ -235,6 +235,8 @@ InlineFeatureAdvisor::TrackedAdvice::TrackedAdvice(InlineFeatureAdvisor *Advisor
   CallerSize = CallerFacts.Instructions;
   CalleeSize = CalleeFacts.Instructions;
   DirectCalls = CallerFacts.DirectCalls + CalleeFacts.DirectCalls;
+  if (Recommended)
+    FactsAfter.emplace(CallerFacts, Call);
 }
 
 template <typename Remark> void InlineFeatureAdvisor::TrackedAdvice::remark(StringRef Name) {

@@ -79,6 +79,7 @@ private:
   template <typename Remark> void remark(llvm::StringRef Name);
 
   int64_t CallerSize = 0, CalleeSize = 0, DirectCalls = 0; // before
+  std::optional<FactsAfterInlining> FactsAfter;            // if it is recommended
 };
 
 #endif
