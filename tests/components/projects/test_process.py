@@ -14,8 +14,8 @@ from components.projects.process import log_tail, run_logged
 TOOL = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "stubborn" else signal.SIG_DFL)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", sys.argv[1]], process_group=0)
-print("started", flush=True)
+code = "import time; print('started', flush=True); time.sleep(60)"  # itself: a parent may see it before its name
+child = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]], process_group=0)
 time.sleep(60)
 """
 
