@@ -11,12 +11,13 @@
 
 #include <deque>
 
-/// Nodes of the functions that the module defines, and one that has an edge to each of them. An edge stands for a call;
-/// those for functions that a callee is known to call back (pthread_create) come behind, for cycles go through them too.
+/// Nodes of the functions that the module defines, and one that has an edge to each of them that can be called from
+/// elsewhere. An edge stands for a call; those for functions that a callee is known to call back (pthread_create) come
+/// behind, for cycles go through them too.
 class DirectCallGraph {
 public:
   struct Node {
-    llvm::Function *F = nullptr; // null in the node that has an edge to all others
+    llvm::Function *F = nullptr; // null in the node that stands for elsewhere
     llvm::SmallVector<Node *, 8> Edges;
     size_t NumCalls = 0;
 
@@ -30,7 +31,10 @@ public:
         Node &N = Nodes.emplace_back();
         N.F = &F;
         NodeOf[&F] = &N;
-        Root.Edges.push_back(&N);
+        // As llvm::CallGraph has it, by which dead local functions are no part of the graph that is walked.
+        if (!F.hasLocalLinkage() || F.hasAddressTaken(nullptr, /*IgnoreCallbackUses=*/true,
+                                                      /*IgnoreAssumeLikeCalls=*/true, /*IgnoreLLVMUsed=*/false))
+          Elsewhere.Edges.push_back(&N);
       }
     for (Node &N : Nodes) {
       llvm::SmallVector<Node *, 4> CalledBack;
@@ -48,7 +52,7 @@ public:
     }
   }
 
-  Node Root;
+  Node Elsewhere;
 
 private:
   std::deque<Node> Nodes; // does not move them when it grows
@@ -57,7 +61,7 @@ private:
 template <> struct llvm::GraphTraits<DirectCallGraph *> {
   using NodeRef = DirectCallGraph::Node *;
   using ChildIteratorType = NodeRef *;
-  static NodeRef getEntryNode(DirectCallGraph *Graph) { return &Graph->Root; }
+  static NodeRef getEntryNode(DirectCallGraph *Graph) { return &Graph->Elsewhere; }
   static ChildIteratorType child_begin(NodeRef N) { return N->Edges.begin(); }
   static ChildIteratorType child_end(NodeRef N) { return N->Edges.end(); }
 };

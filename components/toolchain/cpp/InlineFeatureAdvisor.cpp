@@ -76,7 +76,7 @@ void InlineFeatureAdvisor::onPassEntry(LazyCallGraph::SCC *Current) {
     const Node *N = *NodesInLastSCC.begin();
     NodesInLastSCC.erase(N);
     EdgeCount += facts(N->getFunction()).DirectCalls;
-    const unsigned Level = Levels.at(N);
+    const unsigned Level = Levels.lookup(N);
     for (const LazyCallGraph::Edge &E : **N)
       if (Levels.try_emplace(&E.getNode(), Level).second) {
         ++NodeCount;
@@ -157,7 +157,7 @@ void InlineFeatureAdvisor::setFeatures(CallBase &Call, const CallsiteCosts &Know
   Set(FeatureIndex::caller_conditionally_executed_blocks, CallerFacts.ConditionalBlocks);
   Set(FeatureIndex::caller_users, CallerFacts.Uses);
   Set(FeatureIndex::is_caller_avail_external, Caller.hasAvailableExternallyLinkage());
-  Set(FeatureIndex::callsite_height, CallerNode ? Levels.at(CallerNode) : 0);
+  Set(FeatureIndex::callsite_height, CallerNode ? Levels.lookup(CallerNode) : 0);
   Set(FeatureIndex::nr_ctant_params, count_if(Call.args(), [](const Use &U) { return isa<Constant>(U); }));
   Set(FeatureIndex::node_count, NodeCount);
   Set(FeatureIndex::edge_count, EdgeCount);

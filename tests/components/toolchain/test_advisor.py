@@ -52,7 +52,8 @@ int parse(const std::string &text) {
   return value;
 }
 """,
-    # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of a cycle.
+    # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of a cycle,
+    # a function whose last call goes when a mandatory inlining tells its condition.
     "switches.c": """
 #include <stdlib.h>
 #include <string.h>
@@ -77,10 +78,12 @@ static int depth(const struct node *n) {
   return 1 + (l > r ? l : r);
 }
 static int buffer(int n) { char text[n]; memset(text, 7, n); return text[n / 2]; }
+static int dead(int x) { return twice(even, x) + classify(x, 1); }
+static inline __attribute__((always_inline)) int pick(int mode, int x) { return (mode & 3) == 1 ? dead(x) : x + mode; }
 int run(const struct node *n, int x) {
   int local[4] = {x, classify(x, 3), classify('d', x), classify('b', 0)};
   if (depth(n) > 100) fail("deep");
-  return even(x) + odd(7) + twice(add3, x) + buffer(16) + buffer(x) + local[x & 3] + twice(even, x);
+  return even(x) + odd(7) + twice(add3, x) + buffer(16) + buffer(x) + local[x & 3] + pick(0, x) + pick(8, x) + twice(even, x);
 }
 int other(int x) { if (x < 0) { fail("negative"); __builtin_unreachable(); } return classify(x, x) + classify('a', 9); }
 """,
