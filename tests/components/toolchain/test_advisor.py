@@ -83,7 +83,8 @@ static inline __attribute__((always_inline)) int pick(int mode, int x) { return 
 int run(const struct node *n, int x) {
   int local[4] = {x, classify(x, 3), classify('d', x), classify('b', 0)};
   if (depth(n) > 100) fail("deep");
-  return even(x) + odd(7) + twice(add3, x) + buffer(16) + buffer(x) + local[x & 3] + pick(0, x) + pick(8, x) + twice(even, x);
+  return even(x) + odd(7) + twice(add3, x) + buffer(16) + buffer(x) + local[x & 3] + pick(0, x) +
+         pick(8, x) + twice(even, x);
 }
 int other(int x) { if (x < 0) { fail("negative"); __builtin_unreachable(); } return classify(x, x) + classify('a', 9); }
 """,
