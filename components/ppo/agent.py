@@ -47,11 +47,12 @@ class Experience:
 class PpoParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
-    learning_rate: of Adam, in the first iteration. half_after: iterations after which it is half of that, a third after
-    twice as many and so on; not a share of the run, so that a run may be made longer. clip: of the importance ratio.
-    entropy: weight of the bonus. epochs: passes over an iteration's decisions. minibatch: decisions an update.
-    gradient_clip: global norm. target_kl: an iteration's updates end when the policy has moved this far (nats), 0 for
-    never. initial_entropy: mean entropy (nats) that the warmstart policy is softened to, see weights.soften.
+    learning_rate: of Adam, in the first iteration. entropy: weight of the bonus, in the first iteration. half_after:
+    iterations after which both are half of that, a third after twice as many and so on; not a share of the run, so that
+    a run may be made longer. clip: of the importance ratio. epochs: passes over an iteration's decisions. minibatch:
+    decisions an update. gradient_clip: global norm. target_kl: an iteration's updates end when the policy has moved
+    this far (nats), 0 for never. initial_entropy: mean entropy (nats) that the warmstart policy is softened to, see
+    weights.soften.
     """
 
     learning_rate: float = 1e-3
@@ -138,14 +139,16 @@ class Learner:
         at most SHOWN of the decisions, `entropy` and `kl` from the policy before (nats) and `clip_fraction`.
         """
         size = min(self.parameters.minibatch, len(experience))
-        rate = self.parameters.learning_rate / (1 + iteration / self.parameters.half_after)
+        decay = 1 / (1 + iteration / self.parameters.half_after)
+        rate = self.parameters.learning_rate * decay
         self.optimizer.learning_rate.assign(rate)
         losses = []
         shown = self._shuffle.permutation(len(experience))[:SHOWN]
         for _ in range(self.parameters.epochs):
             order = self._shuffle.permutation(len(experience))
             for begin in range(0, len(order) - size + 1, size):
-                losses.append(self._minibatch(*_tensors(experience, order[begin : begin + size])))
+                rows = _tensors(experience, order[begin : begin + size])
+                losses.append(self._minibatch(*rows, tf.constant(decay, tf.float32)))
             moved = self._moved(*_tensors(experience, shown)[:3]).numpy()
             if self.parameters.target_kl and moved[1] > self.parameters.target_kl:
                 break
@@ -155,8 +158,10 @@ class Learner:
         return {**metrics, "learning_rate": rate}
 
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
-    def _minibatch(self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor, advantage: tf.Tensor) -> tf.Tensor:
-        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, entropy loss."""
+    def _minibatch(
+        self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor, advantage: tf.Tensor, decay: tf.Tensor
+    ) -> tf.Tensor:
+        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, entropy loss before its `decay` []."""
         ones = tf.ones_like(advantage)
         steps = ts.TimeStep(
             step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=quantiles
@@ -175,7 +180,9 @@ class Learner:
                 debug_summaries=False,
                 training=True,
             )
-        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss.loss, variables), self.parameters.gradient_clip)
+            # tf-agents fixes the bonus' weight when the graph is made.
+            total = loss.loss - (1 - decay) * loss.extra.entropy_regularization_loss
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(total, variables), self.parameters.gradient_clip)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         self.step.assign_add(1)
         return tf.stack([loss.extra.policy_gradient_loss, loss.extra.entropy_regularization_loss])

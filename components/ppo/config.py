@@ -39,7 +39,7 @@ class PpoConfig:
     modules: int = 16
     samples: int = 4
     credit: Credit = "function"
-    module_weight: float = 4.0
+    module_weight: float = 1.0
     validate_every: int = 5
     average_decay: float = 0.7
     keep: int = 3

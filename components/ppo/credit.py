@@ -5,13 +5,18 @@ who calls whom, and the object's symbol table has each function's size. So the a
 samples of a module is made of
 
     - (size of its caller - the caller's mean over the K samples),
-    - (size of its callee - the callee's mean), where the callee's definition goes when nothing uses it any more,
+    - (size of its callee - the callee's mean) / (number of calls of it that were decided on), where the callee's
+      definition goes when nothing uses it any more,
     - w * (size of the module - its mean) / sqrt(number of decisions)
 
-The first counts only where the caller is there in all K samples: where it is not, it was inlined into its callers, and
-its size has become theirs. A callee that is gone has size 0. Being dropped when unused holds for linkonce_odr as for
-local functions; leaving the former out makes code larger than -Oz (ARCHITECTURE, fact 4). The mean over the samples of
-the same function is the baseline, so no value function is needed.
+A caller that some sample does not have was inlined into its own callers, and its size has become theirs: what it is
+judged by is the sum over itself and them, and so on upwards. A callee that is gone has size 0. Being dropped when
+unused holds for linkonce_odr as for local functions; leaving the former out makes code larger than -Oz (ARCHITECTURE,
+fact 4).
+
+A callee goes only when all its calls are inlined, so each has its share of what that saves. Were all of it credited to
+each, to inline a large function everywhere would look right from every single call, however often its size is paid for.
+The mean over the samples of the same function is the baseline, so no value function is needed.
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ from components.compiler.compile import Sample
 
 FUNCTION_OVERHEAD_BYTES = 32
 """What a function costs beside its instructions: its entry in .eh_frame (24 bytes and what its instructions add)."""
+
+MOST_HOSTS = 32
+"""Of how many functions together a decision in a function that is not in all samples is judged, at most."""
 
 Float64 = NDArray[np.float64]
 
@@ -45,33 +53,62 @@ def function_advantages(samples: Sequence[Sample], module_weight: float) -> list
     """
     ids: dict[str, int] = {}
     rows = [np.array([ids.setdefault(name, len(ids)) for name in _callsites(s).names], np.int64) for s in samples]
+    sizes, exists = _sizes(samples, ids)
+    saved = sizes.mean(axis=0) - sizes
+    hosts = _hosts(samples, rows, exists.all(axis=0))
+    saved_as_caller = np.where(exists.all(axis=0), saved, 0.0)
+    for function, into in hosts.items():
+        saved_as_caller[:, function] = saved[:, sorted(into)].sum(axis=1)
+    result = []
+    for k, (sample, row, whole) in enumerate(zip(samples, rows, module_advantages(samples), strict=True)):
+        calls = _callsites(sample)
+        caller, callee = row[calls.caller], row[calls.callee]
+        share = saved[k, callee] / np.bincount(callee, minlength=len(ids))[callee]
+        as_callee = np.where(calls.discardable[calls.callee], share, 0.0)
+        # Nothing is one function's change and another's at once: not a recursive call's, nor a cycle's.
+        twice = [d == c or d in hosts.get(c, ()) for c, d in zip(caller.tolist(), callee.tolist(), strict=True)]
+        advantage = saved_as_caller[k, caller] + np.where(twice, 0.0, as_callee)
+        result.append(advantage + module_weight * whole / np.sqrt(max(1, len(whole))))
+    return result
+
+
+def _sizes(samples: Sequence[Sample], ids: dict[str, int]) -> tuple[Float64, NDArray[np.bool_]]:
+    """float64 and bool [samples, functions]: bytes of each function, 0 where it is not, and whether it is there."""
     sizes = np.zeros((len(samples), len(ids)))
     exists = np.zeros((len(samples), len(ids)), bool)
     for k, sample in enumerate(samples):
         functions = sample.function_sizes or {}
-        for name in _callsites(sample).names:
-            if name in functions:
-                sizes[k, ids[name]] = functions[name] + FUNCTION_OVERHEAD_BYTES
-                exists[k, ids[name]] = True
-    # A function that one sample had no decision about may still be in its object.
-    for k, sample in enumerate(samples):
-        functions = sample.function_sizes or {}
-        known = set(_callsites(sample).names)
         for name, column in ids.items():
-            if name not in known and name in functions:
+            if name in functions:
                 sizes[k, column] = functions[name] + FUNCTION_OVERHEAD_BYTES
                 exists[k, column] = True
-    saved = sizes.mean(axis=0) - sizes
-    saved_as_caller = np.where(exists.all(axis=0), saved, 0.0)
-    result = []
-    for k, (sample, row, whole) in enumerate(zip(samples, rows, module_advantages(samples), strict=True)):
+    return sizes, exists
+
+
+def _hosts(samples: Sequence[Sample], rows: list[NDArray[np.int64]], stays: NDArray[np.bool_]) -> dict[int, set[int]]:
+    """Of each function that some sample does not have: itself and the functions that its code has gone to.
+
+    Those it was inlined into in any sample, and those that these were inlined into if they do not stay themselves.
+    Functions with more than MOST_HOSTS are left out: what one decision does drowns in what happens to so many.
+    """
+    into: dict[int, set[int]] = {}
+    for sample, row in zip(samples, rows, strict=True):
         calls = _callsites(sample)
-        as_callee = np.where(calls.discardable, saved[k, row], 0.0)
-        advantage = saved_as_caller[k, row][calls.caller] + as_callee[calls.callee]
-        # A recursive call is one function's change, not two.
-        advantage -= np.where(calls.caller == calls.callee, as_callee[calls.callee], 0.0)
-        result.append(advantage + module_weight * whole / np.sqrt(max(1, len(whole))))
-    return result
+        pairs = np.unique(np.stack([row[calls.callee[calls.inlined]], row[calls.caller[calls.inlined]]], 1), axis=0)
+        for callee, caller in pairs.tolist():
+            if not stays[callee]:
+                into.setdefault(callee, set()).add(caller)
+    hosts = {}
+    for function in into:
+        found, left = {function}, [function]
+        while left and len(found) <= MOST_HOSTS:
+            for caller in into.get(left.pop(), ()):
+                if caller not in found:
+                    found.add(caller)
+                    left.append(caller)
+        if len(found) <= MOST_HOSTS:
+            hosts[function] = found
+    return hosts
 
 
 def squash(advantages: Float64, scale: float, clip: float = 4.0) -> NDArray[np.float32]:

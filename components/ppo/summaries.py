@@ -27,7 +27,7 @@ class Summaries:
         failures: int,
         decisions: int,
     ) -> None:
-        """One iteration: `rewards` of any shape, `losses` and `seconds` by name, modules in quarantine, decisions."""
+        """One iteration: `rewards` of any shape, `losses` and `seconds` by name, modules that failed, decisions."""
         with self._writer.as_default(step=iteration):
             tf.summary.scalar("reward_distribution/mean", float(rewards.mean()))
             for percentile in PERCENTILES:

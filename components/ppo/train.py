@@ -164,7 +164,7 @@ class Trainer:
     def iterate(self, started_s: float) -> None:
         """One iteration; `started_s` is when training would have started had it never been interrupted."""
         state, config = self.state, self.config
-        clock = _Clock()
+        clock, failed = _Clock(), len(self.quarantine)
         if state.iteration % config.validate_every == 0:
             self._validate()
             clock.lap("validate")
@@ -185,7 +185,7 @@ class Trainer:
         clock.lap("checkpoint")
         if rollout.rewards.size:
             self.summaries.iteration(
-                state.iteration, rollout.rewards, losses, clock.laps, len(self.quarantine), len(rollout.action)
+                state.iteration, rollout.rewards, losses, clock.laps, len(self.quarantine) - failed, len(rollout.action)
             )
 
     def _next_modules(self) -> list[Module]:

@@ -24,7 +24,7 @@ def experience(learner, rng, decisions=4096):
 def make_learner(seed=0, **parameters):
     from components.ppo.agent import Learner, PpoParameters
 
-    return Learner(FEATURES, 2, PpoParameters(learning_rate=1e-3, minibatch=512, **parameters), seed)
+    return Learner(FEATURES, 2, PpoParameters(**{"learning_rate": 1e-3, "minibatch": 512, **parameters}), seed)
 
 
 def test_policy_improves_and_stays_near_the_old_one():
@@ -55,6 +55,17 @@ def test_state_of_another_network_is_refused():
     state["weights/0"] = np.zeros((2, 2), np.float32)
     with pytest.raises(UserError, match="another network"):
         learner.restore(state)
+
+
+def test_entropy_weight_falls_with_the_learning_rate():
+    entropy = {}
+    for iteration in (0, 20):
+        # The same rate in both: 1e-3 by then.
+        learner = make_learner(learning_rate=1e-3 * (1 + iteration), entropy=2.0, half_after=1)
+        rng = np.random.default_rng(4)
+        for _ in range(8):
+            entropy[iteration] = learner.update(experience(learner, rng), iteration)["entropy"]
+    assert entropy[20] < 0.9 * entropy[0]
 
 
 def test_updates_end_when_the_policy_has_moved_far_enough():

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
-from components.ppo.credit import FUNCTION_OVERHEAD_BYTES, function_advantages, module_advantages, squash
+from components.ppo.credit import FUNCTION_OVERHEAD_BYTES, MOST_HOSTS, function_advantages, module_advantages, squash
 
 
 def sample(text, calls, functions, discardable=()):
-    """A sample of `text` bytes; calls: pairs of names; functions: name -> bytes."""
-    names = sorted({name for call in calls for name in call})
+    """A sample of `text` bytes; calls: caller, callee, True if inlined; functions: name -> bytes."""
+    names = sorted({name for call in calls for name in call[:2]})
     ids = {name: i for i, name in enumerate(names)}
     callsites = Callsites(
-        caller=np.array([ids[a] for a, _ in calls], np.int32),
-        callee=np.array([ids[b] for _, b in calls], np.int32),
-        inlined=np.zeros(len(calls), bool),
+        caller=np.array([ids[call[0]] for call in calls], np.int32),
+        callee=np.array([ids[call[1]] for call in calls], np.int32),
+        inlined=np.array([True in call for call in calls], bool),
         names=names,
         discardable=np.array([name in discardable for name in names], bool),
     )
@@ -40,11 +40,40 @@ def test_exported_callee_stays_whatever_happens_to_it():
     assert function_advantages([first, second], 0)[0] == pytest.approx([20])
 
 
-def test_caller_that_one_sample_dropped_is_not_judged_by_its_size():
+def test_caller_that_one_sample_dropped_is_judged_with_what_it_went_into():
+    # a is inlined into m in the second sample: together they take 60 bytes less an entry in .eh_frame than before.
     first = sample(300, [("a", "b"), ("m", "a")], {"a": 100, "m": 10, "b": 5})
-    second = sample(260, [("a", "b"), ("m", "a")], {"m": 60, "b": 5})
+    second = sample(260, [("a", "b"), ("m", "a", True)], {"m": 60, "b": 5})
+    one, two = function_advantages([first, second], 0)
+    both = (100 + 10 + FUNCTION_OVERHEAD_BYTES - 60) / 2
+    assert one == pytest.approx([-both, 25])
+    assert two == pytest.approx([both, -25])
+
+
+def test_what_is_inlined_twice_in_a_row_is_judged_with_all_that_it_went_into():
+    first = sample(0, [("a", "x"), ("b", "a", True), ("c", "b", True)], {"c": 200, "x": 1})
+    second = sample(0, [("a", "x"), ("b", "a"), ("c", "b")], {"a": 70, "b": 50, "c": 90, "x": 1})
     one = function_advantages([first, second], 0)[0]
-    assert one == pytest.approx([0, 25])
+    assert one[0] == pytest.approx((70 + 50 + 90 + 2 * FUNCTION_OVERHEAD_BYTES - 200) / 2)
+    assert one[1] == pytest.approx((50 + 90 + FUNCTION_OVERHEAD_BYTES - 200) / 2)
+    assert one[2] == pytest.approx((90 - 200) / 2)
+
+
+def test_function_that_went_into_too_many_is_not_judged_by_its_size():
+    into = [f"m{i}" for i in range(MOST_HOSTS)]
+    first = sample(0, [("a", "b")] + [(m, "a") for m in into], {"a": 100, "b": 5} | dict.fromkeys(into, 10))
+    second = sample(0, [("a", "b")] + [(m, "a", True) for m in into], {"b": 5} | dict.fromkeys(into, 60))
+    assert function_advantages([first, second], 0)[0].tolist() == [0] + [25] * len(into)
+
+
+def test_callee_is_shared_by_the_calls_that_keep_it():
+    # Inlining both calls of b costs 40 bytes each and saves b's 50 once: no single call may claim all of it.
+    first = sample(0, [("a", "b"), ("c", "b")], {"a": 100, "c": 100, "b": 50}, {"b"})
+    second = sample(0, [("a", "b", True), ("c", "b", True)], {"a": 140, "c": 140}, {"b"})
+    one, two = function_advantages([first, second], 0)
+    share = (50 + FUNCTION_OVERHEAD_BYTES) / 2 / 2
+    assert one == pytest.approx([20 - share] * 2)
+    assert two == pytest.approx([share - 20] * 2)
 
 
 def test_function_known_from_another_sample_is_found_in_the_object():
