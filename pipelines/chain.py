@@ -89,12 +89,12 @@ def chain(options: RunOptions) -> tuple[Step, ...]:
             module="components.evaluation",
             arguments=(
                 "--corpus", "{corpus}", "--toolchain", "{training}", "--release-toolchain", "{release}",
-                "--policy", "{policy}", "--warmstart", "{warmstart}", "--trace", "{trace}", *problem,
+                "--policy", "{policy}", "--warmstart", "{warmstart}", *problem,
                 "--workers", options.workers, *(("--recipe", str(options.recipe)) if options.recipe else ()),
                 "--min-reduction-percent", f"{options.min_reduction_percent:g}", *amounts.evaluation,
                 "--quiet", "--output", "{output}",  # `mlgo run` prints the table, reused or not
             ),
-            inputs=("corpus", "training", "release", "policy", "warmstart", "trace"),
+            inputs=("corpus", "training", "release", "policy", "warmstart"),
             # Whole builds: what the recipe makes of a project, and the stock clang that they are compared with.
             facts=(*(recipe_facts(options.recipe) if options.recipe else ()), *installed),
         ),

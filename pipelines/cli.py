@@ -47,7 +47,8 @@ class StepGroup(click.Group):
 
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", f"components.{step}", *arguments])
+    # -P: a folder that the user stands in and that is named as a module is must not be imported instead of it.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", f"components.{step}", *arguments])
 
 
 @click.group(cls=StepGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -48,7 +48,6 @@ def main() -> None:
     help="Release clang that embeds the policy. Without it the training clang runs the policy.",
 )  # fmt: skip
 @click.option("--warmstart", type=_DIRECTORY, help="Warmstart policy, to be compared.")
-@click.option("--trace", type=_DIRECTORY, help="Default trace, whose module sizes the baseline is checked against.")
 @click.option(
     "--ppo-root", type=_DIRECTORY,
     help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",

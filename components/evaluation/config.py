@@ -25,7 +25,6 @@ class EvaluationConfig:
         output: where report.csv, metrics.json and report.html go.
         release_toolchain: the release clang that embeds the policy; None has the training clang run the policy.
         warmstart: the warmstart policy artifact, to be compared; None leaves it out.
-        trace: the default trace, whose module sizes the baseline is checked against; None does not check.
         ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
         recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
@@ -45,7 +44,6 @@ class EvaluationConfig:
     output: Path
     release_toolchain: Path | None = None
     warmstart: Path | None = None
-    trace: Path | None = None
     ppo_root: Path | None = None
     recipe: Path | None = None
     stock_clang: Path | None = None

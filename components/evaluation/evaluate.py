@@ -13,8 +13,7 @@ from components.console import UserError, say
 from components.evaluation import binaries, table
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
-from components.evaluation.measure import differing_from_trace, measure
-from components.evaluation.measurements import Measurements
+from components.evaluation.measure import measure
 from components.evaluation.metrics import summarize
 from components.evaluation.page import write_page
 from components.evaluation.report_csv import write_report_csv
@@ -22,7 +21,6 @@ from components.evaluation.variants import Variant, plan
 from components.formats.corpus import Corpus, Module, load_corpus
 from components.formats.policy import check_features, load_policy_info
 from components.formats.toolchain import Toolchain, load_toolchain
-from components.formats.trace import read_modules
 from components.projects.recipe import Recipe, load_recipes
 from components.storage import digest, publish, require_artifact
 from components.storage.cache import default_cache_dir
@@ -46,7 +44,6 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         check_policy(config.warmstart, config, training)
     release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
     recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
-    trace_sizes = _trace_sizes(config.trace) if config.trace else {}
     curve = read_curve(config.ppo_root or config.policy)
     variants = plan(config, training, release)
     with publish(config.output) as directory:
@@ -55,7 +52,6 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         metrics = summarize(measured, config.min_reduction_percent, config.seed)
         metrics["policy_compiled_by"] = "release" if release else "training"
         metrics["problem"] = config.problem
-        metrics["warnings"] = _warnings(measured, trace_sizes, config)
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         metrics["inputs"] = _inputs(config, training, release)
         metrics["binaries"] = _binaries(config, recipes, release, directory / "build")
@@ -63,8 +59,6 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         text = json.dumps(metrics, indent=1, allow_nan=False)
         (directory / table.METRICS).write_text(text + "\n", encoding="utf-8")
         write_page(directory / table.REPORT, metrics, measured, curve)
-    for warning in metrics["warnings"]:
-        say(f"warning: {warning}")
     return metrics
 
 
@@ -116,21 +110,6 @@ def _recipes(path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
     if not chosen:
         say(f"no whole project is held out in this corpus and described in {path}: linked binaries are not compared")
     return chosen
-
-
-def _trace_sizes(directory: Path) -> dict[str, int]:
-    columns = read_modules(directory)
-    return dict(zip(columns["module"].tolist(), columns["text_size_bytes"].tolist(), strict=True))
-
-
-def _warnings(measured: Measurements, trace_sizes: dict[str, int], config: EvaluationConfig) -> list[str]:
-    differing = differing_from_trace(measured, trace_sizes)
-    if not differing:
-        return []
-    return [
-        f"the baseline of {len(differing)} modules differs from that of the default trace in {config.trace}, first "
-        f"{differing[0]}: the corpus or the training clang is not the one that the trace was made with"
-    ]
 
 
 def _describe(variant: Variant, problem: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from components.compiler.compile import Compiler, Request
 from components.compiler.quarantine import Quarantine, compile_all
 from components.console import Progress, UserError
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.measurements import BASELINE, Excluded, Measurements
+from components.evaluation.measurements import Excluded, Measurements
 from components.evaluation.variants import Variant
 from components.formats.corpus import Module
 from components.workers.pool import WorkerPool
@@ -68,17 +68,3 @@ def measure(
         excluded=tuple(excluded),
         compile_s=compile_s,
     )
-
-
-def differing_from_trace(measured: Measurements, trace_sizes: dict[str, int]) -> list[str]:
-    """Modules whose baseline size is another than the default trace found, in order; others are not in the trace.
-
-    The trace is made by the same heuristic through the logging advisor, so a difference means that corpus, compiler
-    or measurement changed in between.
-    """
-    baseline = measured.sizes[BASELINE].tolist()
-    return [
-        name
-        for name, size_bytes in zip(measured.modules, baseline, strict=True)
-        if trace_sizes.get(name, size_bytes) != size_bytes
-    ]

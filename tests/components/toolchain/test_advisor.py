@@ -52,7 +52,7 @@ int parse(const std::string &text) {
   return value;
 }
 """,
-    # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of a cycle,
+    # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of cycles,
     # a function whose last call goes when a mandatory inlining tells its condition.
     "switches.c": """
 #include <stdlib.h>
@@ -70,6 +70,18 @@ static int classify(int c, int mode) {
   case 'e': case 'f': case 'g': return even(mode); case 300: fail("big"); default: return -c;
   }
 }
+static int south(int n);
+static int east(int n);
+static int north(int n) { return n > 3 ? east(n - 1) + south(n - 2) + east(n / 7) : n * 5; }
+static int east(int n) { return n & 1 ? south(n - 3) : north(n - 1) * 2; }
+static int south(int n) { return n ? north(n / 2) + east(n / 3) + north(n - 4) : 1; }
+static int apart(const int *a, const int *b) {
+  if (a == b) return 7;
+  for (int i = 0; i < 9; ++i) if (a[i] > b[i]) return a[i] * b[8 - i];
+  return a[3] + b[5];
+}
+int pairs(const int *p, const int *q) { return apart(p, q) + apart(p, p) + apart(q, p + 1) + apart(p + 1, p + 1); }
+int winds(int n) { return south(n) + east(n + 1) + north(9); }
 static int depth(const struct node *n) {
   struct node copy;
   if (!n) return 0;
