@@ -9,6 +9,7 @@ reported.
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,10 @@ class Trainer:
         self.sampler = Sampler(self._weights(table), config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
+        # Below the root directory, so that what a kill leaves is found and removed by the run that goes on.
+        self.emitted = config.root_dir / "emitted"
+        shutil.rmtree(self.emitted, ignore_errors=True)
+        self.emitted.mkdir(parents=True)
         self.summaries = Summaries(config.root_dir)
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
@@ -168,7 +173,7 @@ class Trainer:
         if state.iteration % config.validate_every == 0:
             self._validate()
             clock.lap("validate")
-        with emitted(self.dense, self.clang) as policy:
+        with emitted(self.dense, self.clang, self.emitted) as policy:
             clock.lap("emit")
             modules = self._next_modules()
             seed = (config.seed << 32) + state.iteration * config.modules * config.samples
@@ -201,7 +206,7 @@ class Trainer:
 
     def _validate(self) -> None:
         state = self.state
-        with emitted(self.average, self.clang) as policy:
+        with emitted(self.average, self.clang, self.emitted) as policy:
             sizes = self.roller.greedy_sizes(self.validation, policy, self.quarantine)
         before = sum(self.baselines[name] for name in sizes)
         percent = 100 * (1 - sum(sizes.values()) / before) if before else 0.0

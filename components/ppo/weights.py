@@ -56,8 +56,8 @@ def _entropy(logits: NDArray[np.float64]) -> float:
 
 
 @contextmanager
-def emitted(policy: DensePolicy, clang: Path) -> Iterator[Path]:
-    """A directory with the policy as the training clang loads it, gone when the block ends."""
-    with tempfile.TemporaryDirectory(prefix="mlgo-policy-") as directory:
+def emitted(policy: DensePolicy, clang: Path, below: Path | None = None) -> Iterator[Path]:
+    """A directory with the policy as the training clang loads it, made in `below`, gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="mlgo-policy-", dir=below) as directory:
         export_fast(policy, Path(directory), clang)
         yield Path(directory)

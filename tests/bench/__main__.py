@@ -30,13 +30,13 @@ OWN = {"__main__", "__init__", "context", "goals"}
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--run", "run_directory", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"),
-              help="A finished `mlgo run`; if it is not there, the demo is made.")
+@click.option("--run", "run_directory", type=click.Path(path_type=Path, file_okay=False),
+              help="A finished `mlgo run`. Default: the demo's, brought up to date first.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/bench.json"),
               help="The figures, a key each.")
 @click.option("--only", multiple=True, help="Only this measurement (the name of its module). Repeatable.")
 @click.option("--repeats", type=click.IntRange(min=3), default=3, help="Timings whose median counts.")  # fmt: skip
-def main(run_directory: Path, output: Path, only: tuple[str, ...], repeats: int) -> int:
+def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeats: int) -> int:
     """Measures and prints figures beside their goals.
 
     \b
@@ -44,8 +44,7 @@ def main(run_directory: Path, output: Path, only: tuple[str, ...], repeats: int)
       make bench
       python -m tests.bench --only trace --repeats 5
     """
-    run_directory = run_directory.absolute()
-    _require_run(run_directory)
+    run_directory = _finished(run_directory.absolute()) if run_directory else _demo()
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in OWN)
     unknown = set(only) - set(names)
     if unknown:
@@ -77,14 +76,20 @@ def main(run_directory: Path, output: Path, only: tuple[str, ...], repeats: int)
     return 0
 
 
-def _require_run(run: Path) -> None:
-    if (run / "evaluation" / "metrics.json").is_file():
-        return
-    say(f"no finished run in {run}: making it first")
+def _finished(run: Path) -> Path:
+    if not (run / "evaluation" / "metrics.json").is_file():
+        raise UserError(f"{run} is not a finished run", "finish it with `mlgo run`, or leave --run out")
+    return run
+
+
+def _demo() -> Path:
+    """The demo's run. `mlgo run` reuses every step whose inputs did not change, so that no figure is of older code."""
+    run = ROOT / "runs" / "demo"
     recipe = ROOT / "components" / "corpus" / "recipes" / "demo.yaml"
     command = [sys.executable, "-m", "pipelines", "run", "--recipe", str(recipe), "--output", str(run)]
     if subprocess.run(command, check=False, cwd=ROOT).returncode != 0:
         raise UserError("the run that the figures are measured on failed", "see its message above")
+    return run
 
 
 def _print(figures: dict[str, float]) -> None:
