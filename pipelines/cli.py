@@ -80,7 +80,8 @@ def cli() -> None:
 @click.option("--llvm-major", type=int, default=19, metavar="N", help="The LLVM whose clang is trained and released.")
 @click.option("--llvm-source", default="deb", metavar="deb|git:TAG|PATH",
               help="Where LLVM's matching source files come from.")
-@click.option("--seed", type=int, default=1, metavar="N", help="Of everything random: same seed, same training.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, metavar="N",
+              help="Of everything random: same seed, same training.")
 @click.option("--min-reduction-percent", type=float, default=0.5, metavar="X",
               help="Held-out modules must shrink by this for the verdict `better`.")  # fmt: skip
 def run(

@@ -50,7 +50,7 @@ class Advisor:
             return []
         options = list(faces.release_options if self.mode == "release" else faces.development_options)
         if self.policy is not None:
-            options.append(f"{faces.policy_option}={self.policy}")
+            options.append(f"{faces.policy_option}={self.policy.absolute()}")  # compiles run elsewhere
         if self.seed is not None:
             options.append(f"-mlgo-seed={self.seed}")
         if self.samples:

@@ -109,7 +109,7 @@ def load_corpus(directory: Path) -> Corpus:
     Raises `UserError` for a directory that is no corpus, an empty one, a corrupt description, and modules
     whose files are missing or are not bitcode (names the first few).
     """
-    directory = Path(directory)
+    directory = Path(directory).absolute()  # compiles run in other directories
     description = _read_description(directory)
     names = description["modules"]
     if not names:

@@ -65,6 +65,7 @@ def load_toolchain(directory: Path) -> Toolchain:
     Raises:
         UserError: there is none, it is broken, or the compiler beside it is missing.
     """
+    directory = directory.absolute()  # compiles run in other directories
     path = directory / FILE_NAME
     remedy = "make one with: python -m components.toolchain --mode training --output DIR"
     try:

@@ -49,7 +49,7 @@ Examples:
     type=click.Choice(["function", "module"]),
     default=PpoConfig.credit,
     show_default=True,
-    help="Judge a decision by the sizes of its caller and callee, or by its module's.",
+    help="Judge a decision by the sizes of the functions that its caller and callee end in, or by its module's.",
 )
 @click.option(
     "--module-weight",
@@ -74,7 +74,13 @@ Examples:
 @click.option(
     "--keep", type=click.IntRange(min=1), default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
 )
-@click.option("--seed", default=PpoConfig.seed, show_default=True, help="Same seed, same machine: same rewards.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=PpoConfig.seed,
+    show_default=True,
+    help="Same seed, same machine: same rewards.",
+)
 @click.option("--workers", default=PpoConfig.workers, show_default=True, help='"local" or "local:N".')
 @click.option(
     "--timeout-s",

@@ -7,7 +7,7 @@ entropy bonus, on minibatches of decisions from all modules of an iteration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import gin
@@ -66,10 +66,23 @@ class PpoParameters:
     initial_entropy: float = 0.2
 
 
+def _require_possible(parameters: PpoParameters) -> None:
+    # Here and not in __post_init__, whose errors gin would wrap.
+    least = {"half_after": 1, "epochs": 1, "minibatch": 1}
+    for field in fields(parameters):
+        value, lower = getattr(parameters, field.name), least.get(field.name, 0)
+        if not (isinstance(value, int | float) and lower <= value < float("inf")):
+            raise UserError(
+                f"PpoParameters.{field.name} is {value!r}, and must be a number of at least {lower}",
+                "correct the gin file or the --gin-binding",
+            )
+
+
 class Learner:
     """Policy network, Adam and PPO's update. All its state is in `state` and `shuffle_state`."""
 
     def __init__(self, num_features: int, num_actions: int, parameters: PpoParameters, seed: int) -> None:
+        _require_possible(parameters)
         tf.random.set_seed(seed)
         self.parameters = parameters
         self.actor = networks.actor_network(num_features, num_actions)
@@ -135,8 +148,12 @@ class Learner:
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
         """PPO's epochs over the decisions of the `iteration`-th iteration, from 0.
 
-        Returns means over the updates of `policy_gradient_loss` and `entropy_loss`, and, of the policy after them on
-        at most SHOWN of the decisions, `entropy` and `kl` from the policy before (nats) and `clip_fraction`.
+        Returns the `learning_rate`; means over the updates of `policy_gradient_loss` and `entropy_loss` (with the
+        bonus' weight of the first iteration); and, of the policy after them on at most SHOWN of the decisions,
+        `entropy` and `kl` from the policy before (nats) and `clip_fraction`.
+
+        Raises:
+            UserError: the weights are not finite any more.
         """
         size = min(self.parameters.minibatch, len(experience))
         decay = 1 / (1 + iteration / self.parameters.half_after)
@@ -153,6 +170,11 @@ class Learner:
             if self.parameters.target_kl and moved[1] > self.parameters.target_kl:
                 break
         means = np.mean([loss.numpy() for loss in losses], axis=0)
+        if not all(np.isfinite(variable.numpy()).all() for variable in self._variables()):
+            raise UserError(
+                "the training diverged: weights are not finite any more",
+                "lower PpoParameters.learning_rate and begin anew in another --root-dir",
+            )
         names = ("policy_gradient_loss", "entropy_loss", "entropy", "kl", "clip_fraction")
         metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
         return {**metrics, "learning_rate": rate}

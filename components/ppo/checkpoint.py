@@ -5,7 +5,8 @@ ROOT/checkpoints/<iteration>/ holds
     variables.npz   policy weights, Adam's moments and counters (learner.state())
     average/        the moving average of the weights (weights.npz, see components/policy/dense.py)
     best/           the average that was best on the validation modules so far
-    state.json      iteration, seconds trained, sampler, generators, quarantine, history of validations
+    state.json      digests of the inputs, iteration, seconds trained, sampler, generators, quarantine, history of
+                    validations
     manifest.json   last: a directory without it does not exist
 
 so a kill leaves the one before, and a run loses at most the iteration it was in.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.policy.dense import DensePolicy, read_dense
-from components.storage import publish
+from components.storage import digest, publish
 from components.storage.manifest import MANIFEST, verify
 
 VARIABLES = "variables.npz"
@@ -41,6 +43,21 @@ class Checkpoint:
     average: DensePolicy
     best: DensePolicy
     state: dict[str, Any]
+
+
+def digest_of(directory: Path) -> str:
+    """The digest of an input artifact; "" for one without a manifest, such as a corpus that another tool made."""
+    return digest(directory) if (directory / MANIFEST).exists() else ""
+
+
+def require_same_inputs(root: Path, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raises UserError unless a training that was begun with inputs of these digests may go on with those."""
+    changed = [name for name, value in now.items() if begun.get(name, value) != value]
+    if changed:
+        raise UserError(
+            f"the training in {root} was begun with another {' and another '.join(changed)}",
+            "pass what it was begun with, or another --root-dir to begin anew",
+        )
 
 
 def save(root: Path, checkpoint: Checkpoint, keep: int) -> None:
@@ -83,4 +100,5 @@ def latest(root: Path) -> Checkpoint | None:
 
 def _complete(root: Path) -> list[Path]:
     found = (path.parent for path in root.glob(f"checkpoints/[0-9]*/{MANIFEST}"))
+    found = (directory for directory in found if directory.name.isdecimal())  # not one that was moved aside
     return sorted(found, key=lambda directory: int(directory.name))

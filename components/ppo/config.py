@@ -19,7 +19,7 @@ class PpoConfig:
     the two is set. An iteration compiles `modules` modules `samples` times each.
 
     corpus, toolchain, trace, warmstart: artifact directories. root_dir: checkpoints and TensorBoard logs, kept between
-    runs. output: where the policy of the best checkpoint is published.
+    runs; one run at a time. output: where the policy of the best checkpoint is published.
     credit: what a decision's advantage is made of, see `credit.py`.
     module_weight: weight of the module's own size beside its functions' (credit "function").
     validate_every: iterations between two looks at the validation modules.

@@ -16,6 +16,9 @@ fact 4).
 
 A callee goes only when all its calls are inlined, so each has its share of what that saves. Were all of it credited to
 each, to inline a large function everywhere would look right from every single call, however often its size is paid for.
+What says nothing counts as nothing: a caller that went into more than MOST_HOSTS functions, or by mandatory inlining
+only, which is no decision and not logged.
+
 The mean over the samples of the same function is the baseline, so no value function is needed.
 """
 

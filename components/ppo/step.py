@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import json
-import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import tensorflow as tf
 
-from components.console import say
+from components.console import UserError, say
 from components.formats.policy import PolicyInfo
+from components.policy.exhausted import exhaustion_explained
 from components.policy.export import export_policy
+from components.ppo import checkpoint
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer
-from components.storage import digest, publish
-from components.storage.manifest import MANIFEST
+from components.storage import publish
 
 
 def run(config: PpoConfig) -> None:
@@ -24,16 +26,27 @@ def run(config: PpoConfig) -> None:
     # The same rewards twice needs the same sums twice, whatever threads did them.
     tf.config.experimental.enable_op_determinism()
     config.root_dir.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config)
-    try:
-        trainer.resume()
-        trained = trainer.run()
-    except tf.errors.ResourceExhaustedError as error:
-        # TensorBoard's files are written by TensorFlow, which has its own name for a full disk.
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(config.root_dir)) from error
-    finally:
-        trainer.close()
-    _publish(config, trainer, trained)
+    with _alone_in(config.root_dir), exhaustion_explained(config.root_dir):
+        trainer = Trainer(config)
+        try:
+            trainer.resume()
+            trained = trainer.run()
+        finally:
+            trainer.close()
+        _publish(config, trainer, trained)
+
+
+@contextmanager
+def _alone_in(root: Path) -> Iterator[None]:
+    """Locks the root directory; the lock goes with the process, however it ends."""
+    with open(root / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another training is running in {root}", "wait until it has ended, or use another --root-dir"
+            ) from None
+        yield
 
 
 def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
@@ -61,20 +74,15 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
 
 def _origin(config: PpoConfig, trainer: Trainer, trained: Trained) -> PolicyInfo:
     policy, state = trained.policy, trained.state
-
-    def digest_of(directory: Path) -> str:
-        # A corpus that another tool made has no manifest.
-        return digest(directory) if (directory / MANIFEST).exists() else ""
-
     return PolicyInfo(
         policy.problem,
         policy.features,
         policy.num_actions,
         trained_by="ppo",
         vocab_digest=trainer.vocab_digest,
-        trace_digest=digest_of(config.trace),
-        corpus_digest=digest_of(config.corpus),
-        toolchain_digest=digest_of(config.toolchain),
+        trace_digest=checkpoint.digest_of(config.trace),
+        corpus_digest=checkpoint.digest_of(config.corpus),
+        toolchain_digest=checkpoint.digest_of(config.toolchain),
         llvm_version=trainer.toolchain.llvm_version,
         metrics={
             "validation_reduction_percent": state.best_percent,

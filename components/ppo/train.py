@@ -70,6 +70,10 @@ class Trainer:
 
     def __init__(self, config: PpoConfig) -> None:
         self.config = config
+        directories = (config.corpus, config.toolchain, config.trace, config.warmstart)
+        names = ("corpus", "toolchain", "trace", "warmstart")
+        self.inputs = {name: checkpoint.digest_of(path) for name, path in zip(names, directories, strict=True)}
+        self.inputs |= {"seed": str(config.seed), "credit": config.credit}
         problem = problems.get(config.problem)
         corpus = load_corpus(config.corpus)
         self.toolchain = load_toolchain(config.toolchain).require_mode("training")
@@ -101,9 +105,9 @@ class Trainer:
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
         # Below the root directory, so that what a kill leaves is found and removed by the run that goes on.
-        self.emitted = config.root_dir / "emitted"
+        self.emitted = config.root_dir.absolute() / "emitted"
         shutil.rmtree(self.emitted, ignore_errors=True)
-        self.emitted.mkdir(parents=True)
+        self.emitted.mkdir(parents=True, exist_ok=True)
         self.summaries = Summaries(config.root_dir)
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
@@ -127,6 +131,7 @@ class Trainer:
         found = checkpoint.latest(self.config.root_dir)
         if found is None:
             return
+        checkpoint.require_same_inputs(self.config.root_dir, found.state["inputs"], self.inputs)
         self.learner.restore(found.variables)
         self.learner.shuffle_state = found.state["shuffle"]
         self.sampler.restore(found.state["sampler"])
@@ -152,7 +157,8 @@ class Trainer:
                     best_percent=self.state.best_percent,
                     minutes=self.state.trained_s / 60,
                 )
-        if not self.state.history or self.state.history[-1][0] != self.state.iteration:
+        # The end is a candidate, too; a training that goes on from here keeps it as one.
+        if not self._is_validated():
             self._validate()
             self._save()
         self.summaries.flush()
@@ -170,7 +176,7 @@ class Trainer:
         """One iteration; `started_s` is when training would have started had it never been interrupted."""
         state, config = self.state, self.config
         clock, failed = _Clock(), len(self.quarantine)
-        if state.iteration % config.validate_every == 0:
+        if state.iteration % config.validate_every == 0 and not self._is_validated():
             self._validate()
             clock.lap("validate")
         with emitted(self.dense, self.clang, self.emitted) as policy:
@@ -204,6 +210,9 @@ class Trainer:
         advantage = squash(rollout.advantage_bytes, self.state.scale)
         return Experience(rollout.quantiles, rollout.action, rollout.logits, advantage)
 
+    def _is_validated(self) -> bool:
+        return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
+
     def _validate(self) -> None:
         state = self.state
         with emitted(self.average, self.clang, self.emitted) as policy:
@@ -221,6 +230,7 @@ class Trainer:
 
     def _save(self) -> None:
         state: dict[str, Any] = {
+            "inputs": self.inputs,
             "training": vars(self.state),
             "sampler": self.sampler.state(),
             "shuffle": self.learner.shuffle_state,

@@ -71,6 +71,12 @@ def build(
     return tree / target
 
 
+def allocator(tree: Path) -> str:
+    """What the clangs of this tree take memory from: "jemalloc" where its static library was found, else "libc"."""
+    found = re.search(r"^JEMALLOC:FILEPATH=(.*)$", (tree / "CMakeCache.txt").read_text(), re.MULTILINE)
+    return "jemalloc" if found and not found[1].endswith("NOTFOUND") else "libc"
+
+
 def _run(command: list[str], log: Path, what: str, progress: str | None) -> None:
     """Runs `command`, its output appended to `log`; with `progress` ninja's "[done/total]" is shown."""
     if shutil.which(command[0]) is None:

@@ -70,7 +70,7 @@ Example:
 )
 @click.option(
     "--seed",
-    type=int,
+    type=click.IntRange(0, 2**31 - 1),
     default=_DEFAULTS.seed,
     show_default=True,
     help="Of the initial weights, the order of the decisions and the held-out modules.",

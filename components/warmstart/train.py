@@ -12,6 +12,7 @@ from components.formats.policy import PolicyInfo, check_features
 from components.formats.toolchain import load_toolchain
 from components.policy import networks
 from components.policy.dense import DensePolicy
+from components.policy.exhausted import exhaustion_explained
 from components.policy.export import export_policy
 from components.storage import digest, publish, require_artifact
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone
@@ -46,6 +47,11 @@ class Report:
 
 def train(config: WarmstartConfig) -> Report:
     """Trains, exports the policy and publishes it as config.output. UserError for inputs that do not fit."""
+    with exhaustion_explained(config.output):
+        return _train(config)
+
+
+def _train(config: WarmstartConfig) -> Report:
     for directory, kind in ((config.trace, "trace"), (config.vocab, "vocab"), (config.toolchain, "toolchain")):
         require_artifact(directory, kind)
     toolchain = load_toolchain(config.toolchain)

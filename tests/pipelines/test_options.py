@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.console import UserError
-from pipelines.options import RunOptions
+from pipelines.options import PRESETS, RunOptions
 
 
 def options(tmp_path: Path, **more: Any) -> RunOptions:
@@ -18,7 +18,7 @@ def options(tmp_path: Path, **more: Any) -> RunOptions:
 
 
 def test_a_budget_given_replaces_the_presets(tmp_path: Path) -> None:
-    assert options(tmp_path, preset="full").minutes == 60
+    assert options(tmp_path, preset="full").minutes == PRESETS["full"].train_minutes > 2.5
     assert options(tmp_path, preset="full", train_minutes=2.5).minutes == 2.5
 
 

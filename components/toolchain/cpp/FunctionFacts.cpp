@@ -1,5 +1,6 @@
 #include "FunctionFacts.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/CFG.h"
 #include "llvm/IR/Instructions.h"
 
@@ -53,8 +54,11 @@ FactsAfterInlining::FactsAfterInlining(const FunctionFacts &Before, const CallBa
     return;
   Beyond.insert(succ_begin(CallBlock), succ_end(CallBlock));
   if (const auto *Invoke = dyn_cast<InvokeInst>(&Call)) {
+    NormalDest = Invoke->getNormalDest();
     UnwindBlock = Invoke->getUnwindDest();
     Beyond.insert(succ_begin(UnwindBlock), succ_end(UnwindBlock));
+  } else {
+    AfterCall = CallBlock->getTerminator();
   }
   Beyond.erase(CallBlock);
   const BasicBlock *Entry = &CallBlock->getParent()->getEntryBlock(); // allocas move there
@@ -91,14 +95,23 @@ static bool isReachableFrom(const BasicBlock *Block, const BlockSet &Reachable) 
   return false;
 }
 
-// Everything could be reached before, by paths that may have gone through the block of the call. If all that was behind
-// it can be reached still, everything can; else (code behind a call that turned out never to return) all is counted.
+// Does what was inlined return? If not, the rest of the call's block has become a block that nothing leads to.
+bool FactsAfterInlining::comesBack(const BlockSet &Reached) const {
+  if (NormalDest)
+    return Reached.contains(NormalDest);
+  return any_of(Reached, [this](const BasicBlock *Block) { return Block->getTerminator() == AfterCall; });
+}
+
+// Everything could be reached before, by paths that may have gone through the block of the call. If the rest of that
+// block and all that was behind it can be reached still, everything can; else all is counted.
 FunctionFacts FactsAfterInlining::get() const {
   const Function &Caller = *CallBlock->getParent();
   if (!Rest.AllReachable)
     return FunctionFacts::of(Caller);
   BlockSet Changed;
   addReachable(CallBlock, Changed);
+  if (!comesBack(Changed))
+    return FunctionFacts::of(Caller);
   Changed.insert(&Caller.getEntryBlock());
   for (const BasicBlock *Block : Beyond)
     if (!Changed.contains(Block)) {

@@ -49,9 +49,12 @@ public:
 
 private:
   void addReachable(const llvm::BasicBlock *From, BlockSet &Found) const;
+  bool comesBack(const BlockSet &Reached) const;
 
   const llvm::BasicBlock *const CallBlock;
   const llvm::BasicBlock *UnwindBlock = nullptr; // of an invoke; what is inlined may split it
+  const llvm::Instruction *AfterCall = nullptr;  // what ends the call's block, of a plain call; only to compare with
+  const llvm::BasicBlock *NormalDest = nullptr;  // of an invoke
   BlockSet Beyond;                               // where what is inlined ends
   FunctionFacts Rest;                            // the caller's without CallBlock, the entry and Beyond
 };

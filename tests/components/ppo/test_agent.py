@@ -68,6 +68,22 @@ def test_entropy_weight_falls_with_the_learning_rate():
     assert entropy[20] < 0.9 * entropy[0]
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"half_after": 0}, {"epochs": 0}, {"minibatch": 0}, {"clip": -0.1}, {"entropy": "x"}]
+)
+def test_impossible_parameters_are_refused(parameters):
+    with pytest.raises(UserError, match=f"PpoParameters.{next(iter(parameters))} is"):
+        make_learner(**parameters)
+
+
+def test_divergence_is_told():
+    learner = make_learner(learning_rate=1e30)
+    data = experience(learner, np.random.default_rng(3))
+    with pytest.raises(UserError, match="diverged"):
+        for _ in range(3):
+            learner.update(data)
+
+
 def test_updates_end_when_the_policy_has_moved_far_enough():
     far, near = make_learner(epochs=6), make_learner(epochs=6, target_kl=1e-4)
     data = experience(far, np.random.default_rng(2))

@@ -6,7 +6,7 @@ import pytest
 from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy
-from components.ppo.checkpoint import Checkpoint, latest, save
+from components.ppo.checkpoint import Checkpoint, latest, require_same_inputs, save
 
 
 def policy(value):
@@ -34,6 +34,26 @@ def test_unfinished_checkpoint_does_not_exist(tmp_path):
     save(tmp_path, checkpoint(2), keep=2)
     (tmp_path / "checkpoints" / "000002" / "manifest.json").unlink()
     assert latest(tmp_path).iteration == 1
+
+
+def test_damaged_checkpoint_may_be_moved_aside(tmp_path):
+    save(tmp_path, checkpoint(1), keep=2)
+    save(tmp_path, checkpoint(2), keep=2)
+    (tmp_path / "checkpoints" / "000002").rename(tmp_path / "checkpoints" / "000002.bad")
+    assert latest(tmp_path).iteration == 1
+
+
+def test_newest_is_so_by_number(tmp_path):
+    for iteration in (999_999, 1_000_000):
+        save(tmp_path, checkpoint(iteration), keep=2)
+    assert latest(tmp_path).iteration == 1_000_000
+
+
+def test_training_goes_on_only_with_what_it_was_begun_with(tmp_path):
+    begun = {"corpus": "a", "trace": "b", "seed": "1"}
+    require_same_inputs(tmp_path, begun, begun)
+    with pytest.raises(UserError, match="another corpus and another seed"):
+        require_same_inputs(tmp_path, begun, {"corpus": "x", "trace": "b", "seed": "2"})
 
 
 def test_no_checkpoint_at_all(tmp_path):

@@ -102,6 +102,15 @@ def test_recursive_call_counts_once():
     assert function_advantages([first, second], 0)[0] == pytest.approx([20])
 
 
+def test_callee_that_its_caller_went_into_is_counted_once():
+    # a calls b calls a; the second sample inlined a into b. What a saves and b costs is one sum, for a's call of b too.
+    first = sample(0, [("a", "b"), ("b", "a")], {"a": 100, "b": 50}, {"a", "b"})
+    second = sample(0, [("a", "b"), ("b", "a", True)], {"b": 120}, {"a", "b"})
+    one = function_advantages([first, second], 0)[0]
+    both = (100 + FUNCTION_OVERHEAD_BYTES + 50 - 120) / 2
+    assert one == pytest.approx([-both, 35 - (100 + FUNCTION_OVERHEAD_BYTES) / 2])
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.1, 1e3))
 def test_squash_keeps_sign_and_order_and_is_bounded(values, scale):
     squashed = squash(np.array(values), scale)

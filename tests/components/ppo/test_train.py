@@ -1,7 +1,9 @@
 """Training with the real training clang: the same seed gives the same rewards, also when it is killed on the way."""
 
+import fcntl
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -40,7 +42,11 @@ def inputs(tmp_path_factory, make_corpus, training_toolchain):
     modules = tuple(module.name for module in corpus)
     write_splits(corpus.directory, Splits(0, modules[:3], modules[3:], ()))
     write_manifest(corpus.directory)
-    step("trace", "--corpus", corpus.directory, "--toolchain", training_toolchain, "--output", root / "trace")
+    # Relative, as a user types it, though the compiles run in other directories.
+    step(
+        "trace", "--corpus", os.path.relpath(corpus.directory), "--toolchain", os.path.relpath(training_toolchain),
+        "--output", root / "trace",
+    )  # fmt: skip
     step("vocab", "--trace", root / "trace", "--output", root / "vocab")
     features = load_toolchain(training_toolchain).features["inlining"]
     random, sizes = np.random.default_rng(0), [3 * len(features), 64, 64, 32, 2]
@@ -85,8 +91,9 @@ def test_run_leaves_policy_report_and_tensorboard(first):
 
 
 @pytest.mark.slow
-def test_same_seed_gives_the_same_rewards(inputs, first, tmp_path):
-    again = train(inputs, tmp_path)
+def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp_path):
+    relative = [os.path.relpath(value) if isinstance(value, Path) else value for value in inputs]
+    again = train(relative, Path(os.path.relpath(tmp_path)))
     assert again["mean_rewards"] == first[1]["mean_rewards"]
     assert again["validation_history"] == first[1]["validation_history"]
 
@@ -106,6 +113,16 @@ def test_killed_run_goes_on_and_ends_as_if_nothing_had_happened(inputs, first, t
     resumed = train(inputs, tmp_path)
     assert resumed["mean_rewards"] == first[1]["mean_rewards"]
     assert resumed["validation_history"] == first[1]["validation_history"]
+
+
+@pytest.mark.slow
+def test_root_directory_in_use_is_refused(inputs, tmp_path):
+    (tmp_path / "root").mkdir()
+    with open(tmp_path / "root" / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            step("ppo", *inputs, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy", stderr=-1, text=True)
+    assert "another training is running" in caught.value.stderr and "Traceback" not in caught.value.stderr
 
 
 @pytest.mark.slow

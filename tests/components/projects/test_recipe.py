@@ -34,6 +34,20 @@ def test_the_demo_has_its_nine_projects_and_holds_out_known_ones() -> None:
     assert all(recipe.source.kind == "deb" for recipe in demo.projects)
 
 
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_our_recipes_are_sound(path: Path) -> None:
+    recipes = load_recipes(path)
+    assert len({recipe.name for recipe in recipes.projects}) == len(recipes.projects)
+    heldout = recipes.split.get("heldout_projects", [])
+    assert all(recipes.project(name).binaries for name in heldout), "held-out projects are compared as users get them"
+
+
+def test_the_full_recipe_has_all_projects_of_the_demo() -> None:
+    demo, full = (load_recipes(RECIPES / f"{name}.yaml") for name in ("demo", "full"))
+    assert {recipe.name for recipe in demo.projects} < {recipe.name for recipe in full.projects}
+    assert set(demo.split["heldout_projects"]) < set(full.split["heldout_projects"])
+
+
 def test_every_key_of_a_project(tmp_path: Path) -> None:
     recipe = load(
         tmp_path,

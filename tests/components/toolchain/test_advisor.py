@@ -55,6 +55,7 @@ int parse(const std::string &text) {
     # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of cycles,
     # a function whose last call goes when a mandatory inlining tells its condition.
     "switches.c": """
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 struct node { struct node *left, *right; int key; char name[800]; };
@@ -99,6 +100,12 @@ int run(const struct node *n, int x) {
          pick(8, x) + twice(even, x);
 }
 int other(int x) { if (x < 0) { fail("negative"); __builtin_unreachable(); } return classify(x, x) + classify('a', 9); }
+static void stop(const char *what) { if (what) abort(); for (;;) puts("stopped"); }
+int behind(int x) {
+  if (x > 9) { stop("x"); return classify(x, 2) + even(x); }
+  if (x > 5) { stop("y"); x = classify(x, 3); }
+  return x + classify(x, 4) + even(x + 1);
+}
 """,
 }
 

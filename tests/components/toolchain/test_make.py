@@ -65,6 +65,7 @@ def test_a_toolchain_says_what_it_is(training_toolchain: Path, release_toolchain
     assert not {"inlining_decision", "inlining_default"} & {spec.name for spec in training.features["inlining"]}
     assert release.features == {"inlining": load_policy_info(policy).features}
     assert release.built["policy_digest"] == digest(policy)
+    assert training.built["malloc"] == release.built["malloc"] == "jemalloc"
     verify(release_toolchain)
 
 
