@@ -43,6 +43,7 @@ def publish_policy(training_toolchain: Path) -> PublishPolicy:
         with publish(output) as partial:
             if features is None:
                 export_fast(dense, partial, toolchain.clang)
+                dense.save(partial)
             else:
                 emit(dense, partial)
             write_policy_info(partial, PolicyInfo("inlining", dense.features, 2, trained_by="warmstart"))
