@@ -34,7 +34,7 @@ PRESETS: dict[str, Preset] = {
     "demo": Preset(train_minutes=12.0),
     # What a policy that is to be used deserves: with trace, vocab and warmstart an hour on 2 cores. Late in a long run
     # steps are small: a longer average costs no progress, and fewer looks at the validation modules suffice.
-    "full": Preset(train_minutes=57.0, ppo=("--validate-every", "10", "--average-decay", "0.9")),
+    "full": Preset(train_minutes=56.0, ppo=("--validate-every", "10", "--average-decay", "0.9")),
 }
 
 

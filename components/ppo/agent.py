@@ -1,8 +1,10 @@
 """The learner: tf-agents' PPO on single decisions whose advantages are already known.
 
 PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
-`credit.py`, so only the agent's loss is used: PPO's clipped objective (Schulman et al. 2017, arXiv:1707.06347) with an
-entropy bonus, on minibatches of decisions from all modules of an iteration.
+`credit.py`, so only the agent's loss is used: PPO's clipped objective (Schulman et al. 2017, arXiv:1707.06347), on
+minibatches of decisions from all modules of an iteration. In place of an entropy bonus, which draws the policy towards
+a coin's toss, stands the divergence from the policy that training started from (a regularized Markov decision process,
+Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides as the heuristic does.
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ SHOWN = 8192
 class Experience:
     """Decisions of an iteration, N in all.
 
-    quantiles: float32 [N, F]. action: int64 [N]. logits: float32 [N, A] of the policy that decided. advantage: float32
-    [N], positive is better, about unit deviation.
+    quantiles: float32 [N, F]. action: int64 [N]. logits: float32 [N, A] of the policy that decided. prior: float32
+    [N, A], logits of the policy that training started from. advantage: float32 [N], positive is better, about unit
+    deviation.
     """
 
     quantiles: NDArray[np.float32]
     action: NDArray[np.int64]
     logits: NDArray[np.float32]
+    prior: NDArray[np.float32]
     advantage: NDArray[np.float32]
 
     def __len__(self) -> int:
@@ -47,7 +51,7 @@ class Experience:
 class PpoParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
-    learning_rate: of Adam, in the first iteration. entropy: weight of the bonus, in the first iteration. half_after:
+    learning_rate: of Adam, in the first iteration. prior: weight of KL(policy || first policy) there. half_after:
     iterations after which both are half of that, a third after twice as many and so on; not a share of the run, so that
     a run may be made longer. clip: of the importance ratio. epochs: passes over an iteration's decisions. minibatch:
     decisions an update. gradient_clip: global norm. target_kl: an iteration's updates end when the policy has moved
@@ -58,7 +62,7 @@ class PpoParameters:
     learning_rate: float = 1e-3
     half_after: int = 50
     clip: float = 0.2
-    entropy: float = 0.01
+    prior: float = 0.06
     epochs: int = 3
     minibatch: int = 4096
     gradient_clip: float = 1.0
@@ -98,7 +102,7 @@ class Learner:
             # Advantages are given: this network is one unit that PPOAgent demands and nothing trains.
             value_net=value_network.ValueNetwork(observation, fc_layer_params=(1,)),
             importance_ratio_clipping=parameters.clip,
-            entropy_regularization=parameters.entropy,
+            entropy_regularization=0.0,
             value_pred_loss_coef=0.0,
             normalize_rewards=False,
             normalize_observations=False,
@@ -148,9 +152,9 @@ class Learner:
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
         """PPO's epochs over the decisions of the `iteration`-th iteration, from 0.
 
-        Returns the `learning_rate`; means over the updates of `policy_gradient_loss` and `entropy_loss` (with the
-        bonus' weight of the first iteration); and, of the policy after them on at most SHOWN of the decisions,
-        `entropy` and `kl` from the policy before (nats) and `clip_fraction`.
+        Returns the `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, the divergence
+        from the first policy (nats); and, of the policy after them on at most SHOWN of the decisions, `entropy` and
+        `kl` from the policy before (nats) and `clip_fraction`.
 
         Raises:
             UserError: the weights are not finite any more.
@@ -165,7 +169,7 @@ class Learner:
             order = self._shuffle.permutation(len(experience))
             for begin in range(0, len(order) - size + 1, size):
                 rows = _tensors(experience, order[begin : begin + size])
-                losses.append(self._minibatch(*rows, tf.constant(decay, tf.float32)))
+                losses.append(self._minibatch(*rows, tf.constant(self.parameters.prior * decay, tf.float32)))
             moved = self._moved(*_tensors(experience, shown)[:3]).numpy()
             if self.parameters.target_kl and moved[1] > self.parameters.target_kl:
                 break
@@ -175,15 +179,21 @@ class Learner:
                 "the training diverged: weights are not finite any more",
                 "lower PpoParameters.learning_rate and begin anew in another --root-dir",
             )
-        names = ("policy_gradient_loss", "entropy_loss", "entropy", "kl", "clip_fraction")
+        names = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction")
         metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
         return {**metrics, "learning_rate": rate}
 
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
     def _minibatch(
-        self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor, advantage: tf.Tensor, decay: tf.Tensor
+        self,
+        quantiles: tf.Tensor,
+        action: tf.Tensor,
+        logits: tf.Tensor,
+        prior: tf.Tensor,
+        advantage: tf.Tensor,
+        weight: tf.Tensor,
     ) -> tf.Tensor:
-        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, entropy loss before its `decay` []."""
+        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, KL from the prior (weight [])."""
         ones = tf.ones_like(advantage)
         steps = ts.TimeStep(
             step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=quantiles
@@ -202,12 +212,13 @@ class Learner:
                 debug_summaries=False,
                 training=True,
             )
-            # tf-agents fixes the bonus' weight when the graph is made.
-            total = loss.loss - (1 - decay) * loss.extra.entropy_regularization_loss
+            now = tf.nn.log_softmax(networks.logits(self.actor, quantiles))
+            divergence = _divergence(now, tf.nn.log_softmax(prior))
+            total = loss.loss + weight * divergence
         gradients, _ = tf.clip_by_global_norm(tape.gradient(total, variables), self.parameters.gradient_clip)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         self.step.assign_add(1)
-        return tf.stack([loss.extra.policy_gradient_loss, loss.extra.entropy_regularization_loss])
+        return tf.stack([loss.extra.policy_gradient_loss, divergence])
 
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
     def _moved(self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
@@ -215,12 +226,18 @@ class Learner:
         before = tf.nn.log_softmax(logits)
         now = tf.nn.log_softmax(networks.logits(self.actor, quantiles))
         entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(now) * now, -1))
-        kl = tf.reduce_mean(tf.reduce_sum(tf.exp(before) * (before - now), -1))
+        kl = _divergence(before, now)
         ratio = tf.exp(tf.gather(now - before, action, batch_dims=1))
         clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1) > self.parameters.clip, tf.float32))
         return tf.stack([entropy, kl, clipped])
 
 
+def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Mean of KL(left || right) over [B, A] log probabilities, in nats."""
+    return tf.reduce_mean(tf.reduce_sum(tf.exp(left) * (left - right), -1))
+
+
 def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
-    columns: list[NDArray[Any]] = [experience.quantiles, experience.action, experience.logits, experience.advantage]
+    e = experience
+    columns: list[NDArray[Any]] = [e.quantiles, e.action, e.logits, e.prior, e.advantage]
     return [tf.constant(column[rows]) for column in columns]

@@ -100,7 +100,7 @@ class Trainer:
         self.learner = Learner(len(warmstart.features), problem.num_actions, parameters, config.seed)
         warmstart = soften(warmstart, self._some_quantiles(warmstart), parameters.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
-        self.dense = self.average = self.best = warmstart
+        self.first = self.dense = self.average = self.best = warmstart
         self.sampler = Sampler(self._weights(table), config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
@@ -208,7 +208,8 @@ class Trainer:
         old = self.state.scale
         self.state.scale = float(rooted if old is None else SCALE_DECAY * old + (1 - SCALE_DECAY) * rooted)
         advantage = squash(rollout.advantage_bytes, self.state.scale)
-        return Experience(rollout.quantiles, rollout.action, rollout.logits, advantage)
+        prior = self.first.logits_of_quantiles(rollout.quantiles)
+        return Experience(rollout.quantiles, rollout.action, rollout.logits, prior, advantage)
 
     def _is_validated(self) -> bool:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration

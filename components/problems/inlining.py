@@ -12,7 +12,8 @@ INLINING = Problem(
     default_decision="inlining_default",
     logits="CategoricalProjectionNetwork_logits",
     num_actions=2,
-    excluded_features=frozenset(),
+    # The size of the whole module: by it a network knows the modules that it was trained on, and learns them by heart.
+    excluded_features=frozenset({"node_count", "edge_count"}),
     model_class="InlinerSizeModel",
     model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
     development_options=("-enable-ml-inliner=development",),
