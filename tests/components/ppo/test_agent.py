@@ -9,7 +9,10 @@ FEATURES = 4
 
 
 def experience(learner, rng, decisions=4096):
-    """Decisions sampled from the learner's policy; inlining pays where the first quantile is above a half."""
+    """Decisions sampled from the learner's policy; inlining pays where the first quantile is above a half.
+
+    The policy that all began with tossed a coin.
+    """
     from components.policy import networks
     from components.ppo.agent import Experience
 
@@ -18,7 +21,7 @@ def experience(learner, rng, decisions=4096):
     inline = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
     action = (rng.random(decisions) < inline).astype(np.int64)
     advantage = np.where(action == (quantiles[:, 0] > 0.5), 1, -1).astype(np.float32)
-    return Experience(quantiles, action, logits, advantage)
+    return Experience(quantiles, action, logits, np.zeros_like(logits), advantage)
 
 
 def make_learner(seed=0, **parameters):
@@ -57,11 +60,11 @@ def test_state_of_another_network_is_refused():
         learner.restore(state)
 
 
-def test_entropy_weight_falls_with_the_learning_rate():
+def test_first_policy_holds_back_and_less_and_less():
     entropy = {}
     for iteration in (0, 20):
         # The same rate in both: 1e-3 by then.
-        learner = make_learner(learning_rate=1e-3 * (1 + iteration), entropy=2.0, half_after=1)
+        learner = make_learner(learning_rate=1e-3 * (1 + iteration), prior=2.0, half_after=1)
         rng = np.random.default_rng(4)
         for _ in range(8):
             entropy[iteration] = learner.update(experience(learner, rng), iteration)["entropy"]
@@ -69,7 +72,7 @@ def test_entropy_weight_falls_with_the_learning_rate():
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"half_after": 0}, {"epochs": 0}, {"minibatch": 0}, {"clip": -0.1}, {"entropy": "x"}]
+    "parameters", [{"half_after": 0}, {"epochs": 0}, {"minibatch": 0}, {"clip": -0.1}, {"prior": "x"}]
 )
 def test_impossible_parameters_are_refused(parameters):
     with pytest.raises(UserError, match=f"PpoParameters.{next(iter(parameters))} is"):
