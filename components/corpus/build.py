@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,8 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
         prepared: list[Future[Path]] = [pool.submit(_prepare, recipe, config) for recipe in recipes]
         try:
             for recipe, future in zip(recipes, prepared, strict=True):
-                built = _build(recipe, future.result(), config)
+                source = future.result()
+                built = _build(recipe, source, config, lambda: _raise_failed(prepared))
                 outcomes, report = _extract(recipe, built, output, config)
                 names += [o.object.name for o in outcomes if o.kind == EXTRACTED]
                 reports.append(report)
@@ -61,6 +63,13 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
     remove_empty_directories(output)
     write_description(output, names)
     return join_reports(reports)
+
+
+def _raise_failed(prepared: Sequence[Future[Path]]) -> None:
+    """Raises what stopped a later project's preparation: nobody is to wait for the builds before it to hear of it."""
+    for future in prepared:
+        if future.done() and not future.cancelled():
+            future.result()
 
 
 def _prepare(recipe: Recipe, config: BuildConfig) -> Path:
@@ -84,7 +93,8 @@ def _flags(config: BuildConfig) -> list[str]:
     return [*EMBED, config.level]
 
 
-def _build(recipe: Recipe, source: Path, config: BuildConfig) -> BuiltProject:
+def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[], None]) -> BuiltProject:
+    """Compiles the project's objects; calls `check` after each."""
     progress: Progress | None = None
 
     def on_progress(done: int, total: int) -> None:
@@ -92,6 +102,7 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig) -> BuiltProject:
         if progress is None:
             progress = Progress(f"compiling {recipe.name}", total).__enter__()
         progress.advance(max(0, done - progress.done))
+        check()
 
     try:
         return build_project(

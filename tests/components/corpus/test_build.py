@@ -31,11 +31,20 @@ SOURCES = {
     "make/a.c": "int a(int x) { return x * 3; }\n",
     "make/b.c": "int b(int x) { return x * 5; }\n",
     "slow/Makefile": "all:\n\tsleep 1000\n",
+    "busy/CMakeLists.txt": (
+        "cmake_minimum_required(VERSION 3.16)\nproject(busy C)\n"
+        "set(CMAKE_C_COMPILER_LAUNCHER sh ${CMAKE_SOURCE_DIR}/slowly)\n"
+        "add_library(busy STATIC f1.c f2.c f3.c f4.c f5.c f6.c)\n"
+    ),
+    "busy/slowly": 'sleep 2; exec "$@"\n',
+    **{f"busy/f{i}.c": f"int f{i};\n" for i in range(1, 7)},
 }
 RECIPES = {
     "with-cmake": {"name": "with-cmake", "source": {"path": "cmake"}, "cmake": {}},
     "with-make": {"name": "with-make", "source": {"path": "make"}, "commands": ["make"]},
     "slow": {"name": "slow", "source": {"path": "slow"}, "commands": ["make"]},
+    "busy": {"name": "busy", "source": {"path": "busy"}, "cmake": {}},
+    "lost": {"name": "lost", "source": {"path": "nowhere"}, "cmake": {}},
     "late": {"name": "late", "source": {"path": "cmake"}, "prepare": ["sleep 1000"], "cmake": {}},
 }
 
@@ -54,6 +63,7 @@ def recipes(tmp_path: Path) -> Path:
     }
     (tmp_path / "r/set.yaml").write_text(yaml.safe_dump(document))
     (tmp_path / "r/two.yaml").write_text(yaml.safe_dump({"projects": ["slow.yaml", "late.yaml"]}))
+    (tmp_path / "r/doomed.yaml").write_text(yaml.safe_dump({"projects": ["busy.yaml", "lost.yaml"]}))
     return tmp_path / "r"
 
 
@@ -81,6 +91,14 @@ def test_a_corpus_of_two_projects(recipes: Path, tmp_path: Path) -> None:
     failed = next(item for item in report["left_out"] if item["kind"] == "compile_failed")
     assert "no C at all" in Path(failed["detail"].split()[-1]).read_text()
     assert not list((tmp_path / "cache").glob("mlgo-build-*")), "build directories are removed"
+
+
+@pytest.mark.slow
+def test_a_source_that_is_missing_stops_the_builds_before_it(recipes: Path, tmp_path: Path) -> None:
+    run = subprocess.run(command(recipes / "doomed.yaml", tmp_path / "c"), cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 1 and "nowhere does not exist" in run.stderr and "Traceback" not in run.stderr
+    assert "6/6" not in run.stdout + run.stderr
+    assert not (tmp_path / "c").exists() and not list((tmp_path / "cache").glob("mlgo-build-*"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
