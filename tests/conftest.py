@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,12 @@ from hypothesis import HealthCheck, settings
 # Not a word about speed: an example that takes 200 ms on a busy machine is no defect.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# A shell without job control has what runs in its background ignore Ctrl-C, nohup has it ignore SIGHUP, and children
+# inherit that: steps that are interrupted in tests would not hear of it. What has a handler here is at its default there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

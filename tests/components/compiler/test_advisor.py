@@ -8,7 +8,7 @@ from components.compiler.advisor import Advisor
 from components.console import UserError
 
 DEVELOPMENT = ["-mllvm", "-enable-ml-inliner=development"]
-POLICY = ["-mllvm", "-ml-inliner-model-under-training=policy"]
+POLICY = ["-mllvm", "-ml-inliner-model-under-training=/a/policy"]
 SAMPLES = ["-mllvm", "-mlgo-samples=3", "-mllvm", "-mlgo-sample-prefix=s/m"]
 LOG = ["-mllvm", "-training-log=s/m.log"]
 
@@ -19,11 +19,11 @@ LOG = ["-mllvm", "-training-log=s/m.log"]
         (Advisor("default"), []),
         (Advisor("release"), ["-mllvm", "-enable-ml-inliner=release"]),
         (Advisor("log"), DEVELOPMENT + LOG),
-        (Advisor("policy", Path("policy")), DEVELOPMENT + POLICY),
-        (Advisor("policy", Path("policy"), log=True), DEVELOPMENT + POLICY + LOG),
-        (Advisor("policy", Path("policy"), seed=0), [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=0"]),
+        (Advisor("policy", Path("/a/policy")), DEVELOPMENT + POLICY),
+        (Advisor("policy", Path("/a/policy"), log=True), DEVELOPMENT + POLICY + LOG),
+        (Advisor("policy", Path("/a/policy"), seed=0), [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=0"]),
         (
-            Advisor("policy", Path("policy"), seed=5, samples=3, log=True),
+            Advisor("policy", Path("/a/policy"), seed=5, samples=3, log=True),
             [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=5", *SAMPLES],
         ),
     ],
@@ -51,3 +51,8 @@ def test_what_contradicts_itself(arguments: dict[str, object]) -> None:
 def test_an_unknown_problem() -> None:
     with pytest.raises(UserError, match="unrolling"):
         Advisor("log").flags("unrolling", Path("l"), None)
+
+
+def test_a_policy_is_found_from_another_directory() -> None:
+    flags = Advisor("policy", Path("policy")).flags("inlining", None, None)
+    assert flags[-1] == f"-ml-inliner-model-under-training={Path.cwd() / 'policy'}"
