@@ -16,7 +16,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 # A shell without job control has what runs in its background ignore Ctrl-C, nohup has it ignore SIGHUP, and children
-# inherit that: steps that are interrupted in tests would not hear of it. What has a handler here is at its default there.
+# inherit that: steps that are interrupted in tests would not hear of it. What has a handler here is default there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
