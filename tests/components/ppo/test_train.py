@@ -48,14 +48,15 @@ def inputs(tmp_path_factory, make_corpus, training_toolchain):
         "--output", root / "trace",
     )  # fmt: skip
     step("vocab", "--trace", root / "trace", "--output", root / "vocab")
-    features = load_toolchain(training_toolchain).features["inlining"]
+    vocab = load_vocab(root / "vocab")
+    features = tuple(f for f in load_toolchain(training_toolchain).features["inlining"] if f.name in vocab)
     random, sizes = np.random.default_rng(0), [3 * len(features), 64, 64, 32, 2]
     layers = tuple(
         (random.normal(0, (2 / a) ** 0.5, (a, b)).astype(np.float32), np.zeros(b, np.float32))
         for a, b in itertools.pairwise(sizes)
     )
     (root / "start").mkdir()
-    DensePolicy("inlining", features, load_vocab(root / "vocab"), layers).save(root / "start")
+    DensePolicy("inlining", features, vocab, layers).save(root / "start")
     return [
         "--corpus", corpus.directory, "--toolchain", training_toolchain, "--trace", root / "trace",
         "--warmstart", root / "start", "--iterations", ITERATIONS, "--modules", 2, "--samples", 3,
