@@ -57,9 +57,10 @@ def function_advantages(samples: Sequence[Sample], module_weight: float) -> list
     ids: dict[str, int] = {}
     rows = [np.array([ids.setdefault(name, len(ids)) for name in _callsites(s).names], np.int64) for s in samples]
     sizes, exists = _sizes(samples, ids)
+    stays = exists.all(axis=0)
     saved = sizes.mean(axis=0) - sizes
-    hosts = _hosts(samples, rows, exists.all(axis=0))
-    saved_as_caller = np.where(exists.all(axis=0), saved, 0.0)
+    hosts = _hosts(samples, rows, stays)
+    saved_as_caller = np.where(stays, saved, 0.0)
     for function, into in hosts.items():
         saved_as_caller[:, function] = saved[:, sorted(into)].sum(axis=1)
     result = []

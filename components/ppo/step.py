@@ -15,7 +15,6 @@ from components.console import UserError, say
 from components.formats.policy import PolicyInfo
 from components.policy.exhausted import exhaustion_explained
 from components.policy.export import export_policy
-from components.ppo import checkpoint
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer
 from components.storage import publish
@@ -61,7 +60,7 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         "quarantine": trainer.quarantine.to_json(),
     }
     with publish(config.output) as partial:
-        export_policy(trained.policy, partial, trainer.clang, _origin(config, trainer, trained))
+        export_policy(trained.policy, partial, trainer.clang, _origin(trainer, trained))
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         # The policy brings its history along, so that an evaluation elsewhere can draw the reward over time.
         shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
@@ -72,7 +71,7 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
     )
 
 
-def _origin(config: PpoConfig, trainer: Trainer, trained: Trained) -> PolicyInfo:
+def _origin(trainer: Trainer, trained: Trained) -> PolicyInfo:
     policy, state = trained.policy, trained.state
     return PolicyInfo(
         policy.problem,
@@ -80,9 +79,9 @@ def _origin(config: PpoConfig, trainer: Trainer, trained: Trained) -> PolicyInfo
         policy.num_actions,
         trained_by="ppo",
         vocab_digest=trainer.vocab_digest,
-        trace_digest=checkpoint.digest_of(config.trace),
-        corpus_digest=checkpoint.digest_of(config.corpus),
-        toolchain_digest=checkpoint.digest_of(config.toolchain),
+        trace_digest=trainer.inputs["trace"],
+        corpus_digest=trainer.inputs["corpus"],
+        toolchain_digest=trainer.inputs["toolchain"],
         llvm_version=trainer.toolchain.llvm_version,
         metrics={
             "validation_reduction_percent": state.best_percent,

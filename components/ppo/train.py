@@ -70,9 +70,8 @@ class Trainer:
 
     def __init__(self, config: PpoConfig) -> None:
         self.config = config
-        directories = (config.corpus, config.toolchain, config.trace, config.warmstart)
-        names = ("corpus", "toolchain", "trace", "warmstart")
-        self.inputs = {name: checkpoint.digest_of(path) for name, path in zip(names, directories, strict=True)}
+        artifacts = ("corpus", "toolchain", "trace", "warmstart")
+        self.inputs = {name: checkpoint.digest_of(getattr(config, name)) for name in artifacts}
         self.inputs |= {"seed": str(config.seed), "credit": config.credit}
         problem = problems.get(config.problem)
         corpus = load_corpus(config.corpus)
