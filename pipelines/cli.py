@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from components.console import run_step
+from components.console import SEED, run_step
 
 STEPS = {
     "toolchain": "build a training clang, or the release clang that embeds a policy",
@@ -80,7 +80,7 @@ def cli() -> None:
 @click.option("--llvm-major", type=int, default=19, metavar="N", help="The LLVM whose clang is trained and released.")
 @click.option("--llvm-source", default="deb", metavar="deb|git:TAG|PATH",
               help="Where LLVM's matching source files come from.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, metavar="N",
+@click.option("--seed", type=SEED, default=1, metavar="N",
               help="Of everything random: same seed, same training.")
 @click.option("--min-reduction-percent", type=float, default=0.5, metavar="X",
               help="Held-out modules must shrink by this for the verdict `better`.")  # fmt: skip

@@ -1,7 +1,7 @@
 """How every command of the project speaks to its user: errors, progress, exit statuses."""
 
-from components.console.command import run_step
+from components.console.command import SEED, run_step
 from components.console.errors import UserError
 from components.console.progress import Progress, say
 
-__all__ = ["Progress", "UserError", "run_step", "say"]
+__all__ = ["SEED", "Progress", "UserError", "run_step", "say"]

@@ -21,6 +21,9 @@ EXIT_USER_ERROR = 1
 EXIT_INTERRUPTED = 130
 INTERRUPTED = "interrupted; nothing half-done is left\n  remedy: run the same command again to go on"
 
+SEED = click.IntRange(0, 2**31 - 1)
+"""What --seed takes: NumPy wants no negative one, and PPO makes 64-bit seeds of compiles of it, shifted by 32."""
+
 
 def run_step(command: Callable[..., Any]) -> NoReturn:
     """Calls `command` (a click command, or a function without arguments) and exits with the status told above.

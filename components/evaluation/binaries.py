@@ -62,7 +62,7 @@ def compare_projects(
     for recipe in recipes:
         stock = _build(recipe, stock_clang, [OPTIMIZATION], "stock clang", work, cache, jobs)
         policy = _build(
-            recipe, release.clang.absolute(), [OPTIMIZATION, *release_flags], "release clang", work, cache, jobs
+            recipe, release.clang, [OPTIMIZATION, *release_flags], "release clang", work, cache, jobs
         )
         if stock.keys() != policy.keys():
             odd = ", ".join(sorted(stock.keys() ^ policy.keys()))

@@ -121,8 +121,8 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         "corpus": str(config.corpus.absolute()),
         "policy": str(config.policy.absolute()),
         "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
-        "training_clang": str(training.clang.absolute()),
-        "release_clang": str(release.clang.absolute()) if release else None,
+        "training_clang": str(training.clang),
+        "release_clang": str(release.clang) if release else None,
         "llvm_version": training.llvm_version,
     }
 

@@ -49,15 +49,14 @@ def plan(config: EvaluationConfig, training: Toolchain, release: Toolchain | Non
     the release clang's is the result that users get.
     """
     default = Advisor("default")
-    # The compiler runs in a directory of its own, so relative paths would lead nowhere.
-    clang = training.clang.absolute()
+    clang = training.clang
     variants = [Variant(BASELINE, clang, default)]
     if config.warmstart is not None:
-        variants.append(Variant(WARMSTART, clang, Advisor("policy", policy=config.warmstart.absolute())))
+        variants.append(Variant(WARMSTART, clang, Advisor("policy", policy=config.warmstart)))
     if release is not None:
-        variants.append(Variant(POLICY, release.clang.absolute(), Advisor("release")))
+        variants.append(Variant(POLICY, release.clang, Advisor("release")))
     else:
-        variants.append(Variant(POLICY, clang, Advisor("policy", policy=config.policy.absolute())))
+        variants.append(Variant(POLICY, clang, Advisor("policy", policy=config.policy)))
     variants += [
         Variant(threshold_name(threshold), clang, default, threshold_flags(threshold))
         for threshold in config.thresholds

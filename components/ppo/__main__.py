@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from components.console import run_step
+from components.console import SEED, run_step
 from components.ppo.config import PpoConfig
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -76,7 +76,7 @@ Examples:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**31 - 1),
+    type=SEED,
     default=PpoConfig.seed,
     show_default=True,
     help="Same seed, same machine: same rewards.",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from components.console import run_step, say
+from components.console import SEED, run_step, say
 from components.warmstart.config import WarmstartConfig
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -70,7 +70,7 @@ Example:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**31 - 1),
+    type=SEED,
     default=_DEFAULTS.seed,
     show_default=True,
     help="Of the initial weights, the order of the decisions and the held-out modules.",
