@@ -43,15 +43,21 @@ lint: setup-test ## ruff and mypy
 bench: setup-test ## measure what this project promises; writes build/bench.json
 	@$(BIN)/python -m tests.bench
 
+.PHONY: images
+images: setup ## build the container images of the steps; writes build/images.json
+	@$(BIN)/mlgo images build
+
 .PHONY: lock
-lock: $(VENV)/.training ## resolve the Python packages anew and write their hashes
+lock: $(VENV)/.training ## resolve the packages anew: Python's with their hashes, Debian's of the images with versions
 	@$(BIN)/python -m venv build/lock && build/lock/bin/pip install -q uv
 	@set -e; \
 	resolve() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$$@" pyproject.toml; }; \
 	resolve --extra training -o $(LOCKS)/training.txt; \
 	resolve --extra training --extra test --extra dev -c $(LOCKS)/training.txt -o $(LOCKS)/test.txt; \
+	resolve -c $(LOCKS)/training.txt -o $(LOCKS)/steps.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
+	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt
 
 .PHONY: clean
 clean: ## remove .venv, build/ and caches; keep runs/

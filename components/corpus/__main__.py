@@ -21,6 +21,7 @@ from components.formats.corpus import load_corpus, write_description
 from components.formats.splits import FILE as SPLITS_FILE
 from components.formats.splits import write_splits
 from components.storage import publish
+from components.storage.options import FILE, OUTPUT, TREE
 
 PATH = click.Path(path_type=Path)
 
@@ -47,7 +48,7 @@ def split_options(command: Any) -> Any:
 
 
 def output_option(command: Any) -> Any:
-    return click.option("--output", type=PATH, required=True, help="Directory of the new corpus.")(command)
+    return click.option("--output", type=OUTPUT, required=True, help="Directory of the new corpus.")(command)
 
 
 @click.group()
@@ -112,7 +113,7 @@ def extract(
 
 
 @main.command()
-@click.option("--recipe", type=PATH, required=True, help="YAML file of one project or of a set of projects.")
+@click.option("--recipe", type=FILE, required=True, help="YAML file of one project or of a set of projects.")
 @output_option
 @click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
 @click.option("--jobs", type=click.IntRange(1), help="Compiles at a time. Default: all processors.")
@@ -150,7 +151,7 @@ def build(
 
 
 @main.command()
-@click.option("--input", "source", type=PATH, required=True, help="Directory that is searched for .bc files.")
+@click.option("--input", "source", type=TREE, required=True, help="Directory that is searched for .bc files.")
 @output_option
 @click.option("--default-args", default="", help="cc1 arguments that all modules are compiled with, in one string.")
 @split_options
@@ -172,7 +173,7 @@ def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
 
 
 @main.command("import")
-@click.option("--input", "source", type=PATH, required=True, help="Directory of the corpus that exists.")
+@click.option("--input", "source", type=TREE, required=True, help="Directory of the corpus that exists.")
 @output_option
 @split_options
 def import_corpus(source: Path, output: Path, **split: Any) -> None:

@@ -10,6 +10,7 @@ from components.corpus.report import Report
 from components.corpus.split import SplitConfig, split_modules
 from components.formats.corpus import load_corpus
 from components.formats.splits import Splits, write_splits
+from components.storage.uri import shown
 
 
 def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
@@ -49,6 +50,6 @@ def announce(directory: Path, report: Report, splits: Splits) -> None:
 def describe(directory: Path, splits: Splits) -> str:
     unseen = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
     return (
-        f"corpus in {directory}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
+        f"corpus in {shown(directory)}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
         f"{len(splits.heldout)} are held out{unseen}"
     )

@@ -13,11 +13,11 @@ import click
 from components.console import UserError, run_step
 from components.evaluation import table
 from components.evaluation.config import THRESHOLDS, EvaluationConfig
+from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.workers.make import HELP as WORKERS_HELP
 
 EXIT_NOT_BETTER = 3
-_DIRECTORY = click.Path(path_type=Path)
-_FILE = click.Path(path_type=Path)
+_PROGRAM = click.Path(path_type=Path)
 _JOBS = len(os.sched_getaffinity(0))
 
 
@@ -36,24 +36,24 @@ def main() -> None:
 
 
 @main.command("run")
-@click.option("--corpus", type=_DIRECTORY, required=True, help="Corpus whose held-out part is compiled.")
+@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus whose held-out part is compiled.")
 @click.option(
-    "--toolchain", "--training-toolchain", "toolchain", type=_DIRECTORY, required=True,
+    "--toolchain", "--training-toolchain", "toolchain", type=ARTIFACT, required=True,
     help="Training clang: baseline, warmstart and sweep.",
 )  # fmt: skip
-@click.option("--policy", type=_DIRECTORY, required=True, help="The policy that is judged.")
-@click.option("--output", type=_DIRECTORY, required=True, help="Where report.csv, metrics.json and report.html go.")
+@click.option("--policy", type=ARTIFACT, required=True, help="The policy that is judged.")
+@click.option("--output", type=OUTPUT, required=True, help="Where report.csv, metrics.json and report.html go.")
 @click.option(
-    "--release-toolchain", type=_DIRECTORY,
+    "--release-toolchain", type=ARTIFACT,
     help="Release clang that embeds the policy. Without it the training clang runs the policy.",
 )  # fmt: skip
-@click.option("--warmstart", type=_DIRECTORY, help="Warmstart policy, to be compared.")
+@click.option("--warmstart", type=ARTIFACT, help="Warmstart policy, to be compared.")
 @click.option(
-    "--ppo-root", type=_DIRECTORY,
+    "--ppo-root", type=WORK_DIR,
     help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
 )  # fmt: skip
-@click.option("--recipe", type=_FILE, help="Recipes: rebuilds the held-out projects whole and compares what they link.")
-@click.option("--stock-clang", type=_FILE, help="Baseline of whole builds.  [default: the installed clang-N]")
+@click.option("--recipe", type=FILE, help="Recipes: rebuilds the held-out projects whole and compares what they link.")
+@click.option("--stock-clang", type=_PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
 @click.option("--min-reduction-percent", type=float, default=0.5, show_default=True, help="Asked for by the verdict.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
@@ -96,10 +96,10 @@ def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) 
 
 
 @main.command("compare-binaries")
-@click.option("--recipe", type=_FILE, required=True, help="Recipe of one project or of a set.")
-@click.option("--release-toolchain", type=_DIRECTORY, required=True, help="Release clang that embeds the policy.")
-@click.option("--output", type=_DIRECTORY, required=True, help="Where binaries.json goes.")
-@click.option("--stock-clang", type=_FILE, help="The baseline.  [default: the installed clang-N]")
+@click.option("--recipe", type=FILE, required=True, help="Recipe of one project or of a set.")
+@click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy.")
+@click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
+@click.option("--stock-clang", type=_PROGRAM, help="The baseline.  [default: the installed clang-N]")
 @click.option("--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--jobs", type=click.IntRange(min=1), default=_JOBS, help="Compiles at a time.  [default: processors]")
@@ -142,7 +142,7 @@ def compare_binaries(
 
 
 @main.command("show")
-@click.option("--metrics", type=_FILE, required=True, help="metrics.json, or the evaluation's directory.")
+@click.option("--metrics", type=ARTIFACT, required=True, help="An evaluation, or the metrics.json of one.")
 def show(metrics: Path) -> None:
     """Prints the table of a finished evaluation.
 

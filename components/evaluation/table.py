@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.console import UserError
+from components.storage.uri import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
     for title, key in (("release clang", "release_clang"), ("policy", "policy")):
         if inputs.get(key):
             text.append(f"{title}: {inputs[key]}")
-    text.append(f"report: {directory / REPORT}")
+    text.append(f"report: {shown(directory / REPORT)}")
     return text
 
 

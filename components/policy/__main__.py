@@ -13,8 +13,8 @@ from components.formats.policy import load_policy_info
 from components.formats.toolchain import load_toolchain
 from components.policy.dense import read_dense
 from components.storage import publish, require_artifact
-
-_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+from components.storage.options import ARTIFACT, OUTPUT
+from components.storage.uri import shown
 
 
 @click.group()
@@ -31,8 +31,8 @@ def main() -> None:
 
 
 @main.command("compare")
-@click.option("--policy", type=_DIRECTORY, required=True, help="What the warmstart or the ppo step made.")
-@click.option("--trace", type=_DIRECTORY, required=True, help="Recorded decisions: what the trace step made.")
+@click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Recorded decisions: what the trace step made.")
 @click.option("--decisions", type=click.IntRange(min=1), default=2000, show_default=True, help="How many to compare.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which ones.")
 def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> None:
@@ -58,9 +58,9 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 
 
 @main.command("export")
-@click.option("--policy", type=_DIRECTORY, required=True, help="What the warmstart or the ppo step made.")
-@click.option("--toolchain", type=_DIRECTORY, required=True, help="A toolchain, whose clang compiles policy.so.")
-@click.option("--output", type=_DIRECTORY, required=True, help="Directory of the new policy; made, or replaced.")
+@click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="A toolchain, whose clang compiles policy.so.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; made, or replaced.")
 @click.option("--aot/--no-aot", default=False, show_default=True,
               help="Also the form that `toolchain --embed tf-aot` wants; takes a minute.")  # fmt: skip
 def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> None:
@@ -89,7 +89,7 @@ def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> No
             from components.policy.aot import compile_aot
 
             compile_aot(partial, dense.problem, compiler.clang)
-    say(f"{output}: all forms of {policy}" + (", with aot/" if aot else ""))
+    say(f"{shown(output)}: all forms of {shown(policy)}" + (", with aot/" if aot else ""))
 
 
 if __name__ == "__main__":

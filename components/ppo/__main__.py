@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
 
 from components.console import SEED, run_step
 from components.ppo.config import PpoConfig
-
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 
 EPILOG = """\b
 Examples:
@@ -25,12 +23,12 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--corpus", type=_DIRECTORY, required=True, help="Corpus with splits.json.")
-@click.option("--toolchain", type=_DIRECTORY, required=True, help="Training toolchain.")
-@click.option("--trace", type=_DIRECTORY, required=True, help="Trace: the size of each module under the heuristic.")
-@click.option("--warmstart", type=_DIRECTORY, required=True, help="Policy to start from.")
-@click.option("--root-dir", type=_DIRECTORY, required=True, help="Checkpoints and TensorBoard logs; kept.")
-@click.option("--output", type=_DIRECTORY, required=True, help="Where the best policy is published.")
+@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace: the size of each module under the heuristic.")
+@click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")
+@click.option("--root-dir", type=WORK_DIR, required=True, help="Checkpoints and TensorBoard logs; kept.")
+@click.option("--output", type=OUTPUT, required=True, help="Where the best policy is published.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
@@ -99,7 +97,7 @@ Examples:
 @click.option(
     "--gin-file",
     "gin_files",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     multiple=True,
     help="More hyperparameters; may be repeated.",
 )

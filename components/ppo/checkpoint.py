@@ -15,7 +15,6 @@ so a kill leaves the one before, and a run loses at most the iteration it was in
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.policy.dense import DensePolicy, read_dense
-from components.storage import digest, publish
+from components.storage import digest, discard, publish
 from components.storage.manifest import MANIFEST, verify
 
 VARIABLES = "variables.npz"
@@ -71,7 +70,7 @@ def save(root: Path, checkpoint: Checkpoint, keep: int) -> None:
             policy.save(partial / name)
         (partial / STATE).write_text(json.dumps({"version": 1, **checkpoint.state}))
     for old in _complete(root)[:-keep]:
-        shutil.rmtree(old)
+        discard(old)
 
 
 def latest(root: Path) -> Checkpoint | None:

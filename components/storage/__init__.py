@@ -10,9 +10,9 @@ from components.storage.manifest import (
     verify,
     write_manifest,
 )
-from components.storage.publish import publish
+from components.storage.publish import discard, publish
 
 __all__ = [
     "MANIFEST", "Manifest", "ManifestEntry",
-    "digest", "publish", "read_manifest", "require_artifact", "verify", "write_manifest",
+    "digest", "discard", "publish", "read_manifest", "require_artifact", "verify", "write_manifest",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 The file is `{"version": 1, "files": [{"name", "bytes", "crc32c"} ...]}`, sorted by name. Names are relative, with "/".
 `crc32c` is the base64 of the big-endian checksum, as Google Cloud Storage reports it for an object, so that both sides
 can be compared without reading the data twice. A symbolic link has "link": its target, instead of bytes and crc32c.
+A program has "executable": true, because object storage keeps no permissions.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import base64
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import google_crc32c
 
@@ -40,11 +42,13 @@ class ManifestEntry:
     size_bytes: int = 0
     crc32c: str = ""
     link: str = ""
+    executable: bool = False
 
     def to_json(self) -> dict[str, object]:
         if self.link:
             return {"name": self.name, "link": self.link}
-        return {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c}
+        document: dict[str, object] = {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c}
+        return document | {"executable": True} if self.executable else document
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,24 @@ class Manifest:
 
 def write_manifest(directory: Path) -> Manifest:
     """Describes every file below `directory` in its manifest.json, flushed to the disk."""
-    paths = [p for p in _walk(directory) if p != directory / MANIFEST]
-    entries = tuple(sorted(_parallel(lambda path: _entry(directory, path), paths)))
-    document = {"version": VERSION, "files": [entry.to_json() for entry in entries]}
+    entries = describe(directory)
     with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
-        json.dump(document, stream, indent=1)
+        json.dump(manifest_document(entries), stream, indent=1)
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
     return Manifest(directory, entries)
+
+
+def describe(directory: Path) -> tuple[ManifestEntry, ...]:
+    """The entries of every file below `directory` but its manifest, read and sorted by name."""
+    paths = [path for path in _walk(directory) if path != directory / MANIFEST]
+    return tuple(sorted(_parallel(lambda path: _entry(directory, path), paths)))
+
+
+def manifest_document(entries: Iterable[ManifestEntry]) -> dict[str, object]:
+    """What manifest.json holds."""
+    return {"version": VERSION, "files": [entry.to_json() for entry in entries]}
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -73,22 +86,29 @@ def read_manifest(directory: Path) -> Manifest:
     path = directory / MANIFEST
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["version"] != VERSION:
-            raise UserError(f"{path} has version {document['version']}, this program reads {VERSION}", "make it again")
-        entries = tuple(
-            ManifestEntry(f["name"], link=f["link"])
-            if "link" in f
-            else ManifestEntry(f["name"], int(f["bytes"]), f["crc32c"])
-            for f in document["files"]
-        )
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{directory} is no finished artifact: it has no {MANIFEST}",
             "check the path; if the step that makes it was interrupted, run that step again",
         ) from None
+    except ValueError:
+        document = None
+    return Manifest(directory, parse_manifest(document, str(path)))
+
+
+def parse_manifest(document: Any, name: str) -> tuple[ManifestEntry, ...]:
+    """The entries of a manifest that was read from `name`. UserError if it is not one of ours."""
+    try:
+        if document["version"] != VERSION:
+            raise UserError(f"{name} has version {document['version']}, this program reads {VERSION}", "make it again")
+        return tuple(
+            ManifestEntry(f["name"], link=f["link"])
+            if "link" in f
+            else ManifestEntry(f["name"], int(f["bytes"]), f["crc32c"], executable=bool(f.get("executable")))
+            for f in document["files"]
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a manifest ({error!r})", "delete the directory and make it again") from None
-    return Manifest(directory, entries)
+        raise UserError(f"{name} is not a manifest ({error!r})", "delete the directory and make it again") from None
 
 
 def verify(directory: Path) -> None:
@@ -101,11 +121,11 @@ def verify(directory: Path) -> None:
 
 def digest(directory: Path) -> str:
     """The identity of an artifact's content: sha256 (hex) over the entries of its manifest; reads no other file."""
-    return manifest_digest(read_manifest(directory))
+    return manifest_digest(read_manifest(directory).files)
 
 
-def manifest_digest(manifest: Manifest) -> str:
-    lines = [json.dumps(entry.to_json(), sort_keys=True) for entry in manifest.files]
+def manifest_digest(entries: Iterable[ManifestEntry]) -> str:
+    lines = [json.dumps(entry.to_json(), sort_keys=True) for entry in entries]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -165,10 +185,11 @@ def _entry(directory: Path, path: Path) -> ManifestEntry:
         return ManifestEntry(name, link=os.readlink(path))
     checksum, size_bytes = google_crc32c.Checksum(), 0
     with open(path, "rb") as stream:
+        executable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IXUSR)
         while block := stream.read(READ_BYTES):
             checksum.update(block)
             size_bytes += len(block)
-    return ManifestEntry(name, size_bytes, base64.b64encode(checksum.digest()).decode())
+    return ManifestEntry(name, size_bytes, base64.b64encode(checksum.digest()).decode(), executable=executable)
 
 
 def _parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:

@@ -1,4 +1,7 @@
-"""Atomic publication: an artifact appears whole or not at all, whatever interrupts the step that makes it."""
+"""Atomic publication: an artifact appears whole or not at all, whatever interrupts the step that makes it.
+
+Here on a file system; what is published into the mirror of a gs:// URI (components.storage.uri) goes there first.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from components.console import UserError
-from components.storage.manifest import MANIFEST, write_manifest
+from components.console import UserError, say
+from components.storage.manifest import MANIFEST, Manifest, describe, write_manifest
+from components.storage.uri import uri_of
+
+if TYPE_CHECKING:
+    from components.storage.remote import RemoteManifest
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # linux/fs.h
@@ -27,11 +35,34 @@ def publish(output: Path) -> Iterator[Path]:
     artifact is exchanged in one system call and then removed, so that a reader always finds a whole one. On any
     exception it is removed. Partial directories left by a killed process of the same output are removed first.
 
+    Where `output` is the mirror of a gs:// URI, the artifact is uploaded before it appears here. If another writer has
+    published there since this block began, that one's artifact stays, and becomes `output` instead.
+
     Raises:
         UserError: `output` exists and is not an artifact (a file, or a directory with content but no manifest):
-            it is not ours to replace.
+            it is not ours to replace. Object storage refuses or does not answer (told before the block runs, too).
     """
     output = Path(os.path.abspath(output))
+    uri = uri_of(output)
+    if uri is None:
+        with put(output) as partial:
+            yield partial
+        return
+    from components.storage.remote import look, upload
+
+    before = look(uri)
+    with put(output) as partial:
+        yield partial
+        manifest = Manifest(partial, describe(partial))
+        after = upload(partial, manifest, before)
+        if after.files != manifest.files:
+            say(f"{uri}: another writer was first; what it published is used")
+            _replace_content(partial, after)
+
+
+@contextmanager
+def put(output: Path) -> Iterator[Path]:
+    """`publish` on this machine alone. Args, yields and raises as there; `output` is absolute."""
     _require_replaceable(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     _remove_left_over(output)
@@ -50,6 +81,23 @@ def publish(output: Path) -> Iterator[Path]:
         # After an exchange this is the old artifact, after a failure the unfinished one, after a plain rename nothing.
         shutil.rmtree(partial, ignore_errors=True)
         os.close(lock)
+
+
+def discard(directory: Path) -> None:
+    """Removes an artifact, also from object storage if `directory` is a mirror."""
+    if uri := uri_of(directory):
+        from components.storage.remote import remove
+
+        remove(uri)
+    shutil.rmtree(directory)
+
+
+def _replace_content(directory: Path, remote: RemoteManifest) -> None:
+    from components.storage.remote import download
+
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    download(remote, directory)
 
 
 def _require_replaceable(output: Path) -> None:

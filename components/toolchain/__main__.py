@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from components.console import run_step
+from components.storage.options import ARTIFACT, OUTPUT
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
@@ -26,13 +27,13 @@ Examples:
 )
 @click.option("--mode", type=click.Choice(["training", "release"]), required=True,
               help="training: logs decisions and loads policies at run time; release: carries one policy.")
-@click.option("--output", type=_PATH, required=True, metavar="DIR", help="Where the toolchain goes.")
+@click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Where the toolchain goes.")
 @click.option("--llvm-major", type=int, default=19, show_default=True,
               help="Major version of the installed LLVM SDK to link against.")
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
               help="Where the matching source files come from: the Debian source package, a tag of llvm-project, "
                    "or a directory.")
-@click.option("--policy", type=_PATH, metavar="DIR", help="release: the policy to embed.")
+@click.option("--policy", type=ARTIFACT, metavar="DIR", help="release: the policy to embed.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: which form of the policy: our C++, or the object of TensorFlow's AOT compiler.")
 @click.option("--targets", type=click.Choice(["native", "all"]), default="native", show_default=True,

@@ -15,6 +15,7 @@ from components.formats.features import FeatureSpec
 from components.formats.policy import check_features, load_policy_info
 from components.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
 from components.storage import digest, publish, require_artifact
+from components.storage.uri import shown
 from components.toolchain import probe
 from components.toolchain.build import allocator, build, build_tree
 from components.toolchain.config import ToolchainConfig
@@ -51,7 +52,7 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
         say("probing the new clang")
         toolchain = _describe(partial, config, sdk, malloc)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
-    say(f"{config.mode} clang {sdk.version}: {config.output / 'bin' / 'clang'}")
+    say(f"{config.mode} clang {sdk.version}: {shown(config.output / 'bin' / 'clang')}")
     return load_toolchain(config.output)
 
 

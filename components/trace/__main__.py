@@ -8,18 +8,18 @@ from typing import get_args
 import click
 
 from components.console import run_step, say
+from components.storage.options import ARTIFACT, OUTPUT
+from components.storage.uri import shown
 from components.trace.collect import collect
 from components.trace.config import Part, TraceConfig
 from components.trace.export import FILE_NAME, export_tfrecord
 from components.workers.make import HELP as WORKERS_HELP
 
-_DIRECTORY = click.Path(path_type=Path, file_okay=False)
-
 
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
-@click.option("--corpus", type=_DIRECTORY, help="Corpus to compile: what the corpus step or extract_ir made.")
-@click.option("--toolchain", type=_DIRECTORY, help="Training toolchain: what the toolchain step made.")
-@click.option("--output", type=_DIRECTORY, help="Directory of the trace; made, or replaced if it is a trace already.")
+@click.option("--corpus", type=ARTIFACT, help="Corpus to compile: what the corpus step or extract_ir made.")
+@click.option("--toolchain", type=ARTIFACT, help="Training toolchain: what the toolchain step made.")
+@click.option("--output", type=OUTPUT, help="Directory of the trace; made, or replaced if it is a trace already.")
 @click.option("--problem", default="inlining", show_default=True, help="Whose decisions are logged.")
 @click.option(
     "--part", type=click.Choice(get_args(Part)), default="learning", show_default=True,
@@ -47,17 +47,18 @@ def main(context: click.Context, **options: object) -> None:
     missing = [name for name in ("corpus", "toolchain", "output") if options[name] is None]
     if missing:
         raise click.UsageError(f"Missing option {', '.join('--' + name for name in missing)}.", context)
-    collected = collect(TraceConfig(**options))  # type: ignore[arg-type]
+    config = TraceConfig(**options)  # type: ignore[arg-type]
+    collected = collect(config)
     left_out = f", {collected.quarantined} left out" if collected.quarantined else ""
     say(
-        f"{options['output']}: {collected.decisions} decisions of {collected.modules} modules{left_out}, "
+        f"{shown(config.output)}: {collected.decisions} decisions of {collected.modules} modules{left_out}, "
         f"{collected.wall_s:.1f} s"
     )
 
 
 @main.command()
-@click.option("--trace", type=_DIRECTORY, required=True, help="Trace to export.")
-@click.option("--output", type=_DIRECTORY, required=True, help=f"Directory for {FILE_NAME}; made, or replaced.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace to export.")
+@click.option("--output", type=OUTPUT, required=True, help=f"Directory for {FILE_NAME}; made, or replaced.")
 @click.option("--format", "form", type=click.Choice(["tfrecord"]), default="tfrecord", show_default=True,
               help="tfrecord: a TFRecord file of tf.train.SequenceExample, one for each module.")  # fmt: skip
 def export(trace: Path, output: Path, form: str) -> None:
@@ -67,7 +68,7 @@ def export(trace: Path, output: Path, form: str) -> None:
     Example:
       python -m components.trace export --format tfrecord --trace runs/demo/trace --output runs/demo/tfrecord
     """
-    say(f"{output / FILE_NAME}: {export_tfrecord(trace, output)} sequences")
+    say(f"{shown(output / FILE_NAME)}: {export_tfrecord(trace, output)} sequences")
 
 
 if __name__ == "__main__":

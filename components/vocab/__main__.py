@@ -8,15 +8,15 @@ import click
 
 from components.console import run_step, say
 from components.formats.vocab import QUANTILES
+from components.storage.options import ARTIFACT, OUTPUT
+from components.storage.uri import shown
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 
-_DIRECTORY = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command()
-@click.option("--trace", type=_DIRECTORY, required=True, help="Trace to read: what the trace step made.")
-@click.option("--output", type=_DIRECTORY, required=True, help="Directory of the vocab; made, or replaced.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace to read: what the trace step made.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the vocab; made, or replaced.")
 def main(trace: Path, output: Path) -> None:
     """Compute the quantiles of each feature over all decisions of a trace.
 
@@ -27,7 +27,7 @@ def main(trace: Path, output: Path) -> None:
       python -m components.vocab --trace runs/demo/trace --output runs/demo/vocab
     """
     features = build(VocabConfig(trace, output))
-    say(f"{output}: {QUANTILES} quantiles of {features} features")
+    say(f"{shown(output)}: {QUANTILES} quantiles of {features} features")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from components.console import SEED, run_step, say
+from components.storage.options import ARTIFACT, FILE, OUTPUT
+from components.storage.uri import shown
 from components.warmstart.config import WarmstartConfig
 
-_DIRECTORY = click.Path(path_type=Path, file_okay=False)
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 
 
@@ -22,10 +23,10 @@ Example:
     --output runs/demo/warmstart
 """
 )
-@click.option("--trace", type=_DIRECTORY, required=True, help="What the trace step made: the decisions to imitate.")
-@click.option("--vocab", type=_DIRECTORY, required=True, help="What the vocab step made of that trace.")
-@click.option("--toolchain", type=_DIRECTORY, required=True, help="The training toolchain that made the trace.")
-@click.option("--output", type=_DIRECTORY, required=True, help="Directory of the policy; made, or replaced.")
+@click.option("--trace", type=ARTIFACT, required=True, help="What the trace step made: the decisions to imitate.")
+@click.option("--vocab", type=ARTIFACT, required=True, help="What the vocab step made of that trace.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="The training toolchain that made the trace.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; made, or replaced.")
 @click.option(
     "--epochs",
     type=click.IntRange(min=1),
@@ -78,7 +79,7 @@ Example:
 @click.option(
     "--gin-file",
     "gin_files",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     multiple=True,
     help="Network hyperparameters; may be repeated.",
 )
@@ -103,8 +104,8 @@ def main(**arguments: Any) -> None:
     config = WarmstartConfig(**arguments)
     report = train(config)
     say(
-        f"{config.output}: agrees with the heuristic in {100 * report.agreement:.2f}% of {report.heldout_decisions} "
-        f"held-out decisions; {report.decisions_per_s:,.0f} decisions/s"
+        f"{shown(config.output)}: agrees with the heuristic in {100 * report.agreement:.2f}% of "
+        f"{report.heldout_decisions} held-out decisions; {report.decisions_per_s:,.0f} decisions/s"
     )
 
 

@@ -1,0 +1,91 @@
+"""What stands in object storage, brought to its mirror on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from components.console import UserError, say
+from components.storage.manifest import MANIFEST, require_artifact
+from components.storage.publish import put
+from components.storage.uri import GsUri, mirror
+
+
+def fetch(uri: GsUri, place: Path | None = None) -> Path:
+    """Downloads the artifact at `uri` to `place`, by default its mirror, unless it is there already; returns that path.
+
+    Raises:
+        UserError: there is none, it is damaged, or object storage refuses or does not answer.
+    """
+    from components.storage.remote import download, look
+
+    remote = look(uri)
+    if remote.generation == 0:
+        raise UserError(
+            f"{uri} is no finished artifact: it has no {MANIFEST}",
+            "check the URI; if the step that makes it was interrupted, run that step again",
+        )
+    place = place or mirror(uri)
+    if not _holds(place, remote.files):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with put(place) as partial:
+            download(remote, partial)
+        say(f"{uri}: {len(remote.files)} files, {sum(entry.size_bytes for entry in remote.files) / 1e6:.1f} MB")
+    return place
+
+
+def fetch_file(uri: GsUri) -> Path:
+    """Downloads a single object, a recipe for example; returns its mirror. UserError as `fetch`."""
+    from components.storage.gcs import bucket_of, explained, request
+
+    place = mirror(uri)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with explained(uri):
+            bucket_of(uri).blob(uri.path).download_to_filename(str(partial), checksum="crc32c", **request())
+        os.replace(partial, place)
+    finally:
+        partial.unlink(missing_ok=True)
+    return place
+
+
+def fetch_tree(uri: GsUri) -> Path:
+    """As `fetch`, but a place without a manifest is taken for a folder that another tool filled, and brought whole."""
+    from components.storage.remote import download_folder, look
+
+    if look(uri).generation:
+        return fetch(uri)
+    place = mirror(uri)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with put(place) as partial:
+        if not download_folder(uri, partial):
+            raise UserError(f"there is nothing at {uri}", "check the URI")
+    (place / MANIFEST).unlink()  # nobody vouched for what was there
+    return place
+
+
+def fetch_below(uri: GsUri) -> Path:
+    """Downloads every artifact below `uri` that the mirror does not hold; returns the mirror of `uri`, a directory.
+
+    For working directories: the checkpoints that an earlier run left there, perhaps on another machine.
+    """
+    from components.storage.gcs import bucket_of, explained, request
+
+    place = mirror(uri)
+    place.mkdir(parents=True, exist_ok=True)
+    with explained(uri):
+        names = [blob.name for blob in bucket_of(uri).list_blobs(prefix=f"{uri.path}/", **request())]
+    for name in names:
+        folder, _slash, file = name.removeprefix(f"{uri.path}/").rpartition("/")
+        if file == MANIFEST and folder:
+            fetch(uri / folder, place / folder)
+    return place
+
+
+def _holds(place: Path, files: object) -> bool:
+    try:
+        return require_artifact(place, "artifact").files == files
+    except UserError:
+        return False

@@ -1,0 +1,104 @@
+"""Google Cloud Storage's client, with deadlines, and its errors in words that name the remedy.
+
+STORAGE_EMULATOR_HOST=http://HOST:PORT sends everything to an emulator, as all of Google's clients understand it; no
+credentials are needed then. google.cloud.storage is imported on first use: who stays local need not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from components.console import UserError
+from components.storage.uri import GsUri
+
+EMULATOR = "STORAGE_EMULATOR_HOST"
+DEADLINE_S = 30.0
+"""For one request with all its retries. The client's own default is two minutes, for each of many requests."""
+TIMEOUT_S = (5.0, 60.0)
+"""To connect; and between two bytes of an answer."""
+
+
+def bucket_of(uri: GsUri) -> Any:
+    """The google.cloud.storage.Bucket of `uri`; no request is made. Raises UserError where there are no credentials."""
+    with explained(uri):
+        return _client().bucket(uri.bucket)
+
+
+def request() -> dict[str, Any]:
+    """The keyword arguments that every call of the client gets: time-out and retries with a deadline.
+
+    All calls here can be repeated: reads, and writes of an object that nobody else writes or under a precondition.
+    """
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return {"timeout": TIMEOUT_S, "retry": DEFAULT_RETRY.with_timeout(DEADLINE_S)}
+
+
+@contextmanager
+def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
+    """Turns what the client raises about `uri` into UserErrors.
+
+    PreconditionFailed passes: it is an answer. So does NotFound where `missing` is False, for the caller to explain.
+    """
+    import requests
+    from google.api_core import exceptions as api
+    from google.auth import exceptions as auth
+    from google.cloud.storage.exceptions import DataCorruption
+
+    try:
+        yield
+    except api.PreconditionFailed:
+        raise
+    except api.NotFound as error:
+        if not missing:
+            raise
+        raise UserError(f"{uri}: {_told(error)}", f"check the name; is there a bucket {uri.bucket}?") from None
+    except (api.Forbidden, api.Unauthorized) as error:
+        raise UserError(
+            f"{uri}: access is denied: {_told(error)}",
+            f"grant this account the role roles/storage.objectAdmin on gs://{uri.bucket}, or use another account",
+        ) from None
+    except auth.DefaultCredentialsError:
+        raise UserError(
+            f"{uri}: there are no Google Cloud credentials here",
+            "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+            f" (for an emulator: {EMULATOR}=http://HOST:PORT)",
+        ) from None
+    except auth.GoogleAuthError as error:
+        raise UserError(
+            f"{uri}: the Google Cloud credentials are refused: {error}", "gcloud auth application-default login"
+        ) from None
+    except (api.RetryError, api.ServerError, requests.ConnectionError, requests.Timeout) as error:
+        where = os.environ.get(EMULATOR, "storage.googleapis.com")
+        raise UserError(
+            f"{uri}: object storage at {where} does not answer: {_told(error)}",
+            f"check the network and {EMULATOR}; run the same command again when it does",
+        ) from None
+    except DataCorruption as error:
+        raise UserError(f"{uri}: what arrived is not what was sent: {error}", "run the same command again") from None
+    except api.GoogleAPICallError as error:
+        raise UserError(f"{uri}: {_told(error)}", "see the message of the service") from None
+
+
+@cache
+def _client() -> Any:
+    with warnings.catch_warnings():
+        # On import: about versions of Python and gRPC that Google will want years from now.
+        warnings.simplefilter("ignore", FutureWarning)
+        from google.cloud import storage
+
+    # Only listing and creating buckets would need a project, and nobody here does.
+    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "unset"))
+
+
+def _told(error: Exception) -> str:
+    """The message without the request's URL and without the chain of causes that urllib3 prints."""
+    cause = getattr(error, "cause", None) or error
+    text = str(getattr(cause, "message", "") or cause).splitlines()
+    line = text[0] if text else type(cause).__name__
+    return line if len(line) <= 200 else f"{line[:200]}…"

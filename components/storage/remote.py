@@ -1,0 +1,207 @@
+"""Artifacts in object storage: published whole or not at all, checked when they are read.
+
+    gs://BUCKET/PATH/manifest.json        as on a disk, and "data": the folder of its files; written last
+    gs://BUCKET/PATH/data/<id>/<name>     the files; <id> is new for each writer
+
+Objects are whole when they appear, but an artifact is many. So each writer uploads to a folder of its own, and the
+manifest, written under a generation precondition (it is still what the writer found when it began), decides: of
+writers that race one wins, and no reader ever sees files of two. The folder of a writer that was killed stays behind;
+a lifecycle rule on age that spares what manifests name is not possible, so `data/` of an artifact may hold one more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.console import Progress, UserError, say
+from components.storage.gcs import bucket_of, explained, request
+from components.storage.manifest import (
+    MANIFEST,
+    Manifest,
+    ManifestEntry,
+    describe,
+    manifest_digest,
+    manifest_document,
+    parse_manifest,
+)
+from components.storage.uri import GsUri
+
+WORKERS = 8  # what the connection pool of the client holds without warnings, with some to spare
+_BATCH = 64  # files between two looks at the progress
+_SHOW_FROM = 100  # files; fewer are moved before a progress line would appear
+
+
+@dataclass(frozen=True)
+class RemoteManifest:
+    """What stands at `uri`. generation: of the manifest object, 0 if there is none (and then no files)."""
+
+    uri: GsUri
+    generation: int = 0
+    data: str = ""
+    files: tuple[ManifestEntry, ...] = ()
+
+
+def look(uri: GsUri) -> RemoteManifest:
+    """The manifest at `uri`, or one of generation 0. UserError: no bucket, access or answer, or no manifest of ours."""
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    bucket = bucket_of(uri)
+    name = (uri / MANIFEST).path
+    for _attempt in range(5):
+        with explained(uri):
+            blob = bucket.get_blob(name, **request())
+            if blob is None:
+                _require_bucket(bucket)
+                return RemoteManifest(uri)
+            try:
+                text = blob.download_as_bytes(if_generation_match=blob.generation, checksum="crc32c", **request())
+            except (NotFound, PreconditionFailed):
+                continue  # replaced between the two requests
+        document = json.loads(text) if text.startswith(b"{") else {}
+        files = parse_manifest(document, str(uri / MANIFEST))
+        return RemoteManifest(uri, blob.generation, str(document.get("data", "")), files)
+    raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+
+
+def upload(directory: Path, manifest: Manifest, before: RemoteManifest) -> RemoteManifest:
+    """Publishes `directory` at `before.uri` if that is still as it was; returns what stands there now.
+
+    That is this writer's artifact, or another's who was first: compare the entries.
+    """
+    from google.api_core.exceptions import PreconditionFailed
+
+    uri = before.uri
+    if before.generation and before.files == manifest.files:
+        return before  # the very same content
+    bucket = bucket_of(uri)
+    data = f"data/{manifest_digest(manifest.files)[:12]}-{secrets.token_hex(4)}"
+    regular = [entry for entry in manifest.files if not entry.link]
+    pairs = [(str(directory / entry.name), bucket.blob((uri / data / entry.name).path)) for entry in regular]
+    blob = bucket.blob((uri / MANIFEST).path)
+    text = json.dumps(manifest_document(manifest.files) | {"data": data}, indent=1)
+    try:
+        with explained(uri):
+            _transfer(f"uploading to {uri}", pairs, _upload_many)
+            blob.upload_from_string(
+                text, "application/json", if_generation_match=before.generation, checksum="crc32c", **request()
+            )
+        after = RemoteManifest(uri, blob.generation, data, manifest.files)
+    except PreconditionFailed:
+        after = look(uri)  # ours all the same if only the answer to the first attempt was lost
+    except BaseException:
+        _remove(bucket, uri / data)
+        raise
+    outdated = before.data if after.data == data else data
+    if outdated:
+        _remove(bucket, uri / outdated)
+    return after
+
+
+def download(remote: RemoteManifest, into: Path) -> None:
+    """Fills the empty directory `into` with the files of an artifact.
+
+    Raises:
+        UserError: files are missing, or are not what the manifest says (names the first).
+    """
+    from google.api_core.exceptions import NotFound
+
+    uri = remote.uri
+    bucket = bucket_of(uri)
+    pairs = []
+    for entry in remote.files:
+        path = _inside(into, entry.name, uri)
+        if entry.link:
+            os.symlink(entry.link, path)
+        else:
+            pairs.append((bucket.blob((uri / remote.data / entry.name).path), path))
+    try:
+        with explained(uri, missing=False):
+            _transfer(f"downloading {uri}", pairs, _download_many)
+    except NotFound as error:
+        raise UserError(f"{uri} is damaged: a file of it is missing: {error.message}", "make it again") from None
+    for entry in remote.files:
+        if entry.executable:
+            (into / entry.name).chmod(0o755)
+    wrong = sorted({entry.name for entry in set(describe(into)) ^ set(remote.files)})
+    if wrong:
+        raise UserError(
+            f"{uri} is damaged: files whose content is not what its {MANIFEST} says: {', '.join(wrong[:5])}",
+            "make it again, at another URI or after deleting this one",
+        )
+
+
+def download_folder(uri: GsUri, into: Path) -> int:
+    """Downloads every object below `uri`; returns how many there are. For folders that other tools filled."""
+    bucket = bucket_of(uri)
+    with explained(uri):
+        names = [blob.name for blob in bucket.list_blobs(prefix=f"{uri.path}/", **request())]
+        pairs = [(bucket.blob(name), _inside(into, name.removeprefix(f"{uri.path}/"), uri)) for name in names]
+        _transfer(f"downloading {uri}", [pair for pair in pairs if not pair[0].name.endswith("/")], _download_many)
+    return len(pairs)
+
+
+def _inside(into: Path, name: str, uri: GsUri) -> str:
+    """Where the file `name` of the artifact `uri` goes; its directory is made. A name that leads out is refused."""
+    path = into / name
+    if not path.resolve().is_relative_to(into.resolve()):
+        raise UserError(f"{uri} is damaged: {name} lies outside of it", "make it again")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+def remove(uri: GsUri) -> None:
+    """Deletes an artifact: its manifest first, so that no reader begins with what is going."""
+    bucket = bucket_of(uri)
+    _remove(bucket, uri / MANIFEST)
+    _remove(bucket, uri / "data")
+
+
+def _transfer(what: str, pairs: Sequence[Any], move: Callable[[Sequence[Any]], None]) -> None:
+    if len(pairs) < _SHOW_FROM:
+        move(pairs)
+        return
+    with Progress(what, total=len(pairs)) as progress:
+        for start in range(0, len(pairs), _BATCH):
+            batch = pairs[start : start + _BATCH]
+            move(batch)
+            progress.advance(len(batch))
+
+
+def _upload_many(pairs: Sequence[Any]) -> None:
+    from google.cloud.storage import transfer_manager as tm
+
+    tm.upload_many(
+        pairs, worker_type=tm.THREAD, max_workers=WORKERS, raise_exception=True,
+        upload_kwargs={"checksum": "crc32c", **request()},
+    )  # fmt: skip
+
+
+def _download_many(pairs: Sequence[Any]) -> None:
+    from google.cloud.storage import transfer_manager as tm
+
+    tm.download_many(
+        pairs, worker_type=tm.THREAD, max_workers=WORKERS, raise_exception=True,
+        download_kwargs={"checksum": "crc32c", **request()},
+    )  # fmt: skip
+
+
+def _require_bucket(bucket: Any) -> None:
+    """A missing object and a missing bucket are both 404: listing tells them apart."""
+    next(iter(bucket.list_blobs(max_results=1, **request())), None)
+
+
+def _remove(bucket: Any, place: GsUri) -> None:
+    """Deletes the objects at and below `place`, as well as it goes: what stays is unreferenced."""
+    try:
+        with explained(place):
+            for blob in list(bucket.list_blobs(prefix=place.path, **request())):
+                if blob.name == place.path or blob.name.startswith(f"{place.path}/"):
+                    blob.delete(**request())
+    except UserError as error:
+        say(f"warning: {place} stays behind: {error.problem}")

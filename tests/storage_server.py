@@ -1,0 +1,146 @@
+"""gcp-storage-emulator with the two things that it lacks and that our tests are about.
+
+Generation preconditions (it ignores ifGenerationMatch, so that of racing writers all would win), and a bucket named
+"forbidden" that answers 403 as Cloud Storage does to an account without a role. Everything else is the emulator's.
+
+    python -m tests.storage_server --host 0.0.0.0 --port 9023 --bucket runs --directory DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import HTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gcp_storage_emulator.exceptions import NotFound
+from gcp_storage_emulator.handlers.buckets import create_bucket
+from gcp_storage_emulator.server import RequestHandler
+from gcp_storage_emulator.storage import Storage
+
+FORBIDDEN = "forbidden"
+
+
+class Refused(Exception):
+    """What the handler answers instead: a status and a message."""
+
+
+class ConditionalStorage(Storage):  # type: ignore[misc]
+    """`wanted` is the precondition of the request at hand. Requests come one at a time, so check and write are one."""
+
+    wanted: int | None = None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._wanted_by_upload: dict[str, int | None] = {}
+
+    def _write_config_to_file(self) -> None:
+        # After each request it would write the names of all objects: with thousands of them that is all it does.
+        if not self._use_memory_fs:
+            super()._write_config_to_file()
+
+    def create_file(self, bucket: str, name: str, content: bytes, obj: Any, file_id: str | None = None) -> None:
+        if file_id in self._wanted_by_upload:
+            self.wanted = self._wanted_by_upload.pop(file_id)
+        self._check(bucket, name)
+        super().create_file(bucket, name, content, obj, file_id)
+
+    def create_resumable_upload(self, bucket: str, name: str, obj: Any) -> str:
+        self._check(bucket, name)
+        file_id: str = super().create_resumable_upload(bucket, name, obj)
+        self._wanted_by_upload[file_id] = self.wanted
+        return file_id
+
+    def get_file(self, bucket: str, name: str, show_error: bool = True) -> Any:
+        content = super().get_file(bucket, name, show_error)
+        self._check(bucket, name)
+        return content
+
+    def delete_file(self, bucket: str, name: str) -> None:
+        self._check(bucket, name)
+        super().delete_file(bucket, name)
+
+    def _check(self, bucket: str, name: str) -> None:
+        if self.wanted is None:
+            return
+        try:
+            found = int(self.get_file_obj(bucket, name)["generation"])
+        except NotFound:
+            found = 0
+        if found != self.wanted:
+            raise Refused(412, "At least one of the pre-conditions you specified did not hold.")
+
+
+class Handler(RequestHandler):  # type: ignore[misc]
+    """Answers 412 and 403 where Cloud Storage does."""
+
+    def do_GET(self) -> None:
+        self._answer(super().do_GET)
+
+    def do_POST(self) -> None:
+        self._answer(super().do_POST)
+
+    def do_PUT(self) -> None:
+        self._answer(super().do_PUT)
+
+    def do_DELETE(self) -> None:
+        self._answer(super().do_DELETE)
+
+    def _answer(self, work: Callable[[], None]) -> None:
+        parts = urlsplit(self.path)
+        wanted = parse_qs(parts.query).get("ifGenerationMatch")
+        self.storage.wanted = int(wanted[0]) if wanted else None
+        try:
+            if f"/b/{FORBIDDEN}/" in parts.path:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
+            work()
+        except Refused as refused:
+            status, message = refused.args
+            content = json.dumps({"error": {"code": status, "message": message}}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+
+def make_server(host: str, port: int, bucket: str, directory: str | None = None) -> HTTPServer:
+    """A server that listens but does not serve yet; port 0 for any. In memory without a directory."""
+    storage = ConditionalStorage(use_memory_fs=directory is None, data_dir=directory)
+    if not any(name == bucket for name in storage.buckets):
+        create_bucket(bucket, storage)
+    return HTTPServer((host, port), partial(Handler, storage))
+
+
+@contextmanager
+def storage_server(bucket: str, host: str = "127.0.0.1") -> Iterator[str]:
+    """Serves from memory while the block runs; yields the URL for STORAGE_EMULATOR_HOST."""
+    server = make_server(host, 0, bucket)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=9023)
+    parser.add_argument("--bucket", default="mlgo")
+    parser.add_argument("--directory")
+    options = parser.parse_args()
+    make_server(options.host, options.port, options.bucket, options.directory).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
