@@ -164,15 +164,15 @@ class Learner:
         rate = self.parameters.learning_rate * decay
         self.optimizer.learning_rate.assign(rate)
         losses = []
-        shown = self._shuffle.permutation(len(experience))[:SHOWN]
+        shown = _tensors(experience, self._shuffle.permutation(len(experience))[:SHOWN])[:3]
         for _ in range(self.parameters.epochs):
             order = self._shuffle.permutation(len(experience))
             for begin in range(0, len(order) - size + 1, size):
                 rows = _tensors(experience, order[begin : begin + size])
                 losses.append(self._minibatch(*rows, tf.constant(self.parameters.prior * decay, tf.float32)))
-            moved = self._moved(*_tensors(experience, shown)[:3]).numpy()
-            if self.parameters.target_kl and moved[1] > self.parameters.target_kl:
+            if self.parameters.target_kl and self._moved(*shown).numpy()[1] > self.parameters.target_kl:
                 break
+        moved = self._moved(*shown).numpy()
         means = np.mean([loss.numpy() for loss in losses], axis=0)
         if not all(np.isfinite(variable.numpy()).all() for variable in self._variables()):
             raise UserError(

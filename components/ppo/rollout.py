@@ -66,6 +66,8 @@ class Roller:
             for i, module in enumerate(modules)
         ]
         order = {module.name: i for i, module in enumerate(modules)}
+        # The longest first, so that the workers end together: a long one that begins last has them wait for it.
+        requests.sort(key=lambda request: self.baselines[request.module.name], reverse=True)
         done = list(compile_all(self.pool, self.compiler, requests, quarantine))
         done.sort(key=lambda pair: order[pair[0].module.name])
         return self._collect([result for _, result in done], dense)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import multiprocessing
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import click
@@ -56,9 +58,7 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
         started_s = time.monotonic()
         say(f"[{name}] measures")
         try:
-            figures |= importlib.import_module(f"tests.bench.{name}").measure(
-                BenchContext(run_directory, scratch, repeats)
-            )
+            figures |= _measure(name, BenchContext(run_directory, scratch, repeats))
             say(f"[{name}] took {time.monotonic() - started_s:.1f} s")
         except Exception:  # one broken measurement must not cost the figures of the others
             traceback.print_exc()
@@ -74,6 +74,17 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
     if failed:
         raise UserError(f"these measurements failed: {', '.join(failed)}", "see the tracebacks above")
     return 0
+
+
+def _measure(name: str, context: BenchContext) -> dict[str, float]:
+    """In a process of its own: settings of gin and TensorFlow are made once a process, and differ between steps."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_called, name, context).result()
+
+
+def _called(name: str, context: BenchContext) -> dict[str, float]:
+    figures: dict[str, float] = importlib.import_module(f"tests.bench.{name}").measure(context)
+    return figures
 
 
 def _finished(run: Path) -> Path:
