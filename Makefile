@@ -43,6 +43,10 @@ lint: setup-test ## ruff and mypy
 bench: setup-test ## measure what this project promises; writes build/bench.json
 	@$(BIN)/python -m tests.bench
 
+.PHONY: pipeline
+pipeline: setup-pipelines ## compile the pipeline anew: pipelines/compiled/training.yaml
+	@$(BIN)/mlgo pipeline compile --output pipelines/compiled/training.yaml
+
 .PHONY: images
 images: setup ## build the container images of the steps; writes build/images.json
 	@$(BIN)/mlgo images build
@@ -56,12 +60,13 @@ lock: $(VENV)/.training ## resolve the packages anew: Python's with their hashes
 	resolve --extra training -o $(LOCKS)/training.txt; \
 	resolve --extra training --extra test --extra dev -c $(LOCKS)/training.txt -o $(LOCKS)/test.txt; \
 	resolve -c $(LOCKS)/training.txt -o $(LOCKS)/steps.txt; \
+	resolve --extra pipelines -o $(LOCKS)/pipelines.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
 	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt
 
 .PHONY: clean
 clean: ## remove .venv, build/ and caches; keep runs/
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(VENV)-pipelines build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -70,8 +75,20 @@ clean: ## remove .venv, build/ and caches; keep runs/
 apt:
 	@$(APT) $(LOCKS)/apt.txt
 
+# kfp's environment: its protobuf is another than TensorFlow's.
+.PHONY: setup-pipelines
+setup-pipelines: $(VENV)-pipelines/.done
+
+$(VENV)-pipelines/.done: $(LOCKS)/build.txt $(LOCKS)/pipelines.txt pyproject.toml | apt
+	@echo "installing Python packages in $(VENV)-pipelines"
+	@$(PYTHON) -m venv $(VENV)-pipelines
+	@$(PIP:$(BIN)/%=$(VENV)-pipelines/bin/%) -r $(LOCKS)/build.txt
+	@$(PIP:$(BIN)/%=$(VENV)-pipelines/bin/%) --no-build-isolation --no-compile -r $(LOCKS)/pipelines.txt
+	@$(VENV)-pipelines/bin/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
+	@touch $@
+
 .PHONY: setup-test
-setup-test: $(VENV)/.test
+setup-test: $(VENV)/.test setup-pipelines
 	@$(APT) $(LOCKS)/apt.txt $(LOCKS)/apt-test.txt
 
 # Each stamp is made once, and again if its lock changes.

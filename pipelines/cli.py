@@ -9,7 +9,9 @@ from typing import NoReturn
 
 import click
 
-from components.console import SEED, run_step
+from components.console import PRESETS, SEED, UserError, run_step
+from pipelines.images_cli import images_group
+from pipelines.pipeline_cli import pipeline_group
 
 STEPS = {
     "toolchain": "build a training clang, or the release clang that embeds a policy",
@@ -29,11 +31,15 @@ class StepGroup(click.Group):
     `mlgo --help` is instant and needs no TensorFlow."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [*super().list_commands(context), *STEPS]
+        here = _steps_here()
+        return [*(super().list_commands(context) if here == set(STEPS) else ()), *(s for s in STEPS if s in here)]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in STEPS:
             return super().get_command(context, name)
+        if name not in _steps_here():
+            image = os.environ.get("MLGO_IMAGE", "")
+            raise UserError(f"the step {name} is not in the image {image!r}", f"use the image that has {name}")
         return click.Command(
             name,
             callback=lambda arguments: _become(name, arguments),
@@ -43,6 +49,11 @@ class StepGroup(click.Group):
             help=STEPS[name],
             short_help=STEPS[name],
         )
+
+
+def _steps_here() -> set[str]:
+    """All steps, or in a container image those that it has what they need for ($MLGO_STEPS)."""
+    return set(os.environ.get("MLGO_STEPS", " ".join(STEPS)).split())
 
 
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
@@ -62,6 +73,10 @@ def cli() -> None:
     """
 
 
+cli.add_command(images_group)
+cli.add_command(pipeline_group)
+
+
 @cli.command(context_settings={"show_default": True})
 @click.option("--compile-commands", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
               help="compile_commands.json of a project built with `-Xclang -fembed-bitcode=all`.")
@@ -71,7 +86,7 @@ def cli() -> None:
               help="A recipe that names projects to fetch and build, see components/corpus/recipes/.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, metavar="DIR",
               help="Where the artifact of each step goes. Use the same one again to go on or to reuse.")
-@click.option("--preset", type=click.Choice(["tiny", "demo", "full"]), default="demo",
+@click.option("--preset", type=click.Choice(PRESETS), default="demo",
               help="How much training: tiny only shows that it works, full trains for an hour.")
 @click.option("--train-minutes", type=float, metavar="M", help="Minutes of PPO, instead of the preset's.")
 @click.option("--problem", type=click.Choice(["inlining"]), default="inlining",
@@ -110,9 +125,10 @@ def run(
       mlgo run --recipe components/corpus/recipes/demo.yaml --output runs/demo
     """
     from components.evaluation.table import print_table, read_metrics
-    from pipelines.chain import chain
+    from pipelines.local import run_locally
     from pipelines.options import RunOptions
-    from pipelines.run import run_chain
+    from pipelines.process_runner import ProcessRunner
+    from pipelines.spec import COMPILED
 
     options = RunOptions(
         output=output.absolute(),
@@ -128,8 +144,9 @@ def run(
         seed=seed,
         min_reduction_percent=min_reduction_percent,
     )
-    run_chain(chain(options), options.output)
-    print_table(read_metrics(options.output / "evaluation"), options.output / "evaluation")
+    run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
+    report = options.output / "size_report"
+    print_table(read_metrics(report), report)
 
 
 def _absolute(path: Path | None) -> Path | None:

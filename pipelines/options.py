@@ -1,49 +1,20 @@
-"""What the user asks of a whole run: one frozen dataclass, and the presets that fill it."""
+"""What the user asks of a whole run on this machine, and the pipeline's parameters that say the same."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.console import UserError
+from components.console import PRESETS, UserError
 from components.workers.make import number_of_workers
 
 
 @dataclass(frozen=True)
-class Preset:
-    """How much of everything a run does.
-
-    Invariants: train_minutes > 0; each tuple holds whole command-line arguments of the step it is named after.
-    """
-
-    train_minutes: float
-    warmstart: tuple[str, ...] = ()
-    ppo: tuple[str, ...] = ()
-    evaluation: tuple[str, ...] = ()
-
-
-PRESETS: dict[str, Preset] = {
-    # The whole chain on a few modules, to see that it works; the policy is not meant to be good.
-    "tiny": Preset(
-        train_minutes=2.0,
-        warmstart=("--epochs", "20"),
-        ppo=("--iterations", "4", "--modules", "6", "--samples", "2", "--validate-every", "2"),
-        evaluation=("--thresholds", "15"),
-    ),
-    # Fits 20 minutes on 2 cores with everything before and after it, set-up included (6 minutes).
-    "demo": Preset(train_minutes=12.0),
-    # What a policy that is to be used deserves: with trace, vocab and warmstart an hour on 2 cores. Late in a long run
-    # steps are small: a longer average costs no progress, and fewer looks at the validation modules suffice.
-    "full": Preset(train_minutes=56.0, ppo=("--validate-every", "10", "--average-decay", "0.9")),
-}
-
-
-@dataclass(frozen=True)
 class RunOptions:
-    """One run of the chain.
+    """One run.
 
-    Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is a key of
-    PRESETS; train_minutes, if set, replaces the preset's.
+    Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is one of PRESETS;
+    train_minutes, if set, replaces the preset's.
     """
 
     output: Path
@@ -80,10 +51,20 @@ class RunOptions:
             )
         number_of_workers(self.workers)
 
-    @property
-    def amounts(self) -> Preset:
-        return PRESETS[self.preset]
-
-    @property
-    def minutes(self) -> float:
-        return self.amounts.train_minutes if self.train_minutes is None else self.train_minutes
+    def parameters(self) -> dict[str, str]:
+        """Of the pipeline (pipelines/training.py), as text. A release clang is made whatever the verdict: who runs this
+        by hand wants to see it."""
+        return {
+            "recipe": str(self.recipe or ""),
+            "corpus": str(self.corpus or ""),
+            "compile_commands": str(self.compile_commands or ""),
+            "problem": self.problem,
+            "preset": self.preset,
+            "train_minutes": "" if self.train_minutes is None else f"{self.train_minutes:g}",
+            "llvm_major": str(self.llvm_major),
+            "llvm_source": self.llvm_source,
+            "workers": self.workers,
+            "seed": str(self.seed),
+            "min_reduction_percent": f"{self.min_reduction_percent:g}",
+            "release_if": "always",
+        }

@@ -13,10 +13,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.console import UserError
-from components.storage import digest, require_artifact
-from pipelines.source import SourceDigests
-from pipelines.step import Step
+from pipelines.places import local_directory, whole_digest
+from pipelines.step import Places, Step
 
 
 @dataclass(frozen=True)
@@ -30,18 +28,18 @@ class Finished:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of one run directory `run`, whose steps' code is digested by `sources`."""
+    """The records of one run directory `run`, whose artifacts are in `places`."""
 
     run: Path
-    sources: SourceDigests
+    places: Places
 
-    def key(self, step: Step) -> str:
+    def key(self, step: Step, identity: str) -> str:
         """sha256 (hex) over everything that decides the step's result: command, input artifacts, code, facts.
 
         The inputs must be finished: their digests are read from their manifests. Artifacts enter by content, never
-        by path, so that a run that was moved is still reused.
+        by path, so that a run that was moved is still reused. identity: of the code, or of the image that it is in.
         """
-        return self._key(step, step.arguments)
+        return self._key(step, identity, step.arguments)
 
     def reusable(self, step: Step, key: str) -> Finished | None:
         """The record of the step's earlier run if its artifact is whole and was made from `key`; else None."""
@@ -50,25 +48,30 @@ class Records:
             record = Finished(str(document["key"]), str(document["digest"]), float(str(document["seconds"])))
             if record.key != key:
                 return None
-            require_artifact(self.run / step.output, step.output)
-            return record if digest(self.run / step.output) == record.digest else None
-        except (KeyError, ValueError, UserError):
-            return None  # never finished, or damaged since: the step runs again
+        except (KeyError, ValueError):
+            return None  # never finished
+        # Damaged or replaced since: the step runs again.
+        whole = whole_digest(self.places.artifact(step.output)) == record.digest if step.output else True
+        told = all(Path(self.places.file(step.name, name)).is_file() for name in step.parameters)
+        return record if whole and told else None
 
     def finished(self, step: Step, key: str, seconds: float) -> None:
         """Records that the step's artifact, just made, belongs to `key`."""
-        made = digest(self.run / step.output)
-        command = ["python", "-m", step.module, *step.argv(self.run)]
+        made = whole_digest(self.places.artifact(step.output)) if step.output else ""
+        command = step.argv(self.places)
         self._write(step.name, {"key": key, "digest": made, "seconds": round(seconds, 3), "command": command})
 
-    def prepare_work(self, step: Step) -> str:
+    def prepare_work(self, step: Step, identity: str) -> str:
         """Makes a working directory that fits the step's inputs; returns what to tell the user, "" for nothing.
 
         A directory begun with the same inputs is kept, and the step goes on in it. One that was begun with others
         is moved aside, not deleted: it may hold hours of training.
         """
-        work = self.run / step.work
-        key = self._key(step, step.start_arguments())
+        work = local_directory(self.places.artifact(step.work))
+        key = self._key(step, identity, step.start_arguments())
+        if work is None:  # in object storage nothing can be moved aside; the step compares its inputs itself
+            self._write(f"{step.name}.start", {"key": key})
+            return ""
         begun = self._read(f"{step.name}.start").get("key")
         message = ""
         if work.exists() and any(work.iterdir()):
@@ -83,9 +86,9 @@ class Records:
         self._write(f"{step.name}.start", {"key": key})
         return message
 
-    def _key(self, step: Step, arguments: tuple[str, ...]) -> str:
-        inputs = {name: digest(self.run / name) for name in sorted(step.inputs)}
-        document = [step.module, arguments, inputs, step.facts, self.sources.of(step.module)]
+    def _key(self, step: Step, identity: str, arguments: tuple[str, ...]) -> str:
+        inputs = {key: whole_digest(self.places.artifact(name)) for key, name in sorted(step.inputs.items())}
+        document = [step.module, arguments, inputs, step.facts, identity]
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     def _read(self, name: str) -> dict[str, object]:

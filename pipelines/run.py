@@ -1,47 +1,48 @@
-"""Runs a chain of steps on this machine: in order, in parallel where they are independent, each only if it must."""
+"""Runs a pipeline's steps on this machine: in order, in parallel where they are independent, each only if it must."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from components.console import UserError, say
-from components.storage import MANIFEST
 from pipelines.lock import run_lock
-from pipelines.processes import RunningStep, StepProcesses
+from pipelines.places import whole_digest
 from pipelines.reuse import Records
-from pipelines.source import ROOT, SourceDigests
-from pipelines.step import Step
+from pipelines.runner import Runner, Running
+from pipelines.spec import STATUS
+from pipelines.step import Places, Step
 
 
-def run_chain(steps: Sequence[Step], run: Path, root: Path = ROOT) -> None:
-    """Makes every artifact of `steps` in the directory `run`.
+def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Places | None = None) -> set[str]:
+    """Makes every artifact of `steps`; returns the names of the steps whose conditions did not hold.
 
     A step is reused if all it depends on is what its artifact was made from (pipelines.reuse), and it says so.
 
     Args:
-        steps: each after those whose artifacts it reads.
-        run: absolute; the run directory, made if it does not exist.
-        root: the directory that holds the package `components` with the steps' code.
+        steps: of pipelines.spec.steps_of.
+        run: absolute; the run directory, made if it does not exist: logs, state, and artifacts unless `places` says
+            otherwise.
+        runner: where steps run.
 
     Raises:
         UserError: a step failed (named with its log), or another run works in the directory.
     """
     run.mkdir(parents=True, exist_ok=True)
-    records = Records(run, SourceDigests(root))
-    with run_lock(run) as lock, StepProcesses(root, lock) as processes:
-        waiting = list(steps)
-        made: set[str] = set()
-        while waiting or processes.running:
-            ready = [step for step in waiting if made.issuperset(step.inputs)]
-            reused = [step for step in ready if _begin(step, records, processes)]
-            waiting = [step for step in waiting if step not in ready]
-            made.update(step.output for step in reused)
-            if not reused:  # else what waited for them may begin before anything else ends
-                ended = processes.wait()
-                _finish(ended, records)
-                made.add(ended.step.output)
+    places = places or Places(str(run), str(run / ".files"))
+    records = Records(run, places)
+    last = [step for step in steps if step.always]
+    with run_lock(run) as lock, runner.session(run, places, lock):
+        try:
+            skipped = _run_all([step for step in steps if not step.always], records, runner)
+        except UserError as error:
+            _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner)
+            raise
+        _run_last(last, {"state": "SUCCEEDED"}, records, runner)
+    return skipped
 
 
 def log_path(run: Path, step: Step) -> Path:
@@ -49,30 +50,77 @@ def log_path(run: Path, step: Step) -> Path:
     return run / "logs" / f"{step.name}.log"
 
 
-def _begin(step: Step, records: Records, processes: StepProcesses) -> bool:
+def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
+    maker = {step.output: step.name for step in steps if step.output}
+    needs = {
+        step.name: {maker[name] for name in step.inputs.values()} | set(step.after) | {c.step for c in step.conditions}
+        for step in steps
+    }
+    waiting, done, skipped = list(steps), set[str](), set[str]()
+    try:
+        while waiting or runner.running:
+            ready = [step for step in waiting if needs[step.name] <= done | skipped]
+            waiting = [step for step in waiting if step not in ready]
+            before = len(done | skipped)
+            for step in ready:
+                if needs[step.name] & skipped or not _conditions_hold(step, records):
+                    say(f"[{step.name}] left out: its condition does not hold")
+                    skipped.add(step.name)
+                elif _begin(step, records, runner):
+                    done.add(step.name)
+            if len(done | skipped) > before:
+                continue  # what waited for them may begin before anything else ends
+            if runner.running:
+                ended = runner.wait()
+                _finish(ended, records)
+                done.add(ended.step.name)
+    finally:
+        runner.stop()
+    return skipped
+
+
+def _run_last(steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner) -> None:
+    told = json.dumps({**status, "pipelineJobResourceName": records.run.name})
+    for step in steps:
+        arguments = tuple(argument.replace(STATUS, told) for argument in step.arguments)
+        runner.start(replace(step, arguments=arguments), "", log_path(records.run, step))
+        ended = runner.wait()
+        if ended.status != 0:  # what the pipeline made stands, whoever could not be told of it
+            say(f"[{step.name}] failed; what it said is in {log_path(records.run, step)}")
+
+
+def _conditions_hold(step: Step, records: Records) -> bool:
+    return all(
+        condition.holds(Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8"))
+        for condition in step.conditions
+    )
+
+
+def _begin(step: Step, records: Records, runner: Runner) -> bool:
     """Starts the step, or finds that its artifact can be reused: True."""
-    run, key = records.run, records.key(step)
+    identity = runner.identity(step)
+    key = records.key(step, identity)
     record = records.reusable(step, key)
     if record:
-        made = f"{run / step.output}, made in {record.seconds:.0f} s"
+        made = f"{records.places.artifact(step.output)}, made in {record.seconds:.0f} s"
         say(f"[{step.name}] reused: nothing it depends on has changed ({made})")
         return True
-    note = records.prepare_work(step) if step.work else ""
+    note = records.prepare_work(step, identity) if step.work else ""
     say(f"[{step.name}] starts" + (f": {note}" if note else ""))
-    processes.start(step, key, run, log_path(run, step))
+    runner.start(step, key, log_path(records.run, step))
     return False
 
 
-def _finish(ended: RunningStep, records: Records) -> None:
-    step, status = ended.step, ended.process.returncode
-    artifact, log = records.run / step.output, log_path(records.run, step)
-    if status != 0:
-        how = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+def _finish(ended: Running, records: Records) -> None:
+    step = ended.step
+    artifact, log = records.places.artifact(step.output), log_path(records.run, step)
+    if ended.status != 0:
+        how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
         raise UserError(
             f"step {step.name} failed ({how}); what it said is in {log}",
             "mend what it names and run the same command again: finished steps are reused",
         )
-    if not (artifact / MANIFEST).is_file():
+    if step.output and not whole_digest(artifact):
         raise UserError(f"step {step.name} ended well but left no artifact in {artifact}", f"see {log}")
     seconds = time.monotonic() - ended.started_s
     records.finished(step, ended.key, seconds)

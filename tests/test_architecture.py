@@ -15,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 STEPS = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"}
-CONCEPTS = {"problems", "compiler", "policy", "workers", "storage", "console", "formats", "projects"}
+CONCEPTS = {"problems", "compiler", "policy", "workers", "storage", "console", "formats", "projects", "launcher"}
+KFP = {"component.py", "declare.py"}
+"""Names of the files that declare to KFP what runs; they alone, and two of pipelines/, import it."""
 WITHOUT_TENSORFLOW = (STEPS | CONCEPTS) - {"warmstart", "ppo", "policy"}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -61,7 +63,7 @@ def test_what_needs_no_tensorflow_does_not_import_it() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for folder in [ROOT / "pipelines", *(ROOT / "components" / name for name in WITHOUT_TENSORFLOW)]
         for path in sorted(folder.rglob("*.py"))
-        if path.name not in ("__init__.py", "__main__.py")
+        if path.name not in ("__init__.py", "__main__.py", "training.py" if folder.name == "pipelines" else "", *KFP)
     ]
     code = (
         "import importlib, sys\n"
@@ -71,6 +73,28 @@ def test_what_needs_no_tensorflow_does_not_import_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_kfp_is_imported_where_pipelines_are_declared_only() -> None:
+    """What runs in a container, or runs the compiled pipeline, does without: kfp and TensorFlow cannot be installed
+    together."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("components", "pipelines")
+        for path, module in imported(ROOT / folder)
+        if module.partition(".")[0] == "kfp"
+    }
+    declared = {path.relative_to(ROOT).as_posix() for path in (ROOT / "components").glob("*/component.py")}
+    assert found == declared | {"components/launcher/declare.py", "pipelines/training.py", "pipelines/compile.py"}
+
+
+def test_nothing_that_is_declared_to_kfp_imports_tensorflow_or_a_step() -> None:
+    """component.py files are imported in kfp's environment, which has none of what the steps need."""
+    for folder in ("components", "pipelines"):
+        for path, module in imported(ROOT / folder):
+            if path.name in KFP or path.name == "training.py":
+                allowed = ("kfp", "components.launcher", "collections.abc", "typing", "__future__")
+                assert module.startswith(allowed) or ".component" in module, f"{path}: {module}"
 
 
 @pytest.mark.slow
@@ -86,7 +110,10 @@ def test_the_wheel_has_every_file_of_the_packages(tmp_path: Path) -> None:
     assert packed == set(files)
 
 
-@pytest.mark.parametrize(("lock", "extras"), [("training", ["training"]), ("test", ["training", "test", "dev"])])
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [("steps", []), ("training", ["training"]), ("test", ["training", "test", "dev"]), ("pipelines", ["pipelines"])],
+)
 def test_the_locks_have_everything_with_hashes_and_name_no_host(lock: str, extras: list[str]) -> None:
     text = (ROOT / "docker" / "requirements" / f"{lock}.txt").read_text()
     assert "://" not in text and "--index" not in text and "--find-links" not in text
@@ -108,6 +135,7 @@ def test_the_locks_agree() -> None:
 
     training, test, build = versions("training"), versions("test"), versions("build")
     assert build.items() <= training.items() <= test.items()
+    assert versions("steps").items() <= training.items()
 
 
 def test_the_top_level_holds_what_the_architecture_names() -> None:

@@ -2,6 +2,7 @@
 
 from components.console.command import SEED, run_step
 from components.console.errors import UserError
+from components.console.preset import PRESETS, preset_option
 from components.console.progress import Progress, say
 
-__all__ = ["SEED", "Progress", "UserError", "run_step", "say"]
+__all__ = ["PRESETS", "SEED", "Progress", "UserError", "preset_option", "run_step", "say"]

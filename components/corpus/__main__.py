@@ -20,10 +20,13 @@ from components.corpus.split import SplitConfig, split_modules
 from components.formats.corpus import load_corpus, write_description
 from components.formats.splits import FILE as SPLITS_FILE
 from components.formats.splits import write_splits
+from components.projects.option import RECIPE
+from components.projects.recipe import load_recipes
 from components.storage import publish
 from components.storage.options import FILE, OUTPUT, TREE
 
 PATH = click.Path(path_type=Path)
+_SOURCES = ("recipe", "existing", "compile_commands")
 
 
 def split_options(command: Any) -> Any:
@@ -67,7 +70,7 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--compile-commands", type=PATH, required=True, help="compile_commands.json of a finished build.")
+@click.option("--compile-commands", type=FILE, required=True, help="compile_commands.json of a finished build.")
 @output_option
 @click.option("--cmd-filter", help="Keep modules of which one cc1 argument matches this regular expression.")
 @click.option("--obj-base-dir", type=PATH, help="Name modules by their objects' paths relative to this directory.")
@@ -113,7 +116,7 @@ def extract(
 
 
 @main.command()
-@click.option("--recipe", type=FILE, required=True, help="YAML file of one project or of a set of projects.")
+@click.option("--recipe", type=RECIPE, required=True, help="YAML of a project or a set; ours by name: demo.")
 @output_option
 @click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
 @click.option("--jobs", type=click.IntRange(1), help="Compiles at a time. Default: all processors.")
@@ -131,7 +134,6 @@ def build(
       python -m components.corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
     """
     from components.corpus.build import BuildConfig, build_corpus
-    from components.projects.recipe import load_recipes
     from components.storage.cache import default_cache_dir
 
     recipes = load_recipes(recipe)
@@ -197,6 +199,41 @@ def import_corpus(source: Path, output: Path, **split: Any) -> None:
         done = corpus.splits() if keep else split_modules(load_corpus(partial).modules, splits)
         write_splits(partial, done)
     announce(output, report, done)
+
+
+@main.command()
+@click.option("--recipe", type=RECIPE, help="Projects to fetch and build: a YAML file, or one of ours by name: demo.")
+@click.option("--existing", type=TREE, help="A corpus that exists already.")
+@click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build.")
+@click.option("--llvm-major", type=int, default=19, show_default=True, help="Builds recipes with clang-N.")
+@output_option
+@click.pass_context
+def obtain(
+    context: click.Context,
+    recipe: Path | None,
+    existing: Path | None,
+    compile_commands: Path | None,
+    llvm_major: int,
+    output: Path,
+) -> None:
+    """Makes a corpus from the one source that is given: build, import or extract with their defaults, for pipelines.
+
+    \b
+    Example:
+      python -m components.corpus obtain --recipe demo --output corpus
+    """
+    given = [name for name, value in context.params.items() if name in _SOURCES and value]
+    if len(given) != 1:
+        raise UserError(
+            f"exactly one source of code is needed, {len(given) or 'none'} given",
+            "pass one of --recipe FILE, --existing DIR, --compile-commands FILE",
+        )
+    if recipe:
+        context.invoke(build, recipe=recipe, clang=f"clang-{llvm_major}", output=output)
+    elif existing:
+        context.invoke(import_corpus, source=existing, output=output)
+    else:
+        context.invoke(extract, compile_commands=compile_commands, output=output)
 
 
 @main.command()

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from components.console import UserError, run_step
+from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import THRESHOLDS, EvaluationConfig
-from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
+from components.projects.option import RECIPE
+from components.storage.options import ARTIFACT, OUTPUT, WORK_DIR
 from components.workers.make import HELP as WORKERS_HELP
 
 EXIT_NOT_BETTER = 3
@@ -36,6 +37,7 @@ def main() -> None:
 
 
 @main.command("run")
+@preset_option({"tiny": {"thresholds": "15"}})
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus whose held-out part is compiled.")
 @click.option(
     "--toolchain", "--training-toolchain", "toolchain", type=ARTIFACT, required=True,
@@ -49,10 +51,16 @@ def main() -> None:
 )  # fmt: skip
 @click.option("--warmstart", type=ARTIFACT, help="Warmstart policy, to be compared.")
 @click.option(
+    "--evaluation", type=ARTIFACT,
+    help="Earlier evaluation by the training clang: its sizes are taken over, only the release clang compiles.",
+)  # fmt: skip
+@click.option("--release-if", type=click.Choice(["better", "always"]), default="better", show_default=True,
+              help="Which verdict wants a release clang: `release` in metrics.json says yes or no.")  # fmt: skip
+@click.option(
     "--ppo-root", type=WORK_DIR,
     help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
 )  # fmt: skip
-@click.option("--recipe", type=FILE, help="Recipes: rebuilds the held-out projects whole and compares what they link.")
+@click.option("--recipe", type=RECIPE, help="Rebuilds the held-out projects whole and compares what they link.")
 @click.option("--stock-clang", type=_PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
 @click.option("--min-reduction-percent", type=float, default=0.5, show_default=True, help="Asked for by the verdict.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
@@ -96,7 +104,7 @@ def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) 
 
 
 @main.command("compare-binaries")
-@click.option("--recipe", type=FILE, required=True, help="Recipe of one project or of a set.")
+@click.option("--recipe", type=RECIPE, required=True, help="Recipe of one project or of a set.")
 @click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy.")
 @click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
 @click.option("--stock-clang", type=_PROGRAM, help="The baseline.  [default: the installed clang-N]")

@@ -25,6 +25,9 @@ class EvaluationConfig:
         output: where report.csv, metrics.json and report.html go.
         release_toolchain: the release clang that embeds the policy; None has the training clang run the policy.
         warmstart: the warmstart policy artifact, to be compared; None leaves it out.
+        evaluation: an earlier evaluation of the same policy by the training clang: its sizes of the baseline, the
+            warmstart and the sweep are taken over, and only the release clang compiles. None compiles everything.
+        release_if: "better" or "always": which verdict wants a release clang.
         ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
         recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
@@ -44,6 +47,8 @@ class EvaluationConfig:
     output: Path
     release_toolchain: Path | None = None
     warmstart: Path | None = None
+    evaluation: Path | None = None
+    release_if: str = "better"
     ppo_root: Path | None = None
     recipe: Path | None = None
     stock_clang: Path | None = None
@@ -61,6 +66,11 @@ class EvaluationConfig:
             raise UserError(
                 f"--min-reduction-percent {self.min_reduction_percent:g}: nothing shrinks by more than 100%",
                 "give a number of percent such as 0.5",
+            )
+        if self.evaluation is not None and self.release_toolchain is None:
+            raise UserError(
+                "--evaluation is there to be completed by what a release clang makes, and none is given",
+                "pass --release-toolchain, or leave --evaluation out",
             )
         if self.recipe is not None and self.release_toolchain is None:
             raise UserError(

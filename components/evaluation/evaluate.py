@@ -14,6 +14,7 @@ from components.evaluation import binaries, table
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
 from components.evaluation.measure import measure
+from components.evaluation.measurements import POLICY, read_measurements, write_measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.page import write_page
 from components.evaluation.report_csv import write_report_csv
@@ -46,18 +47,25 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
     curve = read_curve(config.ppo_root or config.policy)
     variants = plan(config, training, release)
+    earlier = read_measurements(config.evaluation) if config.evaluation else None
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
-            measured = measure(pool, config, variants, modules, heldout_projects)
+            measured = measure(pool, config, variants, modules, heldout_projects, earlier)
         metrics = summarize(measured, config.min_reduction_percent, config.seed)
+        wanted = config.release_if == "always" or metrics["verdict"] == "better"
+        metrics["release"] = "yes" if wanted else "no"
+        if earlier:
+            metrics["as_under_the_training_clang"] = int((measured.sizes[POLICY] == earlier.sizes_of(measured)).sum())
         metrics["policy_compiled_by"] = "release" if release else "training"
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         metrics["inputs"] = _inputs(config, training, release)
         metrics["binaries"] = _binaries(config, recipes, release, directory / "build")
         write_report_csv(directory / "report.csv", measured)
+        write_measurements(directory, measured)
         text = json.dumps(metrics, indent=1, allow_nan=False)
         (directory / table.METRICS).write_text(text + "\n", encoding="utf-8")
+        (directory / table.SUMMARY).write_text(table.markdown(metrics), encoding="utf-8")
         write_page(directory / table.REPORT, metrics, measured, curve)
     return metrics
 

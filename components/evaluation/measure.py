@@ -10,7 +10,7 @@ from components.compiler.compile import Compiler, Request
 from components.compiler.quarantine import Quarantine, compile_all
 from components.console import Progress, UserError
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.measurements import Excluded, Measurements
+from components.evaluation.measurements import POLICY, Excluded, Measurements
 from components.evaluation.variants import Variant
 from components.formats.corpus import Module
 from components.workers.pool import WorkerPool
@@ -22,11 +22,13 @@ def measure(
     variants: Sequence[Variant],
     modules: Sequence[Module],
     heldout_projects: Collection[str],
+    earlier: Measurements | None = None,
 ) -> Measurements:
     """Text sizes of `modules` under every variant.
 
     A module that fails under one variant, twice, is not compiled under the later ones and is in nobody's sum. Modules
-    of the same content are counted as often as the corpus has them.
+    of the same content are counted as often as the corpus has them. What `earlier` has of the variants is taken over,
+    and so are the modules that it left out; only its policy is compiled again.
 
     Raises:
         UserError: more than `config.max_failed_fraction` of the modules failed, or all of them.
@@ -37,6 +39,13 @@ def measure(
     sizes: dict[str, dict[str, int]] = {}
     compile_s: dict[str, float] = {}
     excluded: list[Excluded] = []
+    if earlier is not None:
+        _require_same_modules(modules, earlier)
+        taken = {name: found.tolist() for name, found in earlier.sizes.items() if name != POLICY}
+        sizes = {name: dict(zip(earlier.modules, found, strict=True)) for name, found in taken.items()}
+        compile_s = {name: seconds for name, seconds in (earlier.compile_s or {}).items() if name != POLICY}
+        order = [module for module in order if module.name in set(earlier.modules)]
+        variants = [variant for variant in variants if variant.name == POLICY]
     for variant in variants:
         compiler = Compiler(variant.clang, config.problem, config.timeout_s)
         left = [module for module in order if module.name not in quarantine]
@@ -52,7 +61,8 @@ def measure(
             for error in quarantine.errors[len(excluded) :]
         ]
         sizes[variant.name] = found
-    kept = [module for module in modules if module.name not in quarantine]
+    left_out = {module.name for module in modules} - {module.name for module in order}
+    kept = [module for module in modules if module.name not in quarantine and module.name not in left_out]
     if not kept:
         raise UserError(
             f"none of the {len(modules)} held-out modules compiles: {excluded[0].module}: {excluded[0].detail}",
@@ -65,6 +75,15 @@ def measure(
         sizes={
             name: np.array([found[module.name] for module in kept], dtype=np.int64) for name, found in sizes.items()
         },
-        excluded=tuple(excluded),
+        excluded=(*(earlier.excluded if earlier else ()), *excluded),
         compile_s=compile_s,
     )
+
+
+def _require_same_modules(modules: Sequence[Module], earlier: Measurements) -> None:
+    known = {*earlier.modules, *(excluded.module for excluded in earlier.excluded)}
+    if known != {module.name for module in modules}:
+        raise UserError(
+            "the earlier evaluation is of other held-out modules than the corpus has",
+            "evaluate anew, without --evaluation",
+        )

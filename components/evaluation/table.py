@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 METRICS = "metrics.json"
 REPORT = "report.html"
+SUMMARY = "summary.md"
 
 COLUMNS = (
     ("all held-out", ()),
@@ -105,6 +106,14 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
             text.append(f"{title}: {inputs[key]}")
     text.append(f"report: {shown(directory / REPORT)}")
     return text
+
+
+def markdown(metrics: dict[str, Any]) -> str:
+    """The table and the verdict for a page of Markdown."""
+    titles = [f"{title} ({_at(metrics, place)['modules']})" for title, place in COLUMNS]
+    text = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    text += [f"| {title} | {' | '.join(_cell(*cell) for cell in cells)} |" for title, cells in rows(metrics)]
+    return "\n".join([*text, "", f"Verdict: {metrics['verdict']} ({change(metrics['reduction_percent'])})", ""])
 
 
 def print_table(metrics: dict[str, Any], directory: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 from pathlib import Path
 
@@ -63,7 +64,12 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
 
 
 def git_commit() -> str:
-    """The commit of the checkout that this code runs from; empty if it runs from an installed package."""
+    """The commit of the checkout that this code runs from, or was installed from where that says so; else empty.
+
+    An image knows the commit that it was built from: $MLGO_GIT_COMMIT.
+    """
+    if commit := os.environ.get("MLGO_GIT_COMMIT"):
+        return commit
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=10)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from components.console import SEED, run_step
-from components.ppo.config import PpoConfig
+from components.console import SEED, preset_option, run_step
+from components.ppo.config import PRESETS, PpoConfig
 from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 
 EPILOG = """\b
@@ -23,6 +23,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
+@preset_option(PRESETS)
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace: the size of each module under the heuristic.")

@@ -36,6 +36,9 @@ import yaml
 from components.console import UserError
 from components.projects.checked import Checked
 
+PACKAGED = Path(__file__).parents[1] / "corpus" / "recipes"
+"""The recipes that come with this project."""
+
 _NAME_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 
 
@@ -89,7 +92,10 @@ class RecipeSet:
 
 
 def load_recipes(path: Path) -> RecipeSet:
-    """Read a recipe file of one project or of a set. `UserError` names the file and the key that is wrong."""
+    """Read a recipe file of one project or of a set. `UserError` names the file and the key that is wrong.
+
+    A set names the files of its projects relative to itself; those that come with this project need not be there.
+    """
     path = Path(path)
     top = Checked(_read_yaml(path), str(path))
     if "projects" not in top:
@@ -99,6 +105,8 @@ def load_recipes(path: Path) -> RecipeSet:
     for item in top.items("projects"):
         if isinstance(item, str):
             file = path.parent / item
+            if not file.exists() and (PACKAGED / item).is_file():
+                file = PACKAGED / item
             recipes.append(_recipe(Checked(_read_yaml(file), str(file)), file.parent))
         else:
             recipes.append(_recipe(Checked(item, f"{path}: projects"), path.parent))

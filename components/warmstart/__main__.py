@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from components.console import SEED, run_step, say
+from components.console import SEED, preset_option, run_step, say
 from components.storage.options import ARTIFACT, FILE, OUTPUT
 from components.storage.uri import shown
 from components.warmstart.config import WarmstartConfig
@@ -23,6 +23,7 @@ Example:
     --output runs/demo/warmstart
 """
 )
+@preset_option({"tiny": {"epochs": 20}})
 @click.option("--trace", type=ARTIFACT, required=True, help="What the trace step made: the decisions to imitate.")
 @click.option("--vocab", type=ARTIFACT, required=True, help="What the vocab step made of that trace.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="The training toolchain that made the trace.")

@@ -36,6 +36,8 @@ def main():
     else:
         print("running", flush=True)
         time.sleep(float(flags.get("--sleep", 0)))
+    if "--say" in flags:
+        Path(flags["--say"]).write_text("yes")
     total = int(flags.get("--add", 0)) + sum(int((Path(d) / "n").read_text()) for f, d in flags.items() if f == "--in")
     with publish(Path(flags["--output"])) as directory:
         (directory / "n").write_text(str(total))

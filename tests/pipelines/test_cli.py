@@ -20,7 +20,7 @@ def mlgo(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_step() -> None:
     done = mlgo("--help")
     assert done.returncode == 0
-    assert all(f"\n  {step} " in done.stdout for step in ("run", *STEPS))
+    assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", *STEPS))
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -45,6 +45,6 @@ def test_a_run_without_code_says_what_to_pass(tmp_path: Path) -> None:
 
 
 def test_nothing_heavy_is_imported_by_the_launcher() -> None:
-    code = "import sys, pipelines.cli, pipelines.chain, pipelines.run; print('tensorflow' in sys.modules)"
+    code = "import sys, pipelines.cli, pipelines.local, pipelines.run; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "False\n"

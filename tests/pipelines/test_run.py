@@ -14,8 +14,9 @@ import pytest
 
 from components.console import UserError
 from components.console.command import INTERRUPTED
-from pipelines.run import run_chain
-from pipelines.step import Step
+from pipelines.process_runner import ProcessRunner
+from pipelines.run import run_pipeline
+from pipelines.step import Condition, Step
 
 
 class Toys:
@@ -28,16 +29,31 @@ class Toys:
         self.directory = tmp_path / "run"
 
     def step(self, name: str, inputs: tuple[str, ...] = (), *more: str) -> Step:
-        fed = [argument for source in inputs for argument in ("--in", f"{{{source}}}")]
-        arguments = ("--count", str(self.counts / name), *fed, *more, "--output", "{output}")
-        return Step(name=name, output=name, module="components.toy", arguments=arguments, inputs=inputs)
+        fed = [argument for source in inputs for argument in ("--in", f"{{{{$.inputs.artifacts['{source}'].uri}}}}")]
+        output = f"{{{{$.outputs.artifacts['{name}'].uri}}}}"
+        return Step(
+            name=name,
+            image="mlgo-training",
+            module="components.toy",
+            command=("python", "-m", "components.toy"),
+            arguments=("--count", str(self.counts / name), *fed, *more, "--output", output),
+            output=name,
+            inputs={source: source for source in inputs},
+            outputs={name: "system.Artifact"},
+        )
+
+    def working(self, *more: str) -> Step:
+        """A step that resumes in the working directory `train-work`."""
+        step = self.step("train", (), "--root-dir", "{{$.outputs.artifacts['train-work'].uri}}", *more)
+        outputs = {**step.outputs, "train-work": "system.Artifact"}
+        return replace(step, work="train-work", outputs=outputs, extends=("--minutes",))
 
     def runs(self, name: str) -> int:
         count = self.counts / name
         return len(count.read_text()) if count.exists() else 0
 
-    def run(self, *steps: Step) -> None:
-        run_chain(steps, self.directory, self.root)
+    def run(self, *steps: Step) -> set[str]:
+        return run_pipeline(steps, self.directory, ProcessRunner(self.root))
 
     def number(self, name: str) -> int:
         return int((self.directory / name / "n").read_text())
@@ -130,10 +146,11 @@ DRIVER = """
 import sys
 from pathlib import Path
 from components.console import run_step
-from pipelines.run import run_chain
+from pipelines.process_runner import ProcessRunner
+from pipelines.run import run_pipeline
 from pipelines.step import Step
 def main():
-    run_chain([eval(text) for text in sys.argv[3:]], Path(sys.argv[1]), Path(sys.argv[2]))
+    run_pipeline([eval(text) for text in sys.argv[3:]], Path(sys.argv[1]), ProcessRunner(Path(sys.argv[2])))
 run_step(main)
 """
 
@@ -179,8 +196,7 @@ def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> N
 
 
 def test_a_killed_step_goes_on_in_its_working_directory(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
-    step = toys.step("train", (), "--root-dir", "{work}", "--sleep", "60", "--minutes", "1")
-    step = replace(step, work="train-work", extends=("--minutes",))
+    step = toys.working("--sleep", "60", "--minutes", "1")
     process = start(toys, step)
     wait_for(process, "[train] begun")
     process.kill()
@@ -191,8 +207,7 @@ def test_a_killed_step_goes_on_in_its_working_directory(toys: Toys, capsys: pyte
 
 
 def test_a_working_directory_of_other_inputs_is_kept_aside(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
-    step = toys.step("train", (), "--root-dir", "{work}", "--add", "1")
-    step = replace(step, work="train-work")
+    step = toys.working("--add", "1")
     toys.run(step)
     toys.run(replace(step, facts=("other",)))
     assert "earlier work is kept in" in capsys.readouterr().out
@@ -209,3 +224,32 @@ def test_a_second_run_in_the_same_directory_is_refused(toys: Toys) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=90)
+
+
+@pytest.mark.parametrize(
+    ("value", "equal", "left_out"), [("yes", True, False), ("no", True, True), ("no", False, False)]
+)
+def test_conditions_decide_what_runs(toys: Toys, value: str, equal: bool, left_out: bool) -> None:
+    one = replace(toys.step("one", (), "--say", "{{$.outputs.parameters['good'].output_file}}"), parameters=("good",))
+    two = replace(toys.step("two", ("one",)), conditions=(Condition("one", "good", value, equal),))
+    three = toys.step("three", ("two",))
+    assert toys.run(one, two, three) == ({"two", "three"} if left_out else set())
+    assert toys.runs("three") == (0 if left_out else 1)
+    toys.run(one, two, three)
+    assert toys.runs("one") == 1, "with its output parameter it is reused"
+    (toys.directory / ".files" / "one" / "good").unlink()
+    toys.run(one, two, three)
+    assert toys.runs("one") == 2, "without, it is not"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_last_step_is_told_how_it_ended(toys: Toys, fails: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "import sys, json; print('told', json.loads(sys.argv[1])['state'])"
+    last = Step("finish", "mlgo-toolchain", "components.toy", ("python", "-c", code), ("{{status}}",), "", always=True)
+    one = toys.step("one", (), *(("--fail", "1") if fails else ()))
+    if fails:
+        with pytest.raises(UserError, match="step one failed"):
+            toys.run(last, one)
+    else:
+        toys.run(last, one)
+    assert f"[finish] told {'FAILED' if fails else 'SUCCEEDED'}" in capsys.readouterr().out

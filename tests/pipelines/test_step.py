@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
-from pipelines.step import Step
+import pytest
+
+from components.console import UserError
+from pipelines.step import Places, Step
+
+RUN = Places("gs://bucket/run", "/run/.files")
 
 
-def test_placeholders_become_directories_and_only_whole_arguments_are_placeholders() -> None:
-    arguments = ("--trace", "{trace}", "--root-dir", "{work}", "--output", "{output}", "--recipe", "/odd/{trace}/{x}")
-    step = Step("ppo", "policy", "components.ppo", arguments, inputs=("trace",), work="ppo")
-    assert step.argv(Path("/run")) == [
-        "--trace", "/run/trace", "--root-dir", "/run/ppo", "--output", "/run/policy", "--recipe", "/odd/{trace}/{x}",
+def step(*arguments: str, **more: object) -> Step:
+    command = ("python", "-m", "x")
+    return Step("ppo", "mlgo-training", "components.ppo", command, arguments, "policy", **more)  # type: ignore[arg-type]
+
+
+def test_placeholders_become_places_wherever_they_stand() -> None:
+    made = step(
+        "--trace", "{{$.inputs.artifacts['trace'].uri}}", "--root-dir", "{{$.outputs.artifacts['ppo'].uri}}",
+        "--copy", "report.html={{$.outputs.artifacts['page'].path}}",
+        "--value", "m.json:k={{$.outputs.parameters['verdict'].output_file}}", "--recipe", "/odd/{trace}/{{x}}",
+        inputs={"trace": "recorded"}, parameters=("verdict",),
+        outputs={"policy": "system.Model", "ppo": "system.Artifact", "page": "system.HTML"},
+    )  # fmt: skip
+    assert made.argv(RUN) == [
+        "python", "-m", "x", "--trace", "gs://bucket/run/recorded", "--root-dir", "gs://bucket/run/ppo",
+        "--copy", "report.html=/run/.files/ppo/page", "--value", "m.json:k=/run/.files/ppo/verdict",
+        "--recipe", "/odd/{trace}/{{x}}",
     ]  # fmt: skip
 
 
-def test_a_longer_budget_is_no_other_start() -> None:
-    def step(minutes: str, seed: str) -> Step:
-        arguments = ("--minutes", minutes, "--seed", seed)
-        return Step("ppo", "policy", "components.ppo", arguments, extends=("--minutes",))
+def test_the_executor_input_is_what_kfp_would_pass() -> None:
+    made = step("{{$}}", inputs={"trace": "recorded"}, parameters=("verdict",), outputs={"policy": "system.Model"})
+    document = json.loads(made.argv(RUN)[-1])
+    assert document["inputs"]["artifacts"]["trace"]["artifacts"][0]["uri"] == "gs://bucket/run/recorded"
+    (policy,) = document["outputs"]["artifacts"]["policy"]["artifacts"]
+    assert policy == {"name": "policy", "type": {"schemaTitle": "system.Model"}, "uri": "gs://bucket/run/policy"}
+    assert document["outputs"]["parameters"]["verdict"]["outputFile"] == "/run/.files/ppo/verdict"
+    assert document["outputs"]["outputFile"] == "/run/.files/ppo/executor_output.json"
 
-    assert step("1", "7").start_arguments() == step("60", "7").start_arguments() == ("--seed", "7")
-    assert step("1", "7").start_arguments() != step("1", "8").start_arguments()
+
+def test_a_placeholder_for_nothing_is_an_error() -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        step("{{$.inputs.artifacts['nowhere'].uri}}").argv(RUN)
+
+
+def test_a_longer_budget_is_no_other_start() -> None:
+    def started(minutes: str, seed: str) -> tuple[str, ...]:
+        return step("--minutes", minutes, "--seed", seed, extends=("--minutes",)).start_arguments()
+
+    assert started("1", "7") == started("60", "7") == ("--seed", "7")
+    assert started("1", "7") != started("1", "8")

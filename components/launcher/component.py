@@ -1,0 +1,15 @@
+"""KFP's declaration of what runs last, however the pipeline ended."""
+
+from kfp import dsl
+
+from components.launcher.images import IMAGES
+
+
+@dsl.container_component
+def finish(status: dsl.PipelineTaskFinalStatus, notify_url: str):  # type: ignore[no-untyped-def]
+    """Says how the pipeline ended, in its log and to `notify_url` if that is not empty."""
+    return dsl.ContainerSpec(
+        image=IMAGES["toolchain"],
+        command=["python", "-m", "components.launcher.finish"],
+        args=["--status", status, "--notify-url", notify_url],
+    )

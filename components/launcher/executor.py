@@ -1,0 +1,58 @@
+"""KFP's ExecutorInput and ExecutorOutput (api/v2alpha1/pipeline_spec.proto), as far as steps have something to say.
+
+A container component's outputs count for KFP when they are named in the JSON file `outputs.outputFile`:
+
+    {"artifacts": {"vocab": {"artifacts": [{"name", "uri", "type", "metadata": {}}]}}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.console import UserError
+
+
+def parse_executor_input(text: str) -> dict[str, Any]:
+    """The ExecutorInput that replaces the placeholder {{$}}. UserError if it is none."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document.get("outputs", {}), dict):
+            raise ValueError("outputs is no object")
+    except (ValueError, AttributeError) as error:
+        raise UserError(
+            f"--executor-input is not an ExecutorInput of KFP ({error})",
+            "the launcher is for pipelines; to run a step by hand: mlgo STEP --help",
+        ) from None
+    return dict(document)
+
+
+def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
+    """Names every output artifact as made. metadata: by artifact, what KFP stores and shows beside it."""
+    outputs = executor_input.get("outputs", {})
+    place = outputs.get("outputFile")
+    if not place:
+        return
+    artifacts = {}
+    for name, listed in outputs.get("artifacts", {}).items():
+        made = [{**artifact, "metadata": dict(metadata.get(name, {}))} for artifact in listed.get("artifacts", [])]
+        artifacts[name] = {"artifacts": made}
+    path = Path(place)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(json.dumps({"artifacts": artifacts}), encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def numbers(document: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of a JSON object, nested ones by their path with dots: what a system.Metrics artifact shows."""
+    found: dict[str, float] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            found |= numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[f"{prefix}{key}"] = float(value)
+    return found

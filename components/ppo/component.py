@@ -1,0 +1,24 @@
+"""KFP's declaration of the PPO step."""
+
+from kfp import dsl
+
+from components.launcher.declare import step
+
+
+@dsl.container_component
+def ppo(  # type: ignore[no-untyped-def]
+    corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], trace: dsl.Input[dsl.Dataset],
+    warmstart: dsl.Input[dsl.Model], problem: str, workers: str, preset: str, minutes: str, seed: int,
+    ppo: dsl.Output[dsl.Artifact], policy: dsl.Output[dsl.Model], metrics: dsl.Output[dsl.Metrics],
+):  # fmt: skip
+    """A better policy. `ppo` holds the checkpoints: a retry goes on where the try before was ended."""
+    return step(
+        "training", "ppo",
+        ["--corpus", corpus.uri, "--toolchain", training.uri, "--trace", trace.uri, "--warmstart", warmstart.uri,
+         "--problem", problem, "--workers", workers, "--preset", preset, "--minutes", minutes, "--seed", seed,
+         "--root-dir", ppo.uri, "--output", policy.uri],
+        hours=72,
+        metrics={"report.json": "metrics"},
+        work="ppo",
+        extends="minutes",
+    )  # fmt: skip

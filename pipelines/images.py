@@ -1,0 +1,204 @@
+"""The container images that the steps run in: built and pushed through the docker SDK, known by what they hold.
+
+build/images.json (IMAGES_JSON), which `mlgo pipeline` reads:
+
+    {"toolchain": {"tag": "mlgo-toolchain:5d41402abc4b", "reference": "sha256:... or REGISTRY/...@sha256:...",
+                   "bytes": 1012345678, "local_base": false}, "training": {...}}
+
+`reference` never moves, because KFP caches on an image's name: the digest in a registry where the image was pushed, its
+identity on this machine otherwise. A tag is for people.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from components.console import UserError, say
+from pipelines.source import ROOT
+
+IMAGES_JSON = Path("build/images.json")
+LOCAL_BASE = "mlgo.local-base"
+BASES = {"toolchain": "debian:bookworm-slim", "training": "python:3.11-slim-bookworm"}
+"""What each image is built on; the keys are the folders of docker/ with a Dockerfile."""
+_TIMEOUT_S = 1800
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that was built. bytes: its size unpacked. local_base: its base was made here, so it stays here."""
+
+    tag: str
+    reference: str
+    bytes: int
+    local_base: bool
+
+
+def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[str, Image]:
+    """Builds the images `names`, tagged by git commit, and writes their references to `output`.
+
+    Args:
+        names: of BASES.
+        registry: prefix of the tags, "europe-docker.pkg.dev/PROJECT/REPO"; empty for this machine.
+
+    Raises:
+        UserError: no docker daemon, a base image that can neither be pulled nor made, a build that failed.
+    """
+    with docker_client() as client:
+        ensure_bases(names)
+        images = {name: _build(client, name, f"{registry}/" if registry else "") for name in names}
+    write_images(output, read_images(output) | images if output.exists() else images)
+    return images
+
+
+def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
+    """Pushes what `build_images` built and replaces the references in `output` by the registry's digests.
+
+    Raises:
+        UserError: not built, built on a base image made here, or the registry refuses.
+    """
+    images = read_images(output)
+    with docker_client() as client:
+        for name in names:
+            if name not in images:
+                raise UserError(f"the image {name} is not built", f"mlgo images build --image {name}")
+            image = images[name]
+            if image.local_base:
+                raise UserError(
+                    f"{image.tag} was built on a base image made on this machine, with this machine's certificates",
+                    "build it where a registry can be reached, and push it from there",
+                )
+            images[name] = _push(client, image)
+    write_images(output, images)
+    return {name: images[name] for name in names}
+
+
+def read_images(path: Path) -> dict[str, Image]:
+    """Reads images.json. UserError if there is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {name: Image(**fields) for name, fields in document.items()}
+    except FileNotFoundError:
+        raise UserError(f"there are no images: {path} does not exist", "make images, or mlgo images build") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a list of images ({error})", "make images") from None
+
+
+def write_images(path: Path, images: dict[str, Image]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
+    os.replace(fresh, path)
+
+
+@contextmanager
+def docker_client() -> Iterator[Any]:
+    """The docker daemon's client. UserError if it does not answer."""
+    import docker
+    import requests
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env(timeout=_TIMEOUT_S)
+        client.ping()
+    except (DockerException, requests.RequestException) as error:
+        raise UserError(
+            f"the docker daemon does not answer: {str(error).splitlines()[0]}",
+            "start it (sudo systemctl start docker, or dockerd &); check DOCKER_HOST and that you are in its group",
+        ) from None
+    with client:
+        yield client
+
+
+def layers(client: Any, image: Image) -> list[tuple[int, str]]:
+    """(bytes, the instruction that made it) of each layer that has a size, the base first."""
+    history = client.images.get(image.reference).history()
+    return [(entry["Size"], _instruction(entry["CreatedBy"])) for entry in reversed(history) if entry["Size"]]
+
+
+def ensure_bases(names: tuple[str, ...]) -> None:
+    """Runs docker/base-image for the bases of `names`."""
+    command = [str(ROOT / "docker" / "base-image"), *(BASES[name] for name in names)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        problem, _newline, remedy = done.stderr.strip().removeprefix("error: ").partition("\n  remedy: ")
+        raise UserError(problem, remedy)
+
+
+def _build(client: Any, name: str, prefix: str) -> Image:
+    from docker.errors import APIError
+
+    revision = commit()
+    tag = f"{prefix}mlgo-{name}:{revision[:12]}{'-dirty' if _dirty() else ''}"
+    say(f"[{name}] building {tag}")
+    arguments = {
+        "BASE": BASES[name],
+        "VERSION": version("mlgo-pipeline"),
+        "REVISION": revision,
+        "CREATED": _committed_at(),
+    }
+    last: list[str] = []
+    try:
+        stream = client.api.build(
+            path=str(ROOT), dockerfile=f"docker/{name}/Dockerfile", tag=tag, buildargs=arguments, rm=True, decode=True
+        )
+        for event in stream:
+            if "error" in event:
+                said = "\n".join(last[-15:])
+                raise UserError(f"building {tag} failed: {event['error'].strip()}\n{said}", "see what it said above")
+            for line in event.get("stream", "").splitlines():
+                last.append(line)
+                if line.startswith("Step "):
+                    say(f"[{name}] {line[:150]}")
+    except APIError as error:
+        raise UserError(f"building {tag} failed: {error.explanation}", "see docker/README.md") from None
+    found = client.images.get(tag)
+    base = client.images.get(BASES[name])
+    return Image(tag, found.id, found.attrs["Size"], base.labels.get(LOCAL_BASE) == "true")
+
+
+def _push(client: Any, image: Image) -> Image:
+    digest = ""
+    for event in client.api.push(image.tag, stream=True, decode=True):
+        if "error" in event:
+            raise UserError(
+                f"the registry refuses {image.tag}: {event['error']}",
+                "docker login, and check that you may write there",
+            )
+        digest = event.get("aux", {}).get("Digest", digest)
+    if not digest:
+        raise UserError(f"the registry gave no digest for {image.tag}", "push it again")
+    say(f"pushed {image.tag}: {digest}")
+    return Image(image.tag, f"{image.tag.rpartition(':')[0]}@{digest}", image.bytes, image.local_base)
+
+
+def commit() -> str:
+    """The commit of this checkout, "unknown" outside of one."""
+    return _git("rev-parse", "HEAD") or "unknown"
+
+
+def _dirty() -> bool:
+    return bool(_git("status", "--porcelain", "--", "components", "pipelines", "docker", "pyproject.toml"))
+
+
+def _committed_at() -> str:
+    """Not the time of the build: the same commit makes the same labels, and its layers are found again."""
+    return _git("log", "-1", "--format=%cI") or datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _instruction(created_by: str) -> str:
+    text = created_by.removeprefix("/bin/sh -c ").removeprefix("#(nop)").strip()
+    return " ".join(text.split())[:90] or "base image"

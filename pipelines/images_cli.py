@@ -1,0 +1,70 @@
+"""`mlgo images`: build and push the images of the steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from components.console import say
+from pipelines import images
+
+_NAMES = click.Choice(sorted(images.BASES))
+_IMAGE = click.option("--image", "names", type=_NAMES, multiple=True, help="Only this one; repeatable.  [default: all]")
+_OUTPUT = click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), default=images.IMAGES_JSON, show_default=True,
+    help="Where the references are written that the pipeline uses.",
+)  # fmt: skip
+
+
+@click.group("images")
+def images_group() -> None:
+    """Build and push the container images that the steps run in.
+
+    \b
+    Examples:
+      mlgo images build
+      mlgo images build --registry europe-docker.pkg.dev/my-project/mlgo
+      mlgo images push
+    """
+
+
+@images_group.command()
+@_IMAGE
+@click.option("--registry", default="", metavar="PREFIX", help="Of the tags: HOST/PROJECT/REPOSITORY.")
+@_OUTPUT
+def build(names: tuple[str, ...], registry: str, output: Path) -> None:
+    """Build the images with the docker daemon, tagged by git commit.
+
+    Base images are pulled; where no registry answers, docker/base-image makes them (that needs root).
+
+    \b
+    Example:
+      mlgo images build --image training
+    """
+    built = images.build_images(names or tuple(images.BASES), registry.rstrip("/"), output)
+    _show(built)
+    say(f"references: {output}")
+
+
+@images_group.command()
+@_IMAGE
+@_OUTPUT
+def push(names: tuple[str, ...], output: Path) -> None:
+    """Push the images to the registry that they were built for, and note their digests.
+
+    \b
+    Example:
+      mlgo images build --registry europe-docker.pkg.dev/my-project/mlgo && mlgo images push
+    """
+    images.push_images(names or tuple(images.BASES), output)
+    say(f"references: {output}")
+
+
+def _show(built: dict[str, images.Image]) -> None:
+    with images.docker_client() as client:
+        for name, image in built.items():
+            say(f"{name}: {image.bytes / 1e9:.2f} GB, {image.tag}")
+            for size_bytes, instruction in images.layers(client, image):
+                if size_bytes > 1e6:
+                    say(f"  {size_bytes / 1e6:7.1f} MB  {instruction}")

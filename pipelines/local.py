@@ -1,0 +1,59 @@
+"""Runs the compiled pipeline on this machine, without Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from components.projects.recipe import PACKAGED
+from components.storage.uri import GsUri, parse_place
+from pipelines.facts import build_facts, content_facts, recipe_facts
+from pipelines.places import whole_digest
+from pipelines.run import run_pipeline
+from pipelines.runner import Runner
+from pipelines.spec import load_spec, parameter_values, steps_of
+from pipelines.step import Places, Step
+
+_FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+    "--recipe": recipe_facts,
+    "--existing": content_facts,
+    "--compile-commands": build_facts,
+    "--llvm-source": content_facts,
+}
+"""Options that name something outside of the run: its content, not its name, decides what is reused."""
+
+
+def run_locally(
+    pipeline: Path, given: Mapping[str, str], output: Path, runner: Runner, pipeline_root: str = ""
+) -> set[str]:
+    """Runs a compiled pipeline.
+
+    Args:
+        pipeline: YAML of `mlgo pipeline compile`.
+        given: the pipeline's parameters, as text; defaults for the others.
+        output: absolute; logs and state, and the artifacts if there is no `pipeline_root`.
+        pipeline_root: gs://BUCKET/PATH or a directory for the artifacts.
+
+    Returns the steps that were left out by a condition. UserError as pipelines.run.run_pipeline.
+    """
+    steps = local_steps(pipeline, given)
+    return run_pipeline(steps, output, runner, Places(pipeline_root or str(output), str(output / ".files")))
+
+
+def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
+    """The pipeline's steps with the facts of this machine."""
+    spec = load_spec(pipeline)
+    steps = steps_of(spec, parameter_values(spec, given))
+    return tuple(replace(step, facts=tuple(_facts(step))) for step in steps)
+
+
+def _facts(step: Step) -> Iterator[str]:
+    for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
+        if flag not in _FACTS or not value:
+            continue
+        place = PACKAGED / f"{value}.yaml" if (PACKAGED / f"{value}.yaml").is_file() else parse_place(value)
+        if isinstance(place, GsUri):
+            yield whole_digest(value)
+        elif place.exists():
+            yield from _FACTS[flag](place)

@@ -1,0 +1,109 @@
+"""`mlgo pipeline`: compile it, run it on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from components.console import UserError, say
+from pipelines.spec import COMPILED
+
+_PIPELINE = click.option(
+    "--pipeline", type=click.Path(path_type=Path, dir_okay=False), default=COMPILED,
+    help="A compiled pipeline.  [default: ours]",
+)  # fmt: skip
+_PARAMS = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Of the pipeline; repeatable.")
+_IMAGES = click.option(
+    "--images", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/images.json"), show_default=True,
+    help="What `mlgo images build` wrote.",
+)  # fmt: skip
+
+
+@click.group("pipeline")
+def pipeline_group() -> None:
+    """Compile the pipeline for KFP, or run it on this machine.
+
+    \b
+    Examples:
+      mlgo pipeline compile --output training.yaml
+      mlgo pipeline run --runner docker --param recipe=tiny --param preset=tiny --output runs/tiny
+    """
+
+
+@pipeline_group.command("compile")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="YAML to write.")
+def compile_command(output: Path) -> None:
+    """Compile pipelines/training.py to KFP's YAML. Needs the environment `pipelines`.
+
+    \b
+    Example:
+      mlgo pipeline compile --output training.yaml
+    """
+    _in_pipelines_environment()
+    from pipelines.compile import compile_pipeline
+
+    compile_pipeline(output)
+    say(f"compiled: {output}")
+
+
+@pipeline_group.command("run")
+@click.option("--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
+              help="process: the steps' commands, here; docker: the steps' images.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True,
+              help="Directory of the run: logs and state, and artifacts where there is no --pipeline-root.")
+@click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH for the artifacts.")
+@_PARAMS
+@_PIPELINE
+@_IMAGES
+def run_command(
+    runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], pipeline: Path, images: Path
+) -> None:  # fmt: skip
+    """Run the compiled pipeline on this machine, without Kubernetes.
+
+    Independent steps run in parallel; steps whose image, command and inputs did not change are reused; killed, it goes
+    on where it stopped.
+
+    \b
+    Examples:
+      mlgo pipeline run --param recipe=demo --output runs/demo
+      mlgo pipeline run --runner docker --param recipe=tiny --param preset=tiny --output runs/tiny \\
+        --pipeline-root gs://my-bucket/runs/tiny
+    """
+    from pipelines.local import run_locally
+
+    given = parameters(params)
+    output = output.absolute()
+    if runner == "docker":
+        from pipelines.docker_runner import DockerRunner
+        from pipelines.images import read_images
+
+        shown = [Path(value) for value in given.values() if value.startswith("/") and Path(value).exists()]
+        run_locally(pipeline, given, output, DockerRunner(read_images(images), shown), pipeline_root)
+    else:
+        from pipelines.process_runner import ProcessRunner
+
+        run_locally(pipeline, given, output, ProcessRunner(llvm_major=int(given.get("llvm_major", 19))), pipeline_root)
+
+
+def parameters(params: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE by name; a value that names a file or directory of this machine becomes an absolute path."""
+    given = {}
+    for param in params:
+        name, equals, value = param.partition("=")
+        if not equals or not name:
+            raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
+        is_path = ("/" in value or value.endswith((".yaml", ".json"))) and "://" not in value
+        given[name] = str(Path(value).absolute()) if is_path else value
+    return given
+
+
+def _in_pipelines_environment() -> None:
+    """Becomes the same command in the environment that has kfp, if that is another one than this."""
+    beside = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
+    chosen = Path(os.environ.get("MLGO_PIPELINES_PYTHON", beside))
+    if chosen.is_file() and chosen.parent.parent != Path(sys.prefix):
+        sys.stdout.flush()
+        os.execv(chosen, [str(chosen), "-P", "-m", "pipelines", *sys.argv[1:]])

@@ -1,0 +1,33 @@
+"""Artifacts of a run by where they are: a directory of this machine or a gs:// URI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.console import UserError
+from components.storage import digest, require_artifact
+from components.storage.manifest import manifest_digest
+from components.storage.uri import GsUri, parse_place
+
+
+def whole_digest(place: str) -> str:
+    """The digest of the artifact at `place`, "" if there is none or it is damaged."""
+    where = parse_place(place)
+    try:
+        if isinstance(where, GsUri):
+            from components.storage.remote import look
+
+            remote = look(where)
+            return manifest_digest(remote.files) if remote.generation else ""
+        require_artifact(where, where.name)
+        return digest(where)
+    except UserError as error:
+        if isinstance(where, GsUri) and "is not a manifest" not in error.problem:
+            raise  # no answer, no access: not the same as no artifact
+        return ""
+
+
+def local_directory(place: str) -> Path | None:
+    """`place` as a path; None if it is in object storage."""
+    where = parse_place(place)
+    return None if isinstance(where, GsUri) else where

@@ -1,0 +1,86 @@
+"""Runs steps as processes of this machine, in the environment that this process runs in."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pipelines.facts import toolchain_facts
+from pipelines.runner import Runner, Running
+from pipelines.source import ROOT, SourceDigests
+from pipelines.step import Step
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class ProcessRunner(Runner):
+    """A Runner whose steps are processes; no step outlives it.
+
+    Args:
+        root: directory that the steps run in, so that `components` is found there as it was here.
+        llvm_major: of the installed LLVM that the steps use: another packaging of it is another result.
+    """
+
+    def __init__(self, root: Path = ROOT, llvm_major: int = 19) -> None:
+        super().__init__()
+        self.root = root
+        self._sources = SourceDigests(root)
+        self._installed = toolchain_facts(llvm_major)
+        self._lock = -1
+
+    def identity(self, step: Step) -> str:
+        installed = self._installed if step.image == "mlgo-toolchain" else ()
+        return " ".join((self._sources.of(step.module), *installed))
+
+    def _open(self, lock: int) -> None:
+        self._lock = lock
+
+    def _close(self) -> None:
+        self._lock = -1
+
+    def _launch(self, step: Step, command: list[str]) -> tuple[subprocess.Popen[bytes], int]:
+        # The image's `python` is this one here.
+        program = sys.executable if command[0] == "python" else command[0]
+        process = subprocess.Popen(
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"TF_CPP_MIN_LOG_LEVEL": "1"} | os.environ | {"PYTHONUNBUFFERED": "1"},  # no chat about CPU features
+            cwd=self.root,
+            start_new_session=True,  # Ctrl-C reaches this process only, which stops the steps in order
+            preexec_fn=_die_with_parent,
+            pass_fds=(self._lock,),
+        )
+        assert process.stdout is not None
+        output = os.dup(process.stdout.fileno())
+        process.stdout.close()
+        return process, output
+
+    def _has_ended(self, running: Running) -> bool:
+        return running.handle.poll() is not None
+
+    def _end_of(self, running: Running) -> int:
+        return int(running.handle.wait())
+
+    def _ask(self, running: Running) -> None:
+        _signal_group(running, signal.SIGTERM)
+
+    def _kill(self, running: Running) -> None:
+        _signal_group(running, signal.SIGKILL)
+        running.handle.wait()
+
+
+def _signal_group(running: Running, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.handle.pid, number)
+
+
+def _die_with_parent() -> None:
+    # In the child, before exec: if the run is killed outright, its steps get SIGTERM and clean up after themselves.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

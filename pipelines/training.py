@@ -1,0 +1,107 @@
+"""The pipeline: what runs after what. Written once, here; `mlgo pipeline compile` makes pipelines/compiled/ of it.
+
+    toolchain (training) ─┐                                          ┌─ if it is good enough ─────────────────┐
+    corpus ───────────────┴─ trace ── vocab ── warmstart ── ppo ── evaluation ── toolchain (release) ── size report
+
+Imports kfp, and so runs in the environment `pipelines` only.
+"""
+
+from kfp import dsl
+
+from components.corpus.component import corpus as make_corpus
+from components.evaluation.component import evaluation as evaluate
+from components.evaluation.component import size_report as report_sizes
+from components.launcher.component import finish
+from components.ppo.component import ppo as train
+from components.toolchain.component import toolchain_release, toolchain_training
+from components.trace.component import trace as collect_trace
+from components.vocab.component import vocab as make_vocab
+from components.warmstart.component import warmstart as clone
+
+
+def _sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
+    """Requests half of the limits, and retries what a lost node or a full queue ended."""
+    half_cpus, half_memory = f"{int(cpus) * 500}m", f"{int(memory.removesuffix('G')) // 2}G"
+    task.set_cpu_request(half_cpus).set_cpu_limit(cpus).set_memory_request(half_memory).set_memory_limit(memory)
+    return task.set_retry(num_retries=2, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration="600s")
+
+
+@dsl.pipeline(name="mlgo-training", description="Code in, a clang with a policy trained on it out, and what it gains.")
+def training_pipeline(
+    recipe: str = "",
+    corpus: str = "",
+    compile_commands: str = "",
+    problem: str = "inlining",
+    preset: str = "demo",
+    train_minutes: str = "",
+    llvm_major: int = 19,
+    llvm_source: str = "deb",
+    workers: str = "local",
+    seed: int = 1,
+    min_reduction_percent: float = 0.5,
+    release_if: str = "better",
+    notify_url: str = "",
+) -> None:
+    """Args:
+    recipe: projects to fetch and build, a path or URI of a recipe.
+    corpus: a corpus that exists already. compile_commands: of a finished build. Exactly one of the three is not empty.
+    problem: what the policy decides. preset: how much training. train_minutes: of PPO, instead of the preset's.
+    llvm_major, llvm_source: the LLVM whose clang is trained and released. workers: where modules are compiled.
+    seed: of everything random. min_reduction_percent: held-out modules must shrink by this for the verdict `better`.
+    release_if: `better` makes a release clang of such a policy only, `always` of any.
+    notify_url: gets a POST with the outcome.
+    """
+    with dsl.ExitHandler(finish(notify_url=notify_url)):
+        training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
+        code = _sized(
+            make_corpus(recipe=recipe, existing=corpus, compile_commands=compile_commands, llvm_major=llvm_major),
+            "4", "8G",
+        )  # fmt: skip
+        # What an URI or a path holds may change though its name does not: only content decides what is reused.
+        code.set_caching_options(False)
+        traced = _sized(
+            collect_trace(
+                corpus=code.outputs["corpus"], training=training.outputs["training"], problem=problem, workers=workers
+            ),
+            "4", "8G",
+        )  # fmt: skip
+        buckets = _sized(make_vocab(trace=traced.outputs["trace"]), "1", "4G")
+        cloned = _sized(
+            clone(
+                trace=traced.outputs["trace"], vocab=buckets.outputs["vocab"], training=training.outputs["training"],
+                preset=preset, seed=seed,
+            ),
+            "2", "8G",
+        )  # fmt: skip
+        trained = _sized(
+            train(
+                corpus=code.outputs["corpus"], training=training.outputs["training"], trace=traced.outputs["trace"],
+                warmstart=cloned.outputs["warmstart"], problem=problem, workers=workers, preset=preset,
+                minutes=train_minutes, seed=seed,
+            ),
+            "8", "16G",
+        )  # fmt: skip
+        judged = _sized(
+            evaluate(
+                corpus=code.outputs["corpus"], training=training.outputs["training"],
+                warmstart=cloned.outputs["warmstart"], policy=trained.outputs["policy"], problem=problem,
+                workers=workers, preset=preset, min_reduction_percent=min_reduction_percent, release_if=release_if,
+            ),
+            "4", "8G",
+        )  # fmt: skip
+        with dsl.If(judged.outputs["release"] == "yes", name="good-enough"):
+            released = _sized(
+                toolchain_release(
+                    policy=trained.outputs["policy"], llvm_major=llvm_major, llvm_source=llvm_source
+                ),
+                "4", "8G",
+            )  # fmt: skip
+            _sized(
+                report_sizes(
+                    corpus=code.outputs["corpus"], training=training.outputs["training"],
+                    policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"],
+                    release=released.outputs["release"], recipe=recipe, problem=problem, workers=workers,
+                    min_reduction_percent=min_reduction_percent,
+                ),
+                "4", "8G",
+            )  # fmt: skip

@@ -1,0 +1,106 @@
+"""Our compiled pipeline on this machine: it fits together, and every step takes what it passes."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from components.console import PRESETS
+from components.launcher.__main__ import without_empty
+from pipelines.local import local_steps
+from pipelines.options import RunOptions
+from pipelines.spec import COMPILED
+from pipelines.step import Places, Step
+
+ROOT = Path(__file__).parents[2]
+
+
+def source(tmp_path: Path, kind: str) -> dict[str, Path]:
+    """One of the three ways to name code."""
+    if kind == "recipe":
+        return {"recipe": ROOT / "components" / "corpus" / "recipes" / "tiny.yaml"}
+    if kind == "corpus":
+        return {"corpus": tmp_path}
+    (tmp_path / "compile_commands.json").write_text("[]")
+    return {"compile_commands": tmp_path / "compile_commands.json"}
+
+
+def steps(tmp_path: Path, preset: str = "demo", kind: str = "recipe", **more: Any) -> tuple[Step, ...]:
+    options = RunOptions(output=tmp_path / "run", preset=preset, **source(tmp_path, kind), **more)
+    return local_steps(COMPILED, options.parameters())
+
+
+def one(tmp_path: Path, name: str, **more: Any) -> Step:
+    (found,) = (step for step in steps(tmp_path, **more) if step.name == name)
+    return found
+
+
+def value(step: Step, flag: str) -> str:
+    return step.arguments[step.arguments.index(flag) + 1]
+
+
+def test_every_artifact_that_is_read_is_made(tmp_path: Path) -> None:
+    made = {step.output for step in steps(tmp_path)} - {""}
+    assert made == {
+        "training", "corpus", "trace", "vocab", "warmstart", "policy", "release", "evaluation", "size_report",
+    }  # fmt: skip
+    for step in steps(tmp_path):
+        assert set(step.inputs.values()) <= made, step.name
+    assert one(tmp_path, "ppo").work == "ppo" and one(tmp_path, "ppo").extends == ("--minutes",)
+
+
+@pytest.mark.filterwarnings("ignore:.protected_args.")  # the name of what replaces it comes with Click 9
+@pytest.mark.parametrize("kind", ["recipe", "corpus", "compile_commands"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_step_takes_its_arguments(tmp_path: Path, preset: str, kind: str) -> None:
+    places = Places(str(tmp_path / "run"), str(tmp_path / "files"))
+    for step in steps(tmp_path, preset, kind):
+        if step.always:
+            continue
+        launcher = importlib.import_module("components.launcher.__main__").main
+        with launcher.make_context("launcher", step.argv(places)[3:]) as context:
+            assert context.params["step"] == step.module.split(".")[1]
+            arguments = without_empty(context.params["arguments"])
+        command: click.Command = importlib.import_module(f"{step.module}.__main__").main
+        with command.make_context(step.module, arguments) as context:
+            # Groups parse the subcommand's part only when they are invoked.
+            while isinstance(command, click.Group) and context.protected_args:
+                name, command, rest = command.resolve_command(context, [*context.protected_args, *context.args])
+                assert command is not None
+                context = command.make_context(name, rest, parent=context)
+        assert context.params["output"] == tmp_path / "run" / step.output
+
+
+def test_only_a_policy_that_is_good_enough_gets_a_release_clang(tmp_path: Path) -> None:
+    for name in ("toolchain-release", "size-report"):
+        (condition,) = one(tmp_path, name).conditions
+        assert (condition.step, condition.parameter) == ("evaluation", "release")
+        assert condition.holds("yes") and not condition.holds("no")
+
+
+def test_the_corpus_is_built_by_the_clang_of_the_llvm_that_compiles_it(tmp_path: Path) -> None:
+    assert value(one(tmp_path, "corpus", llvm_major=18), "--llvm-major") == "18"
+
+
+def test_what_a_command_line_only_names_is_among_the_facts(tmp_path: Path) -> None:
+    """The recipe of the corpus and of whole builds, and a source tree that the clangs are built from."""
+    recipe = tmp_path / "r.yaml"
+    tree = tmp_path / "llvm"
+    tree.mkdir()
+    seen = []
+    for number in ("1", "11"):
+        recipe.write_text(f"name: p{number}\nsource: {{deb: p}}\ncmake: {{}}\n")
+        (tree / "driver.cpp").write_text(number)
+        options = RunOptions(tmp_path / "run", recipe=recipe, llvm_source=str(tree))
+        seen.append({step.name: step.facts for step in local_steps(COMPILED, options.parameters())})
+    for name in ("toolchain-training", "corpus", "toolchain-release", "size-report"):
+        assert seen[0][name] != seen[1][name], name
+
+
+def test_the_trainer_gets_the_budget_and_seed_of_the_run(tmp_path: Path) -> None:
+    ppo = one(tmp_path, "ppo", train_minutes=3.5, seed=9)
+    assert (value(ppo, "--minutes"), value(ppo, "--seed")) == ("3.5", "9")

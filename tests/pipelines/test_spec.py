@@ -1,0 +1,114 @@
+"""Reading compiled pipelines: ours, and those that this runner cannot run."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.console import UserError
+from components.launcher.images import IMAGES
+from pipelines.spec import COMPILED, STATUS, load_spec, parameter_values, steps_of, with_images
+
+
+@pytest.fixture
+def spec() -> dict[str, Any]:
+    return load_spec(COMPILED)
+
+
+def steps(spec: dict[str, Any], **given: str) -> dict[str, Any]:
+    return {step.name: step for step in steps_of(spec, parameter_values(spec, given))}
+
+
+def test_parameters_reach_the_steps_as_text(spec: dict[str, Any]) -> None:
+    found = steps(spec, seed="7", min_reduction_percent="1.25", problem="regalloc")
+    arguments = found["ppo"].arguments
+    assert arguments[arguments.index("--seed") + 1] == "7"
+    assert arguments[arguments.index("--problem") + 1] == "regalloc"
+    arguments = found["evaluation"].arguments
+    assert arguments[arguments.index("--min-reduction-percent") + 1] == "1.25"
+    arguments = found["toolchain-training"].arguments
+    assert arguments[arguments.index("--llvm-major") + 1] == "19", "a default, in YAML 19.0"
+
+
+def test_the_last_step_waits_for_its_status(spec: dict[str, Any]) -> None:
+    *_others, last = steps(spec).values()
+    assert last.name == "finish" and last.always and STATUS in last.arguments
+
+
+def test_nested_tasks_know_who_makes_what_they_read(spec: dict[str, Any]) -> None:
+    found = steps(spec)
+    assert found["size-report"].inputs["release"] == "release" == found["toolchain-release"].output
+    assert set(found["size-report"].after) >= {"evaluation", "toolchain-release"}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"sed": "1"}, "no parameter 'sed'"),
+        ({"seed": "one"}, "seed is 'one', and must be a whole number"),
+        ({"min_reduction_percent": "some"}, "min_reduction_percent is 'some', and must be a number"),
+    ],
+)
+def test_wrong_parameters_are_named(spec: dict[str, Any], given: dict[str, str], named: str) -> None:
+    with pytest.raises(UserError, match=named) as raised:
+        parameter_values(spec, given)
+    assert raised.value.remedy
+
+
+def test_a_parameter_without_a_default_must_be_given(spec: dict[str, Any]) -> None:
+    del spec["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"]
+    with pytest.raises(UserError, match="parameter seed is not given"):
+        parameter_values(spec, {})
+
+
+def test_images_get_their_digests(spec: dict[str, Any]) -> None:
+    before = copy.deepcopy(spec)
+    changed = with_images(spec, {IMAGES["training"]: "r/training@sha256:1"})
+    images = {name: e["container"]["image"] for name, e in changed["deploymentSpec"]["executors"].items()}
+    assert images["exec-ppo"] == "r/training@sha256:1" and images["exec-corpus"] == IMAGES["toolchain"]
+    assert spec == before
+
+
+def test_two_artifacts_of_a_name_are_refused(spec: dict[str, Any]) -> None:
+    outputs = spec["components"]["comp-vocab"]["outputDefinitions"]["artifacts"]
+    outputs["trace"] = outputs.pop("vocab")
+    with pytest.raises(UserError, match="two tasks of the pipeline make an artifact named 'trace'"):
+        steps(spec)
+
+
+@pytest.mark.parametrize("condition", ["1 == 1", "inputs.parameter_values['x'] > '3'", "a || b"])
+def test_conditions_of_another_form_are_refused(spec: dict[str, Any], condition: str) -> None:
+    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    tasks["condition-2"]["triggerPolicy"]["condition"] = condition
+    with pytest.raises(UserError, match="condition unknown here") as raised:
+        steps(spec)
+    assert "KFP" in raised.value.remedy
+
+
+@pytest.mark.parametrize("operator", ["==", "!="])
+@pytest.mark.parametrize("negated", [False, True])
+def test_conditions_are_understood(spec: dict[str, Any], operator: str, negated: bool) -> None:
+    term = f"inputs.parameter_values['pipelinechannel--evaluation-release'] {operator} 'yes'"
+    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    tasks["condition-2"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
+    (condition,) = steps(spec)["size-report"].conditions
+    assert condition.holds("yes") is ((operator == "==") is not negated)
+    assert condition.holds("no") is not condition.holds("yes")
+
+
+@pytest.mark.parametrize("text", ["", "{", "a: b", "[]", "schemaVersion: 2.1.0\nroot: {}\n"])
+def test_what_is_no_pipeline_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"p\.yaml is not a compiled pipeline"):
+        load_spec(tmp_path / "p.yaml")
+    with pytest.raises(UserError, match="there is no pipeline at"):
+        load_spec(tmp_path / "q.yaml")
+
+
+def test_a_platform_document_behind_the_spec_does_no_harm(tmp_path: Path, spec: dict[str, Any]) -> None:
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(spec) + "---\nplatforms: {}\n")
+    assert load_spec(tmp_path / "p.yaml") == spec
