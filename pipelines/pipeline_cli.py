@@ -1,9 +1,10 @@
-"""`mlgo pipeline`: compile it, run it on this machine."""
+"""`mlgo pipeline`: compile it, run it on this machine, submit it."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ _IMAGES = click.option(
 
 @click.group("pipeline")
 def pipeline_group() -> None:
-    """Compile the pipeline for KFP, or run it on this machine.
+    """Compile the pipeline for KFP, run it on this machine, or submit it to a server.
 
     \b
     Examples:
@@ -42,7 +43,7 @@ def compile_command(output: Path) -> None:
     Example:
       mlgo pipeline compile --output training.yaml
     """
-    _in_pipelines_environment()
+    in_pipelines_environment()
     from pipelines.compile import compile_pipeline
 
     compile_pipeline(output)
@@ -88,6 +89,52 @@ def run_command(
         run_locally(pipeline, given, output, ProcessRunner(llvm_major=int(given.get("llvm_major", 19))), pipeline_root)
 
 
+@pipeline_group.command("submit")
+@click.option("--host", metavar="URL", help="A KFP server.")
+@click.option("--vertex", metavar="PROJECT/REGION", help="Vertex AI Pipelines.")
+@click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH.  [default: the server's]")
+@click.option("--name", default="", help="Of the run.  [default: the pipeline's and the time]")
+@click.option("--wait", is_flag=True, help="Follow the run: exit status 0 only if it succeeds.")
+@_PARAMS
+@_PIPELINE
+@_IMAGES
+def submit_command(
+    host: str | None, vertex: str | None, pipeline_root: str, name: str, wait: bool, params: tuple[str, ...],
+    pipeline: Path, images: Path,
+) -> None:  # fmt: skip
+    """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
+
+    \b
+    Examples:
+      mlgo pipeline submit --host http://localhost:8080 --param recipe=demo --pipeline-root gs://my-bucket/kfp --wait
+      mlgo pipeline submit --vertex my-project/europe-west4 --param recipe=demo --pipeline-root gs://my-bucket/kfp
+    """
+    if bool(host) == bool(vertex):
+        raise UserError("exactly one server is needed", "pass --host URL or --vertex PROJECT/REGION")
+    in_pipelines_environment()
+    from pipelines.images import read_images
+    from pipelines.submit import follow, ready_spec, submit
+
+    spec = ready_spec(pipeline, read_images(images))
+    given = parameters(params)
+    name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if host:
+        run_id = submit(spec, given, host, pipeline_root, name)
+        say(f"run {name}: {host.rstrip('/')}/#/runs/details/{run_id}")
+        if wait:
+            follow(run_id, host.rstrip("/"))
+        return
+    from pipelines.vertex import follow_vertex, submit_vertex
+
+    project, slash, region = str(vertex).partition("/")
+    if not (project and slash and region):
+        raise UserError(f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4")
+    resource = submit_vertex(spec, given, project, region, pipeline_root, name)
+    say(f"job: {resource}")
+    if wait:
+        follow_vertex(resource, region)
+
+
 def parameters(params: tuple[str, ...]) -> dict[str, str]:
     """NAME=VALUE by name; a value that names a file or directory of this machine becomes an absolute path."""
     given = {}
@@ -100,7 +147,7 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _in_pipelines_environment() -> None:
+def in_pipelines_environment() -> None:
     """Becomes the same command in the environment that has kfp, if that is another one than this."""
     beside = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
     chosen = Path(os.environ.get("MLGO_PIPELINES_PYTHON", beside))

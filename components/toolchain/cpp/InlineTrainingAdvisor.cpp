@@ -13,6 +13,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace llvm;
 
@@ -120,6 +121,7 @@ std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, Opti
   if (HasPolicy && !Log)
     return InlineFeatureAdvisor::decide(Call, ORE);
   const bool Default = GetDefaultAdvice(Call);
+  setDecisionSubject(xxh3_64bits(Call.getCalledFunction()->getName()));
   const bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
   if (!Log)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);

@@ -20,17 +20,6 @@ namespace {
 // The prefix of -ml-inliner-trained-model-feed-prefix, which LLVM puts before each feature's name.
 constexpr StringLiteral FeedPrefix = "action_";
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a whole stream from one word of seed, so equal seeds give equal decisions.
-struct SplitMix64 {
-  uint64_t State;
-  double nextUnit() {
-    uint64_t Z = (State += 0x9e3779b97f4a7c15ULL);
-    Z = (Z ^ (Z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    Z = (Z ^ (Z >> 27)) * 0x94d049bb133111ebULL;
-    return static_cast<double>((Z ^ (Z >> 31)) >> 11) * 0x1.0p-53;
-  }
-};
-
 using DescribeFn = const char *(*)();
 using LogitsFn = void (*)(const void *const *, float *);
 } // namespace
@@ -50,7 +39,6 @@ public:
   std::vector<TensorSpec> OutputSpecs;
   std::vector<float> Logits;
   LogitsFn RunLogits = nullptr;
-  SplitMix64 Random{policySeed()};
 
   bool load(StringRef Directory, const std::vector<TensorSpec> &InputSpecs);
   bool bind(StringRef Library, const json::Object &Description, const std::vector<TensorSpec> &InputSpecs);
@@ -121,7 +109,7 @@ int64_t TFModelEvaluatorImpl::choose() {
   SmallVector<double, 40> Weights;
   for (float Logit : Logits)
     Total += Weights.emplace_back(std::exp(static_cast<double>(Logit) - *Best));
-  double Draw = Random.nextUnit() * Total;
+  double Draw = drawUnit() * Total;
   size_t Action = 0;
   while (Action + 1 < Weights.size() && Draw >= Weights[Action])
     Draw -= Weights[Action++];

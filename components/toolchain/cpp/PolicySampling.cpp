@@ -31,6 +31,32 @@ bool isSamplingPolicy() { return Seed.getNumOccurrences() > 0; }
 
 uint64_t policySeed() { return Seed + SampleIndex; }
 
+namespace {
+/// SplitMix64 (Steele, Lea, Flood 2014): a whole stream from one word of seed, so equal seeds give equal decisions.
+struct SplitMix64 {
+  uint64_t State;
+  double nextUnit() {
+    uint64_t Z = (State += 0x9e3779b97f4a7c15ULL);
+    Z = (Z ^ (Z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    Z = (Z ^ (Z >> 27)) * 0x94d049bb133111ebULL;
+    return static_cast<double>((Z ^ (Z >> 31)) >> 11) * 0x1.0p-53;
+  }
+};
+} // namespace
+
+static uint64_t Subject = 0;
+
+void setDecisionSubject(uint64_t Hash) { Subject = Hash; }
+
+double drawUnit() {
+  // First asked for behind the fork, where the seed is the sample's.
+  static SplitMix64 Stream{policySeed()};
+  if (Subject == 0 || policySeed() % 2 == 0)
+    return Stream.nextUnit();
+  SplitMix64 Own{policySeed() ^ Subject};
+  return Own.nextUnit();
+}
+
 [[noreturn]] static void leave(int Status, const Twine &Message = "") {
   if (Status)
     errs() << "error: -mlgo-samples: " << Message << "\n";

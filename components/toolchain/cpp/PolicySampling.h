@@ -12,6 +12,18 @@ bool isSamplingPolicy();
 /// The seed of this process's decisions: -mlgo-seed, plus the sample's index in a forked sample.
 uint64_t policySeed();
 
+/// Names what the next decision is about, by a hash; 0 for nothing. Decisions about the same thing share one draw in
+/// half of the samples, see drawUnit.
+void setDecisionSubject(uint64_t Hash);
+
+/// A number in [0, 1) for the next decision, the same for the same seed.
+///
+/// In samples with an even seed, draws are independent of each other. In those with an odd one, all decisions about one
+/// subject (for the inliner: a callee) share a draw, so that calls that the policy is equally sure about go the same
+/// way: whether a function can be dropped because nobody calls it any more is otherwise hardly ever tried. Each decision
+/// by itself is drawn from the policy's distribution either way.
+double drawUnit();
+
 /// What one sample of a compile writes.
 struct SampleFiles {
   std::string Object, Log, Calls;

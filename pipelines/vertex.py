@@ -1,0 +1,90 @@
+"""Submits the compiled pipeline to Vertex AI Pipelines: POST projects.locations.pipelineJobs of its REST API (v1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from components.console import UserError, say
+from pipelines.spec import parameter_values
+
+POLL_S = 30.0
+_TIMEOUT_S = 60.0
+
+
+def submit_vertex(
+    spec: Mapping[str, Any], given: Mapping[str, str], project: str, region: str, pipeline_root: str, name: str,
+    session: Any = None, endpoint: str = "",
+) -> str:  # fmt: skip
+    """Creates a PipelineJob; returns its resource name.
+
+    Args:
+        session: makes authorized requests; None takes the default credentials of Google Cloud.
+        endpoint: of the service; empty for the region's.
+
+    Raises:
+        UserError: no pipeline root, no credentials, or the service refuses (with its words).
+    """
+    if not pipeline_root.startswith("gs://"):
+        raise UserError("Vertex AI keeps artifacts in Cloud Storage", "--pipeline-root gs://BUCKET/PATH")
+    parameters = {key: value for key, value in parameter_values(spec, given).items() if key in given}
+    job = {
+        "displayName": name,
+        "pipelineSpec": dict(spec),
+        "runtimeConfig": {"gcsOutputDirectory": pipeline_root, "parameterValues": parameters},
+    }
+    base = endpoint or f"https://{region}-aiplatform.googleapis.com"
+    url = f"{base}/v1/projects/{project}/locations/{region}/pipelineJobs"
+    return str(_call(session or _session(), "POST", url, job)["name"])
+
+
+def follow_vertex(resource: str, region: str, session: Any = None, endpoint: str = "", poll_s: float = POLL_S) -> None:
+    """Tells each task's state as it changes until the job ends. UserError if it does not succeed."""
+    session = session or _session()
+    url = f"{endpoint or f'https://{region}-aiplatform.googleapis.com'}/v1/{resource}"
+    told: dict[str, str] = {}
+    while True:
+        job = _call(session, "GET", url, None)
+        for task in job.get("jobDetail", {}).get("taskDetails", []):
+            if told.get(task["taskName"]) != task["state"]:
+                told[task["taskName"]] = task["state"]
+                say(f"[{task['taskName']}] {task['state'].lower()}")
+        state = job["state"].removeprefix("PIPELINE_STATE_")
+        if state == "SUCCEEDED":
+            return
+        if state in ("FAILED", "CANCELLED"):
+            message = job.get("error", {}).get("message", state.lower())
+            raise UserError(f"{resource} did not succeed: {message}", "see it in the console of Vertex AI Pipelines")
+        time.sleep(poll_s)
+
+
+def _session() -> Any:
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+    from google.auth.transport.requests import AuthorizedSession
+
+    try:
+        credentials, _project = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    except DefaultCredentialsError:
+        raise UserError(
+            "there are no Google Cloud credentials here",
+            "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file",
+        ) from None
+    return AuthorizedSession(credentials)
+
+
+def _call(session: Any, method: str, url: str, body: Any) -> dict[str, Any]:
+    import requests
+
+    try:
+        answer = session.request(method, url, json=body, timeout=_TIMEOUT_S)
+        document = answer.json()
+    except requests.JSONDecodeError:
+        document = {"error": {"message": f"status {answer.status_code}"}}
+    except requests.RequestException as error:
+        raise UserError(f"Vertex AI does not answer: {error}", "check the network and the region") from None
+    if "error" in document and answer.status_code >= 400:
+        problem = f"Vertex AI refuses: {document['error']['message']}"
+        raise UserError(problem, "see its message; check project and region")
+    return dict(document)

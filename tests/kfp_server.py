@@ -1,0 +1,99 @@
+"""A stand-in for the routes of a KFP server that a submission uses: /apis/v2beta1/{healthz,experiments,runs}.
+
+It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, name its images by digest
+and take the parameters given; nothing is run. A run goes on by one task each time it is looked at; with the parameter
+preset=tiny its PPO fails. Runs in the environment `pipelines`, prints its port, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
+EXPERIMENTS: list[dict[str, Any]] = []
+RUNS: dict[str, dict[str, Any]] = {}
+
+
+def created(body: dict[str, Any]) -> dict[str, Any]:
+    """The run that a request asks for. ValueError, as KFP's own check would be 400, for what is none."""
+    document = body["pipeline_spec"]
+    spec = json_format.ParseDict(document.get("pipeline_spec", document), pipeline_spec_pb2.PipelineSpec())
+    for name, executor in document.get("pipeline_spec", document)["deploymentSpec"]["executors"].items():
+        if not re.search(r"@sha256:[0-9a-f]{64}$", executor["container"]["image"]):
+            raise ValueError(f"{name}: the image {executor['container']['image']} is no digest")
+    known = spec.root.input_definitions.parameters
+    given = body.get("runtime_config", {}).get("parameters", {})
+    for name in given:
+        if name not in known:
+            raise ValueError(f"unknown parameter {name}")
+    run = {
+        "run_id": f"run-{len(RUNS) + 1}", "display_name": body["display_name"], "state": "RUNNING", "looked": 0,
+        "root": body.get("runtime_config", {}).get("pipeline_root", ""), "fails": given.get("preset") == "tiny",
+    }  # fmt: skip
+    RUNS[run["run_id"]] = run
+    return run
+
+
+def looked_at(run: dict[str, Any]) -> dict[str, Any]:
+    run["looked"] += 1
+    done = TASKS[: run["looked"]]
+    states = dict.fromkeys(done, "SUCCEEDED")
+    run["state"] = "RUNNING"
+    if len(done) == len(TASKS):
+        run["state"] = "SUCCEEDED"
+    if run["fails"] and "ppo" in done:
+        states["ppo"] = run["state"] = "FAILED"
+    details = [{"display_name": name, "state": state} for name, state in states.items()]
+    return {"run_id": run["run_id"], "state": run["state"], "run_details": {"task_details": details}}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        route = self.path.partition("?")[0].removeprefix("/apis/v2beta1/")
+        if route == "healthz":
+            self._answer({"multi_user": False})
+        elif route == "experiments":
+            self._answer({"experiments": EXPERIMENTS})
+        elif route.startswith("runs/") and route.removeprefix("runs/") in RUNS:
+            self._answer(looked_at(RUNS[route.removeprefix("runs/")]))
+        else:
+            self._answer({"message": f"no route {self.path}"}, 404)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.startswith("/apis/v2beta1/experiments"):
+            EXPERIMENTS.append({"experiment_id": "e-1", "display_name": body["display_name"]})
+            self._answer(EXPERIMENTS[-1])
+        elif self.path.startswith("/apis/v2beta1/runs"):
+            try:
+                self._answer(created(body))
+            except (ValueError, KeyError, json_format.ParseError) as error:
+                self._answer({"message": f"invalid run: {error}"}, 400)
+        else:
+            self._answer({"message": f"no route {self.path}"}, 404)
+
+    def _answer(self, document: dict[str, Any], status: int = 200) -> None:
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_port, flush=True)
+    sys.stdin.read()

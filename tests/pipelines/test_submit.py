@@ -1,0 +1,160 @@
+"""Submissions, as a user makes them, to stand-ins that check what arrives."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import requests
+
+from components.console import UserError
+from pipelines.spec import COMPILED, load_spec
+from pipelines.vertex import follow_vertex, submit_vertex
+
+ROOT = Path(__file__).parents[2]
+KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[str]:
+    command = [str(KFP_PYTHON), str(ROOT / "tests" / "kfp_server.py")]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+    server.communicate("", timeout=30)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    document = {
+        name: {"tag": f"r/{name}:1", "reference": f"r/{name}@sha256:{digit * 64}", "bytes": 1, "local_base": False}
+        for name, digit in (("toolchain", "1"), ("training", "2"))
+    }
+    (tmp_path / "images.json").write_text(json.dumps(document))
+    return tmp_path / "images.json"
+
+
+def submit(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipelines", "pipeline", "submit", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
+@pytest.mark.slow
+def test_a_run_is_submitted_and_followed(host: str, images: Path) -> None:
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "seed=3", "--name", "n")
+    assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_POLL_S", "0.1")
+    done = submit("--host", host, "--images", images, "--param", "preset=tiny", "--wait")
+    assert "[warmstart] succeeded" in done.stdout and "[ppo] failed" in done.stdout
+    assert done.returncode == 1 and "step ppo failed" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -> None:
+    images.write_text(images.read_text().replace("1" * 64, "abc"))
+    done = submit("--host", host, "--images", images)
+    assert done.returncode == 1 and "refuses: 400 invalid run" in done.stderr and "is no digest" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_is_named(images: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        done = submit("--host", url, "--images", images)
+    assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "exactly one server is needed"),
+        (("--host", "http://x", "--param", "seed=many"), "seed is 'many'"),
+        (("--host", "http://x", "--param", "seed"), "not of the form NAME=VALUE"),
+        (("--vertex", "project", "--pipeline-root", "gs://b/r"), "PROJECT/REGION"),
+        (("--vertex", "p/r"), "--pipeline-root"),
+    ],
+)
+def test_wrong_calls_are_told_before_anything_is_sent(images: Path, arguments: tuple[str, ...], named: str) -> None:
+    done = submit("--images", images, *arguments)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_images_that_no_cluster_has_are_refused(images: Path) -> None:
+    images.write_text(images.read_text().replace("r/training@", ""))
+    done = submit("--host", "http://x", "--images", images)
+    assert done.returncode == 1 and "mlgo images push" in done.stderr
+
+
+class Vertex(BaseHTTPRequestHandler):
+    """One PipelineJob, which ends the second time it is looked at."""
+
+    jobs: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        self.jobs.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self._answer({"name": "projects/p/locations/r/pipelineJobs/7"} if "/projects/p/" in self.path else None)
+
+    def do_GET(self) -> None:
+        self.jobs.append({})
+        state = "RUNNING" if len(self.jobs) < 3 else "FAILED" if "fails" in str(self.jobs[0]) else "SUCCEEDED"
+        tasks = [{"taskName": "ppo", "state": state}]
+        self._answer(
+            {"state": f"PIPELINE_STATE_{state}", "jobDetail": {"taskDetails": tasks}, "error": {"message": "no quota"}}
+        )
+
+    def _answer(self, document: dict[str, Any] | None) -> None:
+        content = json.dumps(document or {"error": {"message": "permission denied"}}).encode()
+        self.send_response(200 if document else 403)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def vertex() -> Iterator[str]:
+    Vertex.jobs = []
+    server = HTTPServer(("127.0.0.1", 0), Vertex)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_vertex_job_is_created_and_followed(vertex: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spec, session = load_spec(COMPILED), requests.Session()
+    name = submit_vertex(spec, {"seed": "3"}, "p", "r", "gs://b/root", "name", session, vertex)
+    assert Vertex.jobs[0]["runtimeConfig"] == {"gcsOutputDirectory": "gs://b/root", "parameterValues": {"seed": 3}}
+    assert Vertex.jobs[0]["pipelineSpec"] == spec
+    follow_vertex(name, "r", session, vertex, poll_s=0)
+    assert "[ppo] running\n[ppo] succeeded\n" in capsys.readouterr().out
+
+
+def test_a_vertex_job_that_fails_or_is_refused_is_told(vertex: str) -> None:
+    spec, session = load_spec(COMPILED), requests.Session()
+    with pytest.raises(UserError, match="permission denied"):
+        submit_vertex(spec, {}, "another", "r", "gs://b/root", "name", session, vertex)
+    Vertex.jobs = []
+    name = submit_vertex(spec, {}, "p", "r", "gs://b/root", "fails", session, vertex)
+    with pytest.raises(UserError, match="no quota"):
+        follow_vertex(name, "r", session, vertex, poll_s=0)
