@@ -12,6 +12,7 @@ import click
 from components.console import PRESETS, SEED, UserError, run_step
 from pipelines.images_cli import images_group
 from pipelines.pipeline_cli import pipeline_group
+from pipelines.retrain_cli import retrain_group
 
 STEPS = {
     "toolchain": "build a training clang, or the release clang that embeds a policy",
@@ -75,6 +76,7 @@ def cli() -> None:
 
 cli.add_command(images_group)
 cli.add_command(pipeline_group)
+cli.add_command(retrain_group)
 
 
 @cli.command(context_settings={"show_default": True})

@@ -15,6 +15,7 @@ from components.launcher.images import IMAGES
 from components.storage.cache import default_cache_dir
 from pipelines.images import Image, docker_client
 from pipelines.runner import STOP_WAIT_S, Runner, Running
+from pipelines.spec import IMAGE_VARIABLE
 from pipelines.step import Step
 
 LABEL = "mlgo.run"
@@ -85,7 +86,7 @@ class DockerRunner(Runner):
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
                 network_mode="host",  # an emulator of object storage on this machine is reached by the same name
-                environment={**here, "MLGO_CACHE_DIR": str(self._cache())},
+                environment={**here, "MLGO_CACHE_DIR": str(self._cache()), IMAGE_VARIABLE: reference},
                 volumes={path: {"bind": path, "mode": mode} for path, mode in mounts.items()},
                 labels={LABEL: str(self.run), "mlgo.step": step.name},
             )

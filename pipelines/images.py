@@ -15,7 +15,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -114,7 +114,7 @@ def docker_client() -> Iterator[Any]:
             f"the docker daemon does not answer: {str(error).splitlines()[0]}",
             "start it (sudo systemctl start docker, or dockerd &); check DOCKER_HOST and that you are in its group",
         ) from None
-    with client:
+    with closing(client):
         yield client
 
 

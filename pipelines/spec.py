@@ -21,6 +21,8 @@ from components.console import UserError
 from pipelines.step import FILES, Condition, Step
 
 COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
+IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
+"""By which a container knows its image: a policy's card says what trained it."""
 STATUS = "{{status}}"
 """Stands in a step that always runs for KFP's PipelineTaskFinalStatus."""
 
@@ -61,6 +63,7 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     for executor in copy["deploymentSpec"]["executors"].values():
         container = executor["container"]
         container["image"] = references.get(container["image"], container["image"])
+        container["env"] = [*container.get("env", ()), {"name": IMAGE_VARIABLE, "value": container["image"]}]
     return copy
 
 

@@ -40,6 +40,7 @@ def training_pipeline(
     seed: int = 1,
     min_reduction_percent: float = 0.5,
     release_if: str = "better",
+    emphasize: str = "",
     notify_url: str = "",
 ) -> None:
     """Args:
@@ -49,6 +50,7 @@ def training_pipeline(
     llvm_major, llvm_source: the LLVM whose clang is trained and released. workers: where modules are compiled.
     seed: of everything random. min_reduction_percent: held-out modules must shrink by this for the verdict `better`.
     release_if: `better` makes a release clang of such a policy only, `always` of any.
+    emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     notify_url: gets a POST with the outcome.
     """
     with dsl.ExitHandler(finish(notify_url=notify_url)):
@@ -77,7 +79,7 @@ def training_pipeline(
             train(
                 corpus=code.outputs["corpus"], training=training.outputs["training"], trace=traced.outputs["trace"],
                 warmstart=cloned.outputs["warmstart"], problem=problem, workers=workers, preset=preset,
-                minutes=train_minutes, seed=seed,
+                minutes=train_minutes, seed=seed, emphasize=emphasize,
             ),
             "8", "16G",
         )  # fmt: skip

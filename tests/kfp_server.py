@@ -1,6 +1,6 @@
 """A stand-in for the routes of a KFP server that a submission uses: /apis/v2beta1/{healthz,experiments,runs}.
 
-It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, name its images by digest
+It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, have images by digest
 and take the parameters given; nothing is run. A run goes on by one task each time it is looked at; with the parameter
 preset=tiny its PPO fails. Runs in the environment `pipelines`, prints its port, and ends when its input does.
 """

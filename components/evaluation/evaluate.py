@@ -11,12 +11,13 @@ from typing import Any
 
 from components.console import UserError, say
 from components.evaluation import binaries, table
+from components.evaluation.card import model_card, write_card
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
 from components.evaluation.measure import measure
 from components.evaluation.measurements import POLICY, read_measurements, write_measurements
 from components.evaluation.metrics import summarize
-from components.evaluation.page import write_page
+from components.evaluation.page import worst_modules, write_page
 from components.evaluation.report_csv import write_report_csv
 from components.evaluation.variants import Variant, plan
 from components.formats.corpus import Corpus, Module, load_corpus
@@ -66,6 +67,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         text = json.dumps(metrics, indent=1, allow_nan=False)
         (directory / table.METRICS).write_text(text + "\n", encoding="utf-8")
         (directory / table.SUMMARY).write_text(table.markdown(metrics), encoding="utf-8")
+        write_card(directory, model_card(metrics, config.policy, corpus, worst_modules(measured)))
         write_page(directory / table.REPORT, metrics, measured, curve)
     return metrics
 

@@ -12,7 +12,8 @@ A policy directory holds:
     aot/              only if asked for: the object of TensorFlow's AOT compiler and its runtime
 
 policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
-"vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "metrics": {}}.
+"vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
+"metrics": {}}.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class PolicyInfo:
     """What policy.json says.
 
     `features` are the network's, in its order. The digests are those of `storage.digest` of the artifacts that the
-    policy was made from, empty where there was none. `trained_by` is the step: "warmstart" or "ppo". `metrics` are
-    figures of the training, for people.
+    policy was made from, empty where there was none. `image` is the digest of the container image that trained it.
+    `trained_by` is the step: "warmstart" or "ppo". `metrics` are figures of the training, for people.
     """
 
     problem: str
@@ -50,6 +51,7 @@ class PolicyInfo:
     toolchain_digest: str = ""
     llvm_version: str = ""
     git_commit: str = ""
+    image: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

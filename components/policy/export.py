@@ -52,6 +52,7 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
         features=dense.features,
         num_actions=dense.num_actions,
         git_commit=known.git_commit or git_commit(),
+        image=known.image or os.environ.get("MLGO_IMAGE_REFERENCE", ""),
     )
     export_fast(dense, directory, clang)
     dense.save(directory)

@@ -96,6 +96,11 @@ Examples:
     help="More modules than this failing stops the step.",
 )
 @click.option(
+    "--emphasize",
+    type=FILE,
+    help="JSON list of modules that take part in every round, or the state of `mlgo retrain`: what regressed.",
+)
+@click.option(
     "--gin-file",
     "gin_files",
     type=FILE,

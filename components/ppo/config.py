@@ -25,6 +25,8 @@ class PpoConfig:
     validate_every: iterations between two looks at the validation modules.
     average_decay: of the moving average of the weights, per iteration.
     keep: how many checkpoints are kept.
+    emphasize: JSON file of module names, a list or an object with the list "regressed": they, and where they are not
+        trained on the modules of their directories, take part in every round.
     """
 
     corpus: Path
@@ -47,6 +49,7 @@ class PpoConfig:
     workers: str = "local"
     timeout_s: float = 60.0
     max_failed_fraction: float = 0.05
+    emphasize: Path | None = None
     gin_files: tuple[Path, ...] = ()
     gin_bindings: tuple[str, ...] = ()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import gin
 import tensorflow as tf
 
 from components.console import UserError, say
@@ -18,6 +20,9 @@ from components.policy.export import export_policy
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer
 from components.storage import publish
+
+_REPORTED = ("modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed")
+"""Fields of the config that say how it was trained, for the policy's card."""
 
 
 def run(config: PpoConfig) -> None:
@@ -58,6 +63,11 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         "validation_history": state.history,
         "mean_rewards": state.rewards,
         "quarantine": trainer.quarantine.to_json(),
+        "processors": len(os.sched_getaffinity(0)),
+        "hyperparameters": {
+            "step": {name: getattr(config, name) for name in _REPORTED},
+            "gin": gin.operative_config_str(),
+        },
     }
     with publish(config.output) as partial:
         export_policy(trained.policy, partial, trainer.clang, _origin(trainer, trained))

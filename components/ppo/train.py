@@ -32,6 +32,7 @@ from components.ppo import checkpoint
 from components.ppo.agent import Experience, Learner, PpoParameters
 from components.ppo.config import PpoConfig
 from components.ppo.credit import squash
+from components.ppo.emphasis import emphasized, read_emphasis
 from components.ppo.rollout import Roller, Rollout
 from components.ppo.sampler import Sampler, worth
 from components.ppo.summaries import Summaries
@@ -123,7 +124,11 @@ class Trainer:
     def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
         known = np.isin(table["module"], list(self.modules))
         weights = worth(table["decisions"][known], table["compile_s"][known])
-        return dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
+        by_name = dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
+        if self.config.emphasize:
+            wanted = emphasized(read_emphasis(self.config.emphasize), by_name)
+            by_name |= dict.fromkeys(wanted, 1.0)
+        return by_name
 
     def resume(self) -> None:
         """Goes on from the newest checkpoint, if there is one."""

@@ -59,13 +59,14 @@ def look(uri: GsUri) -> RemoteManifest:
             if blob is None:
                 _require_bucket(bucket)
                 return RemoteManifest(uri)
+            generation = blob.generation  # downloading sets it anew, from a header that not every server sends
             try:
-                text = blob.download_as_bytes(if_generation_match=blob.generation, checksum="crc32c", **request())
+                text = blob.download_as_bytes(if_generation_match=generation, checksum="crc32c", **request())
             except (NotFound, PreconditionFailed):
                 continue  # replaced between the two requests
         document = json.loads(text) if text.startswith(b"{") else {}
         files = parse_manifest(document, str(uri / MANIFEST))
-        return RemoteManifest(uri, blob.generation, str(document.get("data", "")), files)
+        return RemoteManifest(uri, generation, str(document.get("data", "")), files)
     raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
 
 

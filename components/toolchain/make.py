@@ -20,7 +20,7 @@ from components.toolchain import probe
 from components.toolchain.build import allocator, build, build_tree
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.install import install
-from components.toolchain.sdk import Sdk, apt_line, find_sdk
+from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import llvm_source
 
 _EMBEDDED = {
@@ -37,6 +37,8 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
         UserError: something of the SDK, the source or the policy is missing or does not fit; a build failed.
     """
     sdk = find_sdk(config.llvm_major, config.sdk)
+    if config.targets == "all":
+        require_all_targets(sdk)
     if config.policy:
         _check_policy(config, config.policy)
     source = llvm_source(config.llvm_source, sdk, config.cache)

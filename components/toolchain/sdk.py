@@ -73,6 +73,16 @@ def find_sdk(major: int, prefix: Path | None = None) -> Sdk:
     return Sdk(prefix, major, version)
 
 
+def require_all_targets(sdk: Sdk) -> None:
+    """UserError if the SDK's code generators for other machines were taken out, as in the container image."""
+    archive = sdk.prefix / "lib" / "libLLVMAMDGPUCodeGen.a"
+    if archive.exists() and archive.stat().st_size < 1000:
+        raise UserError(
+            f"the LLVM SDK in {sdk.prefix} has the code generator of this machine only",
+            "leave --targets all out, or build with Debian's own packages, outside of the image",
+        )
+
+
 def apt_line(packages: set[str]) -> str:
     """The command that installs them."""
     return f"sudo apt-get install {' '.join(sorted(packages))}"

@@ -20,7 +20,7 @@ def mlgo(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_step() -> None:
     done = mlgo("--help")
     assert done.returncode == 0
-    assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", *STEPS))
+    assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", "retrain", *STEPS))
 
 
 @pytest.mark.parametrize("step", STEPS)

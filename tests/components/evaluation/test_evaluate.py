@@ -43,6 +43,7 @@ def test_release_clang_warmstart_and_sweep(
     assert sum(int(row["policy_bytes"]) for row in rows) == metrics["policy_bytes"]
     assert "known/words.cpp.o" in (output / "report.html").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation"]
+    assert metrics["release"] == ("yes" if metrics["verdict"] == "better" else "no")
 
     # The training clang that runs the same policy takes the same decisions.
     done = step(*inputs, "--thresholds", "", "--output", tmp_path / "greedy", "--fail-if-not-better",
@@ -52,6 +53,25 @@ def test_release_clang_warmstart_and_sweep(
     greedy = json.loads((tmp_path / "greedy" / "metrics.json").read_text())
     assert greedy["policy_bytes"] == metrics["policy_bytes"]
     assert (greedy["sweep"], greedy["warmstart"], greedy["best_threshold"]) == ({}, None, None)
+
+    # Completed by the release clang, it says what the whole evaluation said; only the policy is compiled.
+    done = step(*inputs, "--evaluation", tmp_path / "greedy", "--release-toolchain", release, "--release-if", "always",
+                "--output", tmp_path / "report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "held-out modules, policy" in done.stdout and "held-out modules, baseline" not in done.stdout
+    report = json.loads((tmp_path / "report" / "metrics.json").read_text())
+    assert (report["policy_compiled_by"], report["as_under_the_training_clang"]) == ("release", 3)
+    same = ("baseline_bytes", "policy_bytes", "reduction_percent", "reduction_percent_ci95", "modules")
+    assert [report[key] for key in same] == [metrics[key] for key in same]
+    assert (greedy["release"], report["release"]) == ("no", "yes")
+    assert f"{metrics['policy_bytes']:,}" in (tmp_path / "report" / "summary.md").read_text()
+
+    card = json.loads((tmp_path / "report" / "model-card.json").read_text())
+    assert (card["problem"], card["gate"]["compiled_by"]) == ("inlining", "release")
+    assert card["corpus"]["projects"] == {"known": 2, "unknown": 1} or card["corpus"]["modules"]["heldout"] == 3
+    assert card["features"] and card["policy_digest"]
+    text = (tmp_path / "report" / "model-card.md").read_text()
+    assert card["policy_digest"] in text and card["gate"]["verdict"] in text
 
     shown = step("show", "--metrics", output)
     assert shown.returncode == 0

@@ -41,3 +41,28 @@ def test_logged_logits_and_decisions_are_those_of_the_policy(training_toolchain,
     assert 0 < decided.sum() < len(decided)
     # Calls that must or must not be inlined are not the policy's to decide, so not all need to agree.
     assert np.mean(decided == logits.argmax(axis=1)) > 0.9
+
+
+@pytest.mark.slow
+def test_half_of_the_samples_decide_by_callee(training_toolchain, tiny_corpus, tmp_path):
+    """With a coin for a policy: under an even seed calls of a function go both ways, under an odd one all go alike."""
+    toolchain = load_toolchain(training_toolchain)
+    module = next(m for m in tiny_corpus.modules if m.name.startswith("lib/strings"))
+    features = toolchain.features["inlining"]
+    coin = ((np.zeros((3 * len(features), 2), np.float32), np.zeros(2, np.float32)),)
+    buckets = {feature.name: np.arange(1000, dtype=np.float64) for feature in features}
+    export_fast(DensePolicy("inlining", features, buckets, coin), tmp_path, toolchain.clang)
+    compiler = Compiler(toolchain.clang, "inlining")
+    request = Request(module, Advisor("policy", policy=tmp_path, seed=4, samples=4, log=True))
+    divided = []
+    for sample in compiler(request).samples:
+        decided = sample.log.contexts[0].columns["inlining_decision"].reshape(-1)
+        callees = sample.callsites.callee
+        assert 0.2 < decided.mean() < 0.8
+        several = [callee for callee in np.unique(callees) if (callees == callee).sum() > 2]
+        assert len(several) > 5
+        divided.append(np.mean([len(np.unique(decided[callees == callee])) == 2 for callee in several]))
+    even, odd = divided[0::2], divided[1::2]
+    assert min(even) > 0.5 and max(odd) == 0, divided
+    again = compiler(request).samples
+    assert [s.text_size_bytes for s in again] == [s.text_size_bytes for s in compiler(request).samples]

@@ -15,7 +15,8 @@ import pytest
 from components.console import UserError
 from components.storage import discard, gcs, publish, read_manifest
 from components.storage.fetch import fetch, fetch_below, fetch_file, fetch_tree
-from components.storage.remote import download, look
+from components.storage.manifest import Manifest, describe
+from components.storage.remote import download, look, upload
 from components.storage.uri import GsUri, mirror
 
 
@@ -76,9 +77,23 @@ def test_replacing_leaves_only_the_new_files(place: GsUri, cache: Path) -> None:
     assert len(names(place)) == 2
 
 
+def test_what_was_replaced_meanwhile_is_not_overwritten(place: GsUri) -> None:
+    write(place, a="old")
+    with publish(mirror(place)) as directory:
+        (directory / "a").write_text("slow")
+        before = look(place)
+        assert before.generation > 0
+        (mirror(place / "other") / "x").mkdir(parents=True)
+        (mirror(place / "other") / "x" / "a").write_text("quick")
+        other = mirror(place / "other") / "x"
+        upload(other, Manifest(other, describe(other)), before)
+    assert (fetch(place) / "a").read_text() == "quick" == (mirror(place) / "a").read_text()
+
+
 def test_the_same_content_again_is_not_uploaded(place: GsUri) -> None:
     write(place, a="1")
     generation = look(place).generation
+    assert generation > 0
     write(place, a="1")
     assert look(place).generation == generation
 

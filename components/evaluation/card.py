@@ -1,0 +1,125 @@
+"""The model card of a policy (Mitchell et al. 2019, arXiv:1810.03993): what it is, what made it, what it does to code.
+
+model-card.json, and the same for people as model-card.md, lie in every evaluation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from components.evaluation.page import Grown
+from components.evaluation.table import change
+from components.formats.corpus import Corpus
+from components.formats.policy import load_policy_info
+from components.storage import digest
+from components.storage.manifest import MANIFEST
+
+JSON, MARKDOWN = "model-card.json", "model-card.md"
+IMAGE = "MLGO_IMAGE_REFERENCE"
+"""Environment variable by which whoever starts a container tells it the digest of its image."""
+
+
+def model_card(metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: Sequence[Grown]) -> dict[str, Any]:
+    """The card of the policy in the directory `policy`, judged by the evaluation `metrics` on `corpus`."""
+    info = load_policy_info(policy)
+    report = _report(policy)
+    splits = corpus.splits()
+    return {
+        "version": 1,
+        "problem": info.problem,
+        "policy_digest": digest(policy),
+        "llvm_version": info.llvm_version,
+        "features": [feature.name for feature in info.features],
+        "trained_by": info.trained_by,
+        "git_commit": info.git_commit,
+        "images": {"training": info.image, "evaluation": os.environ.get(IMAGE, "")},
+        "corpus": {
+            "digest": digest(corpus.directory) if (corpus.directory / MANIFEST).exists() else "",
+            "trained_on_digest": info.corpus_digest,
+            "modules": {part: len(splits.part(part)) for part in ("train", "validation", "heldout")},
+            "projects": dict(Counter(module.project for module in corpus)),
+            "heldout_projects": list(splits.heldout_projects),
+        },
+        "training": {
+            "seconds": info.metrics.get("trained_s"),
+            "iterations": info.metrics.get("iterations"),
+            "best_iteration": info.metrics.get("best_iteration"),
+            "processors": report.get("processors"),
+            "hyperparameters": report.get("hyperparameters", {}),
+        },
+        "gate": {
+            "verdict": metrics["verdict"],
+            "compiled_by": metrics["policy_compiled_by"],
+            "reduction_percent": metrics["reduction_percent"],
+            "reduction_percent_ci95": metrics.get("reduction_percent_ci95"),
+            "min_reduction_percent": metrics["min_reduction_percent"],
+            "per_project": {name: part["reduction_percent"] for name, part in metrics["per_project"].items()},
+        },
+        "worst_modules": [asdict(module) for module in worst],
+    }
+
+
+def write_card(directory: Path, card: Mapping[str, Any]) -> None:
+    """Writes both forms."""
+    (directory / JSON).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (directory / MARKDOWN).write_text(card_markdown(card), encoding="utf-8")
+
+
+def card_markdown(card: Mapping[str, Any]) -> str:
+    """The card for people."""
+    gate, corpus, training = card["gate"], card["corpus"], card["training"]
+    interval = gate["reduction_percent_ci95"]
+    sure = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
+    seconds, processors = training["seconds"], training["processors"] or "an unknown number of"
+    cost = f"{seconds / 60:.0f} minutes on {processors} processors" if seconds else "unknown cost"
+    iterations, best = training["iterations"] or 0, training["best_iteration"] or 0
+    modules = ", ".join(f"{count} {part}" for part, count in corpus["modules"].items())
+    lines = [
+        f"# Policy for {card['problem']}, LLVM {card['llvm_version']}",
+        "",
+        f"- Verdict: **{gate['verdict']}**: held-out modules {change(gate['reduction_percent'])}{sure}, compiled by "
+        f"the {gate['compiled_by']} clang; at least {gate['min_reduction_percent']:g}% were asked for",
+        f"- Policy: `{card['policy_digest']}`, {len(card['features'])} features, trained by {card['trained_by']}",
+        f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
+        f"- Corpus: `{corpus['digest']}`; modules: {modules}; whole projects held out: "
+        + (", ".join(corpus["heldout_projects"]) or "none"),
+        f"- Code: commit `{card['git_commit'] or 'unknown'}`; images: "
+        + ", ".join(f"{name} `{reference or 'none'}`" for name, reference in card["images"].items()),
+        "",
+        "| project | modules | held-out text |",
+        "|---|---|---|",
+        *(
+            f"| {name} | {count} | {change(gate['per_project'].get(name))} |"
+            for name, count in sorted(corpus["projects"].items())
+        ),
+        "",
+        "## Modules that grew most",
+        "",
+        *(
+            f"- {module['name']}: {module['baseline_bytes']:,} to {module['policy_bytes']:,} bytes"
+            for module in card["worst_modules"]
+        ),
+        *(() if card["worst_modules"] else ("None grew.",)),
+        "",
+        "## Hyperparameters",
+        "",
+        "```",
+        json.dumps(training["hyperparameters"], indent=1),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _report(policy: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((policy / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

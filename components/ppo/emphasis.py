@@ -1,0 +1,29 @@
+"""Modules that a training is to look at more often, because the policy before made them larger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+
+from components.console import UserError
+
+
+def read_emphasis(path: Path) -> tuple[str, ...]:
+    """Module names from a JSON list, or from the list "regressed" of an object. UserError if there is neither."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        names = document["regressed"] if isinstance(document, dict) else document
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("no list of names")
+    except (OSError, ValueError, KeyError) as error:
+        problem = f"{path} is no list of modules ({error})"
+        raise UserError(problem, "pass a JSON list, or mlgo retrain's state") from None
+    return tuple(names)
+
+
+def emphasized(names: Collection[str], trained: Collection[str]) -> set[str]:
+    """Those of the `trained` modules that `names` means: the named ones, and for a named one that is not trained on
+    (it was held out, where its growth was seen) the modules of its directory."""
+    folders = {str(PurePosixPath(name).parent) for name in names if name not in trained}
+    return {name for name in trained if name in names or str(PurePosixPath(name).parent) in folders}

@@ -1,0 +1,113 @@
+"""A small JSON document that several may change: read with its version, written only if that is still the version."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.console import UserError
+from components.storage.uri import GsUri, parse_place
+
+
+@dataclass(frozen=True)
+class Document:
+    """content: None where there is no document yet. version: opaque, for `write_document`."""
+
+    content: dict[str, Any] | None
+    version: str
+
+
+def read_document(place: str) -> Document:
+    """The JSON object at a path or gs:// URI. UserError if it is none, or object storage does not answer."""
+    where = parse_place(place)
+    text, version = _read_remote(where) if isinstance(where, GsUri) else _read_local(where)
+    if text is None:
+        return Document(None, version)
+    try:
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError("no object")
+    except ValueError as error:
+        raise UserError(f"{place} is not a JSON document ({error})", "restore an older one, or remove it") from None
+    return Document(content, version)
+
+
+def write_document(place: str, content: dict[str, Any], before: Document) -> None:
+    """Replaces the document that `before` was read from.
+
+    Raises:
+        UserError: somebody changed it meanwhile; nothing is written.
+    """
+    where = parse_place(place)
+    text = (json.dumps(content, indent=1) + "\n").encode()
+    written = (
+        _write_remote(where, text, before.version)
+        if isinstance(where, GsUri)
+        else _write_local(where, text, before.version)
+    )
+    if not written:
+        raise UserError(f"somebody else changed {place} meanwhile", "run the same command again")
+
+
+def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    from components.storage.gcs import bucket_of, explained, request
+
+    for _attempt in range(5):
+        with explained(uri):
+            blob = bucket_of(uri).get_blob(uri.path, **request())
+            if blob is None:
+                return None, "0"
+            generation = blob.generation  # downloading sets it anew, from a header that not every server sends
+            try:
+                return blob.download_as_bytes(if_generation_match=generation, **request()), str(generation)
+            except (NotFound, PreconditionFailed):
+                continue  # replaced between the two requests
+    raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+
+
+def _write_remote(uri: GsUri, text: bytes, version: str) -> bool:
+    from google.api_core.exceptions import PreconditionFailed
+
+    from components.storage.gcs import bucket_of, explained, request
+
+    writer = secrets.token_hex(8)
+    blob = bucket_of(uri).blob(uri.path)
+    blob.metadata = {"writer": writer}
+    with explained(uri):
+        try:
+            blob.upload_from_string(
+                text, "application/json", if_generation_match=int(version), checksum="crc32c", **request()
+            )
+        except PreconditionFailed:
+            # Ours all the same if only the answer to a first attempt was lost.
+            found = bucket_of(uri).get_blob(uri.path, **request())
+            return found is not None and (found.metadata or {}).get("writer") == writer
+    return True
+
+
+def _read_local(path: Path) -> tuple[bytes | None, str]:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None, ""
+    return text, hashlib.sha256(text).hexdigest()
+
+
+def _write_local(path: Path, text: bytes, version: str) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _read_local(path)[1] != version:
+            return False
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_bytes(text)
+        os.replace(fresh, path)
+    return True

@@ -1,0 +1,153 @@
+"""Trains again, compares with what is deployed on the same held-out modules, promotes only what is clearly better."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from components.console import UserError
+from components.evaluation.comparison import Comparison
+from components.evaluation.measurements import BASELINE, POLICY, Measurements, read_measurements
+from components.evaluation.table import read_metrics
+from components.formats.policy import load_policy_info
+from components.launcher.images import IMAGES
+from components.storage import digest
+from components.storage.fetch import fetch
+from components.storage.uri import GsUri, parse_place
+from pipelines.local import run_locally
+from pipelines.places import whole_digest
+from pipelines.retrain_check import module_checksums
+from pipelines.retrain_state import Deployed, State
+from pipelines.run import run_pipeline
+from pipelines.runner import Runner
+from pipelines.spec import COMPILED
+from pipelines.step import Places, Step
+
+GROWN_PERCENT = 1.0
+"""A module that is larger than under -Oz by more than this has regressed."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """A new policy against the deployed one on the same modules. percent: of text, positive is better; with the 95%
+    interval of a bootstrap over modules."""
+
+    percent: float
+    ci95: tuple[float, float]
+    modules: int
+
+    @property
+    def clearly_better(self) -> bool:
+        return self.ci95[0] > 0
+
+
+def compare(new: Measurements, old: Measurements, seed: int = 0) -> Against:
+    """Compares two evaluations module by module. UserError if they have too few modules in common."""
+    common = [name for name in new.modules if name in set(old.modules)]
+    if len(common) < 2:
+        raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
+    new_bytes = dict(zip(new.modules, new.sizes[POLICY].tolist(), strict=True))
+    old_bytes = dict(zip(old.modules, old.sizes[POLICY].tolist(), strict=True))
+    pairs = np.array([(old_bytes[name], new_bytes[name]) for name in common], dtype=np.int64)
+    found = Comparison(pairs[:, 0], pairs[:, 1]).to_json(seed)
+    low, high = found["reduction_percent_ci95"]
+    return Against(float(found["reduction_percent"]), (float(low), float(high)), len(common))
+
+
+def regressed_modules(measured: Measurements) -> tuple[str, ...]:
+    """Modules that the policy makes clearly larger than -Oz, the worst first."""
+    before, after = measured.sizes[BASELINE], measured.sizes[POLICY]
+    growth = 100 * (after / np.maximum(before, 1) - 1)
+    order = np.argsort(-growth)
+    return tuple(measured.modules[i] for i in order if growth[i] > GROWN_PERCENT)
+
+
+def promotion(
+    state: State, run: Mapping[str, str], deployed_evaluation: str | None, now: float | None = None
+) -> tuple[State, str]:
+    """What a finished run means for the deployment.
+
+    Args:
+        run: places of its artifacts: policy, evaluation, corpus.
+        deployed_evaluation: place of an evaluation of the deployed policy on the same corpus; None if none is deployed.
+
+    Returns the new state, the old one if the new policy is not clearly better, and a sentence that says which and why.
+    """
+    evaluation, policy = local(run["evaluation"]), local(run["policy"])
+    metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
+    if metrics["verdict"] != "better":
+        return state, f"not promoted: the verdict on the new policy is {metrics['verdict']}"
+    against = None
+    if state.deployed is not None:
+        if deployed_evaluation is None:
+            raise UserError("the deployed policy was not evaluated on this corpus", "mlgo retrain run does that")
+        against = compare(measured, read_measurements(local(deployed_evaluation)))
+        told = f"{against.percent:+.2f}% (95% interval {against.ci95[0]:+.2f}% to {against.ci95[1]:+.2f}%)"
+        if not against.clearly_better:
+            return state, f"not promoted: against the deployed policy {told} on {against.modules} modules"
+    info = load_policy_info(policy)
+    interval = metrics.get("reduction_percent_ci95")
+    deployed = Deployed(
+        policy=run["policy"],
+        policy_digest=digest(policy),
+        problem=info.problem,
+        llvm_version=info.llvm_version,
+        features=tuple(sorted(feature.name for feature in info.features)),
+        modules=module_checksums(run["corpus"]),
+        reduction_percent=float(metrics["reduction_percent"]),
+        ci95=(float(interval[0]), float(interval[1])) if interval else None,
+        promoted_at=time.time() if now is None else now,
+        run=run.get("run", ""),
+        better_percent=against.percent if against else None,
+        better_ci95=against.ci95 if against else None,
+    )
+    why = f"against the deployed policy {told}" if against else "nothing was deployed"
+    return state.promoted(deployed, regressed_modules(measured)), f"promoted: {why}"
+
+
+def local(place: str) -> Path:
+    """The artifact at `place` on this machine."""
+    where = parse_place(place)
+    return fetch(where) if isinstance(where, GsUri) else where
+
+
+def retrain(
+    state: State, given: Mapping[str, str], output: Path, pipeline_root: str, runner: Runner
+) -> tuple[State, str]:
+    """Runs the pipeline, evaluates the deployed policy on its corpus, and decides; see `promotion`.
+
+    Args:
+        given: the pipeline's parameters. output, pipeline_root, runner: as of pipelines.local.run_locally.
+    """
+    root = pipeline_root or str(output)
+    run_locally(COMPILED, given, output, runner, pipeline_root)
+    places = {name: f"{root}/{name}" for name in ("policy", "evaluation", "corpus")}
+    evaluated = None
+    if state.deployed is not None:
+        step = deployed_evaluation_step(state.deployed.policy, root, given)
+        run_pipeline([step], output, runner, Places(root, str(output / ".files")))
+        evaluated = f"{root}/{step.output}"
+    return promotion(state, {**places, "run": root}, evaluated)
+
+
+def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:
+    """Evaluates the deployed policy, by the training clang, on the corpus of the run at `root`."""
+    arguments = (
+        "evaluation", "--corpus", f"{root}/corpus", "--toolchain", f"{root}/training", "--policy", policy,
+        "--problem", given.get("problem", "inlining"), "--workers", given.get("workers", "local"),
+        "--thresholds", "", "--quiet", "--output", f"{root}/deployed_evaluation",
+    )  # fmt: skip
+    return Step(
+        name="deployed-evaluation",
+        image=IMAGES["toolchain"],
+        module="components.evaluation",
+        command=("python", "-m", "components.launcher"),
+        arguments=arguments,
+        output="deployed_evaluation",
+        # What the places hold may have changed, though their names have not.
+        facts=tuple(whole_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
+    )

@@ -1,0 +1,96 @@
+"""What is deployed, what was before, and what it is bad at: a JSON document in object storage.
+
+    {"version": 1, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names]}
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from components.console import UserError
+from components.storage.document import Document, read_document, write_document
+
+VERSION = 1
+KEPT = 20
+"""Entries of the history."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A policy that was promoted.
+
+    policy: where its artifact is. features: names, sorted. modules: name -> crc32c of the bitcode of the corpus that it
+    was trained and judged on. reduction_percent, ci95: of its gate. promoted_at: seconds since the epoch. run: where
+    the run that made it is. better_percent: against the policy before it, with interval; None for the first.
+    """
+
+    policy: str
+    policy_digest: str
+    problem: str
+    llvm_version: str
+    features: tuple[str, ...]
+    modules: dict[str, str]
+    reduction_percent: float
+    ci95: tuple[float, float] | None
+    promoted_at: float
+    run: str = ""
+    better_percent: float | None = None
+    better_ci95: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """The document. Invariant: `deployed` is not in `history`."""
+
+    deployed: Deployed | None = None
+    history: tuple[Deployed, ...] = ()
+    regressed: tuple[str, ...] = ()
+    read: Document = field(default=Document(None, ""), compare=False)
+
+    def promoted(self, deployed: Deployed, regressed: tuple[str, ...]) -> State:
+        """With another policy deployed; the one before is history."""
+        history = ((self.deployed,) if self.deployed else ()) + self.history
+        return replace(self, deployed=deployed, history=history[:KEPT], regressed=regressed)
+
+    def rolled_back(self) -> State:
+        """With the policy before deployed again. UserError if there is none."""
+        if not self.history:
+            raise UserError("there is no policy before the deployed one", "nothing was promoted before it")
+        return replace(self, deployed=self.history[0], history=self.history[1:])
+
+
+def load_state(place: str) -> State:
+    """Reads the state at a path or gs:// URI; an empty one where there is none yet."""
+    read = read_document(place)
+    if read.content is None:
+        return State(read=read)
+    try:
+        if read.content["version"] != VERSION:
+            raise UserError(f"{place} has version {read.content['version']}", f"this program reads {VERSION}")
+        return State(
+            _deployed(read.content["deployed"]),
+            tuple(filter(None, map(_deployed, read.content["history"]))),
+            tuple(map(str, read.content["regressed"])),
+            read,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{place} is not a state of retraining ({error!r})", "restore an older one") from None
+
+
+def save_state(place: str, state: State) -> None:
+    """Writes it. UserError if somebody changed it since it was read."""
+    content = {
+        "version": VERSION,
+        "deployed": asdict(state.deployed) if state.deployed else None,
+        "history": [asdict(entry) for entry in state.history],
+        "regressed": list(state.regressed),
+    }
+    write_document(place, content, state.read)
+
+
+def _deployed(fields: Any) -> Deployed | None:
+    if fields is None:
+        return None
+    pairs = {key: tuple(fields[key]) if fields.get(key) is not None else None for key in ("ci95", "better_ci95")}
+    return Deployed(**{**fields, **pairs, "features": tuple(fields["features"])})

@@ -1,0 +1,173 @@
+"""When to train again, what is promoted, and how it is undone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.console import UserError
+from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
+from components.formats.features import FeatureSpec
+from components.formats.policy import PolicyInfo, write_policy_info
+from components.storage import publish
+from pipelines.retrain import compare, promotion, regressed_modules
+from pipelines.retrain_check import Facts, Limits, drift, module_checksums, reasons
+from pipelines.retrain_state import Deployed, State, load_state, save_state
+
+DAY_S = 86400.0
+OLD = Deployed(
+    policy="gs://b/old", policy_digest="d" * 64, problem="inlining", llvm_version="19.1.7", features=("a", "b"),
+    modules={"m1": "x", "m2": "y", "m3": "z", "m4": "w"}, reduction_percent=4.0, ci95=(3.0, 5.0), promoted_at=0.0,
+)  # fmt: skip
+
+
+def state(**more: Any) -> State:
+    return State(deployed=replace(OLD, **more))
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        (Facts(DAY_S), None),
+        (Facts(DAY_S, llvm_version="19.1.7", features=("a", "b"), modules=OLD.modules), None),
+        (Facts(DAY_S, llvm_version="22.1.0"), "LLVM is 22.1.0"),
+        (Facts(DAY_S, features=("a", "c")), "features of the policy any more: b"),
+        (Facts(DAY_S, features=("a", "b", "c")), None),
+        (Facts(DAY_S, modules={"renamed": "x", "m2": "y", "m3": "z", "new": "v"}), None),
+        (Facts(DAY_S, modules={"m1": "x", "m2": "Y", "m3": "Z", "m4": "w"}), "50% of the modules are new"),
+        (Facts(DAY_S, metrics={"reduction_percent": 3.5, "reduction_percent_ci95": [2.0, 4.5]}), None),
+        (Facts(DAY_S, metrics={"reduction_percent": 1.0, "reduction_percent_ci95": [0.5, 1.5]}), "gains 1.00%"),
+        (Facts(DAY_S, metrics={"reduction_percent": -0.1, "reduction_percent_ci95": [-9, 9]}), "gains -0.10%"),
+        (Facts(100 * DAY_S), "100 days old"),
+    ],
+)
+def test_reasons_are_named(facts: Facts, named: str | None) -> None:
+    found = reasons(state(), facts, Limits())
+    assert (found == []) if named is None else (len(found) == 1 and named in found[0])
+
+
+def test_without_a_policy_there_is_a_reason() -> None:
+    assert reasons(State(), Facts(0.0), Limits()) == ["nothing is deployed yet"]
+
+
+def test_drift_is_about_content_not_names() -> None:
+    assert drift({"a": "1"}, {"b": "1"}) == 0.0
+    assert drift({"a": "1"}, {"a": "2", "b": "1"}) == 0.5
+    assert drift({"a": "1"}, {}) == 0.0
+
+
+def measured(policy: list[int], names: str = "abcdefgh", baseline: int = 1000) -> Measurements:
+    count = len(policy)
+    return Measurements(
+        tuple(names[:count]), ("p",) * count, np.zeros(count, bool),
+        {BASELINE: np.full(count, baseline), POLICY: np.array(policy)},
+    )  # fmt: skip
+
+
+def test_better_means_more_than_chance() -> None:
+    old = measured([1000] * 8)
+    clearly = compare(measured([950, 940, 960, 955, 945, 950, 952, 948]), old)
+    assert clearly.clearly_better and clearly.modules == 8 and 4 < clearly.percent < 6
+    one_lucky_module = compare(measured([600, 1010, 1005, 1004, 1010, 1006, 1008, 1001]), old)
+    assert one_lucky_module.percent > 0 and not one_lucky_module.clearly_better
+    assert compare(measured([1, 2, 3], names="abc"), old).modules == 3
+    with pytest.raises(UserError, match="no modules in common"):
+        compare(measured([1, 2], names="xy"), old)
+
+
+def test_what_grew_by_more_than_a_percent_has_regressed() -> None:
+    assert regressed_modules(measured([1005, 1100, 900, 1020])) == ("b", "d")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> dict[str, str]:
+    """Artifacts of a run whose policy makes all modules 5% smaller."""
+    return artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048])
+
+
+def artifacts(root: Path, policy: list[int], verdict: str = "better") -> dict[str, str]:
+    found = measured(policy)
+    metrics = {
+        "modules": 8, "baseline_bytes": 8000, "policy_bytes": sum(policy), "groups": {}, "verdict": verdict,
+        "reduction_percent": 100 * (1 - sum(policy) / 8000), "reduction_percent_ci95": [3.0, 5.0],
+    }  # fmt: skip
+    with publish(root / "evaluation") as directory:
+        (directory / "metrics.json").write_text(json.dumps(metrics))
+        write_measurements(directory, found)
+    with publish(root / "policy") as directory:
+        spec = FeatureSpec("callee_users", "int64", (1,))
+        write_policy_info(directory, PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7"))
+    with publish(root / "corpus") as directory:
+        (directory / "a.bc").write_text("bitcode")
+        (directory / "a.cmd").write_text("-cc1")
+    return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
+
+
+def test_the_first_policy_that_is_better_than_oz_is_promoted(run: dict[str, str]) -> None:
+    after, why = promotion(State(), run, None, now=5.0)
+    assert after.deployed is not None and "nothing was deployed" in why
+    assert after.deployed.policy == run["policy"] and after.deployed.promoted_at == 5.0
+    assert after.deployed.features == ("callee_users",) and after.deployed.modules == module_checksums(run["corpus"])
+    assert list(after.deployed.modules) == ["a"] and after.regressed == ("h",)
+
+
+def test_only_what_beats_the_deployed_policy_is_promoted(run: dict[str, str], tmp_path: Path) -> None:
+    worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
+    after, why = promotion(state(), run, worse, now=5.0)
+    assert after.deployed is not None and after.deployed.policy == run["policy"] and why.startswith("promoted")
+    assert after.history == (OLD,) and after.deployed.better_ci95 is not None and after.deployed.better_ci95[0] > 0
+    as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
+    same, why = promotion(state(), run, as_good)
+    assert same == state() and why.startswith("not promoted: against the deployed policy")
+
+
+def test_a_bad_verdict_promotes_nothing(tmp_path: Path) -> None:
+    same, why = promotion(State(), artifacts(tmp_path / "run", [1000] * 8, "not better"), None)
+    assert same.deployed is None and "not promoted: the verdict" in why
+
+
+def test_a_promotion_can_be_taken_back_and_is_kept(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.json")
+    save_state(place, load_state(place).promoted(OLD, ("m1",)))
+    save_state(place, load_state(place).promoted(replace(OLD, policy="gs://b/new"), ()))
+    known = load_state(place)
+    assert known.deployed is not None and known.deployed.policy == "gs://b/new" and known.history == (OLD,)
+    save_state(place, known.rolled_back())
+    assert load_state(place).deployed == OLD and load_state(place).history == ()
+    with pytest.raises(UserError, match="no policy before"):
+        load_state(place).rolled_back()
+    with pytest.raises(UserError, match="somebody else changed"):
+        save_state(place, known)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"version": 2}', '{"version": 1, "deployed": 3, "history": []}'])
+def test_what_is_no_state_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(UserError, match=r"state\.json"):
+        load_state(str(tmp_path / "state.json"))
+
+
+def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipelines", "retrain", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_ci_asks_and_is_told(tmp_path: Path, run: dict[str, str]) -> None:
+    place, output = tmp_path / "state.json", tmp_path / "github"
+    done = mlgo("check", "--state", place, "--github-output", output)
+    assert done.returncode == 0 and "train again: nothing is deployed yet" in done.stdout
+    assert output.read_text().startswith("retrain=true\n")
+    save_state(str(place), promotion(State(), run, None)[0])
+    done = mlgo("check", "--state", place, "--corpus", run["corpus"], "--llvm-major", 19, "--github-output", output)
+    assert done.returncode == 0 and "nothing speaks for training again" in done.stdout, done.stdout + done.stderr
+    assert output.read_text().splitlines()[-2] == "retrain=false"
+    assert run["policy"] in mlgo("show", "--state", place).stdout
+    done = mlgo("rollback", "--state", place)
+    assert done.returncode == 1 and "no policy before" in done.stderr and "Traceback" not in done.stderr
