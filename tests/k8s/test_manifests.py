@@ -1,4 +1,4 @@
-"""The manifests: valid by Kubernetes' own schema, nothing runs as root, every resource is named by its kustomization."""
+"""The manifests: valid by Kubernetes' own schema, nothing runs as root, each resource is in its kustomization."""
 
 from __future__ import annotations
 
