@@ -117,9 +117,9 @@ def run(
 ) -> None:
     """Code in, a clang with a policy trained on it out.
 
-    Runs every step in order: training clang, corpus, default trace, vocab, warmstart, PPO, release clang, evaluation
-    on modules that were held out. Each step's artifact is a directory in --output. Run again, it reuses the steps
-    whose inputs have not changed; killed, it goes on where it stopped.
+    Runs every step in order: training clang, corpus, default trace, vocab, warmstart, PPO, evaluation on modules that
+    were held out, release clang, size report. Each step's artifact is a directory in --output. Run again, it reuses the
+    steps whose inputs have not changed; killed, it goes on where it stopped.
 
     \b
     Examples:

@@ -20,6 +20,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--existing": content_facts,
     "--compile-commands": build_facts,
     "--llvm-source": content_facts,
+    "--emphasize": content_facts,
 }
 """Options that name something outside of the run: its content, not its name, decides what is reused."""
 

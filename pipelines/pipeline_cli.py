@@ -17,6 +17,7 @@ _PIPELINE = click.option(
     help="A compiled pipeline.  [default: ours]",
 )  # fmt: skip
 _PARAMS = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Of the pipeline; repeatable.")
+_PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "emphasize"}
 _IMAGES = click.option(
     "--images", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/images.json"), show_default=True,
     help="What `mlgo images build` wrote.",
@@ -86,7 +87,7 @@ def run_command(
     else:
         from pipelines.process_runner import ProcessRunner
 
-        run_locally(pipeline, given, output, ProcessRunner(llvm_major=int(given.get("llvm_major", 19))), pipeline_root)
+        run_locally(pipeline, given, output, ProcessRunner(llvm_major=llvm_major(given)), pipeline_root)
 
 
 @pipeline_group.command("submit")
@@ -142,9 +143,18 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = param.partition("=")
         if not equals or not name:
             raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
-        is_path = ("/" in value or value.endswith((".yaml", ".json"))) and "://" not in value
+        is_path = name in _PATHS and value and "://" not in value and Path(value).exists()
         given[name] = str(Path(value).absolute()) if is_path else value
     return given
+
+
+def llvm_major(given: dict[str, str]) -> int:
+    """The parameter of that name, or its default. UserError if it is no number."""
+    try:
+        return int(given.get("llvm_major", "19"))
+    except ValueError:
+        problem = f"the parameter llvm_major is {given['llvm_major']!r}, and must be a whole number"
+        raise UserError(problem, "--param llvm_major=19") from None
 
 
 def in_pipelines_environment() -> None:

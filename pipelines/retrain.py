@@ -124,6 +124,17 @@ def retrain(
         given: the pipeline's parameters. output, pipeline_root, runner: as of pipelines.local.run_locally.
     """
     root = pipeline_root or str(output)
+    kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
+    if any(entry.policy.startswith(f"{root}/") for entry in kept):
+        raise UserError(
+            f"a policy that is or was deployed lies in {root}, and a run would replace it",
+            "use another --output or --pipeline-root for each run",
+        )
+    if state.deployed is not None and whole_digest(state.deployed.policy) != state.deployed.policy_digest:
+        raise UserError(
+            f"the deployed policy at {state.deployed.policy} is not there any more, or is another",
+            "mlgo retrain rollback, or put it back",
+        )
     run_locally(COMPILED, given, output, runner, pipeline_root)
     places = {name: f"{root}/{name}" for name in ("policy", "evaluation", "corpus")}
     evaluated = None
@@ -139,7 +150,7 @@ def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -
     arguments = (
         "evaluation", "--corpus", f"{root}/corpus", "--toolchain", f"{root}/training", "--policy", policy,
         "--problem", given.get("problem", "inlining"), "--workers", given.get("workers", "local"),
-        "--thresholds", "", "--quiet", "--output", f"{root}/deployed_evaluation",
+        "--thresholds", ",", "--quiet", "--output", f"{root}/deployed_evaluation",
     )  # fmt: skip
     return Step(
         name="deployed-evaluation",

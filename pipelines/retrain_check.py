@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.console import UserError
 from components.storage.uri import GsUri, parse_place
 from pipelines.retrain_state import State
 
@@ -72,7 +73,10 @@ def module_checksums(corpus: str) -> dict[str, str]:
     if isinstance(where, GsUri):
         from components.storage.remote import look
 
-        files = look(where).files
+        remote = look(where)
+        if not remote.generation:
+            raise UserError(f"there is no corpus at {corpus}", "check --corpus")
+        files = remote.files
     else:
         from components.storage import read_manifest
 

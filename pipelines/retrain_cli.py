@@ -11,7 +11,7 @@ import click
 
 from components.console import UserError, say
 from components.storage.options import ARTIFACT
-from pipelines.pipeline_cli import parameters
+from pipelines.pipeline_cli import llvm_major, parameters
 from pipelines.retrain_check import Facts, Limits, module_checksums, reasons
 from pipelines.retrain_state import load_state, save_state
 
@@ -25,7 +25,8 @@ def retrain_group() -> None:
     \b
     Examples:
       mlgo retrain check --state gs://my-bucket/retrain.json --corpus gs://my-bucket/corpus --max-age-days 30
-      mlgo retrain run --state gs://my-bucket/retrain.json --param recipe=demo --output runs/again
+      mlgo retrain run --state gs://my-bucket/retrain.json --param recipe=demo --output runs/2 \\
+        --pipeline-root gs://my-bucket/runs/2
       mlgo retrain rollback --state gs://my-bucket/retrain.json
     """
 
@@ -92,15 +93,20 @@ def run(
 
     \b
     Example:
-      mlgo retrain run --state gs://my-bucket/retrain.json --param recipe=demo --output runs/again \\
-        --pipeline-root gs://my-bucket/runs/again
+      mlgo retrain run --state gs://my-bucket/retrain.json --param recipe=demo --output runs/2 \\
+        --pipeline-root gs://my-bucket/runs/2
     """
     from pipelines.retrain import retrain
 
     given = parameters(params)
+    if state.startswith("gs://") and not pipeline_root.startswith("gs://"):
+        raise UserError(
+            f"the state in {state} is everybody's, and a policy on this machine is not",
+            "pass --pipeline-root gs://BUCKET/PATH, another for each run",
+        )
     known = load_state(state)
     if known.regressed:
-        given.setdefault("emphasize", state)
+        given.setdefault("emphasize", state if "://" in state else str(Path(state).absolute()))
     after, why = retrain(known, given, output.absolute(), pipeline_root, _runner(runner, images, given))
     if after is not known:
         save_state(state, after)
@@ -155,7 +161,7 @@ def _runner(kind: str, images: Path, given: dict[str, str]) -> Any:
         return DockerRunner(read_images(images), [Path(v) for v in given.values() if v.startswith("/")])
     from pipelines.process_runner import ProcessRunner
 
-    return ProcessRunner(llvm_major=int(given.get("llvm_major", 19)))
+    return ProcessRunner(llvm_major=llvm_major(given))
 
 
 def _installed(llvm_major: int) -> str:

@@ -94,6 +94,9 @@ def _kfp(host: str) -> Iterator[Any]:
         raise UserError(
             f"KFP at {host} refuses: {error.status} {_message(error)}", "see its message; is the address right?"
         ) from None
+    except TimeoutError as error:
+        problem = f"KFP at {host} does not answer well: {error}"
+        raise UserError(problem, "is this the address of a KFP server?") from None
     except HTTPError as error:
         cause = getattr(error, "reason", None) or error
         raise UserError(

@@ -76,6 +76,7 @@ def _session() -> Any:
 
 def _call(session: Any, method: str, url: str, body: Any) -> dict[str, Any]:
     import requests
+    from google.auth.exceptions import GoogleAuthError
 
     try:
         answer = session.request(method, url, json=body, timeout=_TIMEOUT_S)
@@ -84,6 +85,8 @@ def _call(session: Any, method: str, url: str, body: Any) -> dict[str, Any]:
         document = {"error": {"message": f"status {answer.status_code}"}}
     except requests.RequestException as error:
         raise UserError(f"Vertex AI does not answer: {error}", "check the network and the region") from None
+    except GoogleAuthError as error:
+        raise UserError(f"the credentials are refused: {error}", "gcloud auth application-default login") from None
     if "error" in document and answer.status_code >= 400:
         problem = f"Vertex AI refuses: {document['error']['message']}"
         raise UserError(problem, "see its message; check project and region")

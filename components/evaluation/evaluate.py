@@ -15,7 +15,7 @@ from components.evaluation.card import model_card, write_card
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
 from components.evaluation.measure import measure
-from components.evaluation.measurements import POLICY, read_measurements, write_measurements
+from components.evaluation.measurements import POLICY, Measurements, read_measurements, write_measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.page import worst_modules, write_page
 from components.evaluation.report_csv import write_report_csv
@@ -48,7 +48,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
     curve = read_curve(config.ppo_root or config.policy)
     variants = plan(config, training, release)
-    earlier = read_measurements(config.evaluation) if config.evaluation else None
+    earlier = _earlier(config) if config.evaluation else None
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, variants, modules, heldout_projects, earlier)
@@ -115,6 +115,18 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
     check_features(info.features, training.features.get(config.problem, ()))
 
 
+def _earlier(config: EvaluationConfig) -> Measurements:
+    """The measurements to be completed. UserError if they are of another policy."""
+    assert config.evaluation is not None
+    judged = table.read_metrics(config.evaluation).get("inputs", {}).get("policy_digest")
+    if judged != digest(config.policy):
+        raise UserError(
+            f"the evaluation in {config.evaluation} is of another policy than {config.policy}",
+            "pass the evaluation of this policy, or leave --evaluation out",
+        )
+    return read_measurements(config.evaluation)
+
+
 def _recipes(path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
     chosen = tuple(recipe for recipe in load_recipes(path).projects if recipe.name in heldout_projects)
     if not chosen:
@@ -130,6 +142,7 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
     return {
         "corpus": str(config.corpus.absolute()),
         "policy": str(config.policy.absolute()),
+        "policy_digest": digest(config.policy),
         "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
         "training_clang": str(training.clang),
         "release_clang": str(release.clang) if release else None,

@@ -25,5 +25,5 @@ def read_emphasis(path: Path) -> tuple[str, ...]:
 def emphasized(names: Collection[str], trained: Collection[str]) -> set[str]:
     """Those of the `trained` modules that `names` means: the named ones, and for a named one that is not trained on
     (it was held out, where its growth was seen) the modules of its directory."""
-    folders = {str(PurePosixPath(name).parent) for name in names if name not in trained}
+    folders = {str(PurePosixPath(name).parent) for name in names if name not in trained} - {"."}
     return {name for name in trained if name in names or str(PurePosixPath(name).parent) in folders}

@@ -26,6 +26,8 @@ class Document:
 def read_document(place: str) -> Document:
     """The JSON object at a path or gs:// URI. UserError if it is none, or object storage does not answer."""
     where = parse_place(place)
+    if isinstance(where, Path) and (not place or where.is_dir()):
+        raise UserError(f"{place!r} is not the name of a JSON document", "write it as gs://BUCKET/PATH.json or a path")
     text, version = _read_remote(where) if isinstance(where, GsUri) else _read_local(where)
     if text is None:
         return Document(None, version)
@@ -59,11 +61,13 @@ def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
     from components.storage.gcs import bucket_of, explained, request
+    from components.storage.remote import require_bucket
 
     for _attempt in range(5):
         with explained(uri):
             blob = bucket_of(uri).get_blob(uri.path, **request())
             if blob is None:
+                require_bucket(bucket_of(uri))
                 return None, "0"
             generation = blob.generation  # downloading sets it anew, from a header that not every server sends
             try:

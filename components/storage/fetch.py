@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 from components.console import UserError, say
@@ -59,6 +60,7 @@ def fetch_tree(uri: GsUri) -> Path:
         return fetch(uri)
     place = mirror(uri)
     place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)  # of an earlier time; whether it is still the same, nothing tells
     with put(place) as partial:
         if not download_folder(uri, partial):
             raise UserError(f"there is nothing at {uri}", "check the URI")

@@ -57,17 +57,29 @@ def look(uri: GsUri) -> RemoteManifest:
         with explained(uri):
             blob = bucket.get_blob(name, **request())
             if blob is None:
-                _require_bucket(bucket)
+                require_bucket(bucket)
                 return RemoteManifest(uri)
             generation = blob.generation  # downloading sets it anew, from a header that not every server sends
             try:
                 text = blob.download_as_bytes(if_generation_match=generation, checksum="crc32c", **request())
             except (NotFound, PreconditionFailed):
                 continue  # replaced between the two requests
-        document = json.loads(text) if text.startswith(b"{") else {}
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
         files = parse_manifest(document, str(uri / MANIFEST))
         return RemoteManifest(uri, generation, str(document.get("data", "")), files)
     raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+
+
+def is_whole(remote: RemoteManifest) -> bool:
+    """Whether every file that the manifest names is there with its size and checksum, by a listing."""
+    with explained(remote.uri):
+        data = (remote.uri / remote.data).path
+        blobs = bucket_of(remote.uri).list_blobs(prefix=f"{data}/", **request())
+        there = {blob.name.removeprefix(f"{data}/"): (blob.size, blob.crc32c) for blob in blobs}
+    return all(entry.link or there.get(entry.name) == (entry.size_bytes, entry.crc32c) for entry in remote.files)
 
 
 def upload(directory: Path, manifest: Manifest, before: RemoteManifest) -> RemoteManifest:
@@ -78,7 +90,7 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest) -> Remot
     from google.api_core.exceptions import PreconditionFailed
 
     uri = before.uri
-    if before.generation and before.files == manifest.files:
+    if before.generation and before.files == manifest.files and is_whole(before):
         return before  # the very same content
     bucket = bucket_of(uri)
     data = f"data/{manifest_digest(manifest.files)[:12]}-{secrets.token_hex(4)}"
@@ -89,15 +101,19 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest) -> Remot
     try:
         with explained(uri):
             _transfer(f"uploading to {uri}", pairs, _upload_many)
+    except BaseException:
+        _remove(bucket, uri / data)
+        raise
+    # From here on the files may be what a manifest names, whatever becomes of this process: they are not removed on
+    # errors, for an answer that is lost does not say that nothing was written.
+    try:
+        with explained(uri):
             blob.upload_from_string(
                 text, "application/json", if_generation_match=before.generation, checksum="crc32c", **request()
             )
         after = RemoteManifest(uri, blob.generation, data, manifest.files)
     except PreconditionFailed:
         after = look(uri)  # ours all the same if only the answer to the first attempt was lost
-    except BaseException:
-        _remove(bucket, uri / data)
-        raise
     outdated = before.data if after.data == data else data
     if outdated:
         _remove(bucket, uri / outdated)
@@ -192,7 +208,7 @@ def _download_many(pairs: Sequence[Any]) -> None:
     )  # fmt: skip
 
 
-def _require_bucket(bucket: Any) -> None:
+def require_bucket(bucket: Any) -> None:
     """A missing object and a missing bucket are both 404: listing tells them apart."""
     next(iter(bucket.list_blobs(max_results=1, **request())), None)
 

@@ -7,16 +7,13 @@ same modules, as medians of at least 3. Nothing here fails because a machine is 
 
 from __future__ import annotations
 
-import importlib
 import json
-import multiprocessing
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import click
@@ -26,9 +23,10 @@ from rich.table import Table
 from components.console import UserError, run_step, say
 from tests.bench.context import BenchContext
 from tests.bench.goals import GOALS
+from tests.bench.isolated import measure_alone
 
 ROOT = Path(__file__).parents[2]
-OWN = {"__main__", "__init__", "context", "goals"}
+OWN = {"__main__", "__init__", "context", "goals", "isolated"}
 
 
 @click.command(context_settings={"show_default": True})
@@ -58,7 +56,7 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
         started_s = time.monotonic()
         say(f"[{name}] measures")
         try:
-            figures |= _measure(name, BenchContext(run_directory, scratch, repeats))
+            figures |= measure_alone(name, BenchContext(run_directory, scratch, repeats))
             say(f"[{name}] took {time.monotonic() - started_s:.1f} s")
         except Exception:  # one broken measurement must not cost the figures of the others
             traceback.print_exc()
@@ -74,17 +72,6 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
     if failed:
         raise UserError(f"these measurements failed: {', '.join(failed)}", "see the tracebacks above")
     return 0
-
-
-def _measure(name: str, context: BenchContext) -> dict[str, float]:
-    """In a process of its own: settings of gin and TensorFlow are made once a process, and differ between steps."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(_called, name, context).result()
-
-
-def _called(name: str, context: BenchContext) -> dict[str, float]:
-    figures: dict[str, float] = importlib.import_module(f"tests.bench.{name}").measure(context)
-    return figures
 
 
 def _finished(run: Path) -> Path:

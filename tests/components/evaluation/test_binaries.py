@@ -89,7 +89,8 @@ def test_evaluation_rebuilds_the_projects_that_are_held_out(
     page = (output / "report.html").read_text()
     assert "unknown/libstack.so" in page
     assert sorted(path.name for path in output.iterdir()) == [
-        "manifest.json", "metrics.json", "report.csv", "report.html",
+        "manifest.json", "measurements.json", "metrics.json", "model-card.json", "model-card.md", "report.csv",
+        "report.html", "summary.md",
     ]  # fmt: skip
 
 

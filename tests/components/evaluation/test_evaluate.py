@@ -66,6 +66,10 @@ def test_release_clang_warmstart_and_sweep(
     assert (greedy["release"], report["release"]) == ("no", "yes")
     assert f"{metrics['policy_bytes']:,}" in (tmp_path / "report" / "summary.md").read_text()
 
+    done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", always, "--evaluation",
+                tmp_path / "greedy", "--release-toolchain", release, "--output", tmp_path / "mixed")  # fmt: skip
+    assert done.returncode == 1 and "another policy" in done.stderr
+
     card = json.loads((tmp_path / "report" / "model-card.json").read_text())
     assert (card["problem"], card["gate"]["compiled_by"]) == ("inlining", "release")
     assert card["corpus"]["projects"] == {"known": 2, "unknown": 1} or card["corpus"]["modules"]["heldout"] == 3

@@ -184,6 +184,7 @@ def test_files_and_folders_of_others(place: GsUri) -> None:
     for name in ("corpus_description.json", "a/b.bc"):
         gcs.bucket_of(place).blob((place / name).path).upload_from_string(name)
     assert fetch_file(place / "a/b.bc").read_text() == "a/b.bc"
+    fetch_tree(place)
     tree = fetch_tree(place)
     assert sorted(p.relative_to(tree).as_posix() for p in tree.rglob("*") if p.is_file()) == [
         "a/b.bc", "corpus_description.json",

@@ -1,0 +1,21 @@
+"""Runs a measurement in a process of its own: gin and TensorFlow are set up once in a process, and steps differ."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.bench.context import BenchContext
+
+
+def measure_alone(name: str, context: BenchContext) -> dict[str, float]:
+    """The figures of tests/bench/<name>.py."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_measure, name, context).result()
+
+
+def _measure(name: str, context: BenchContext) -> dict[str, float]:
+    # Not in __main__.py, which a spawned process does not import.
+    figures: dict[str, float] = importlib.import_module(f"tests.bench.{name}").measure(context)
+    return figures
