@@ -181,8 +181,8 @@ def _push(client: Any, image: Image) -> Image:
 
 
 def commit() -> str:
-    """The commit of this checkout, "unknown" outside of one."""
-    return _git("rev-parse", "HEAD") or "unknown"
+    """$MLGO_GIT_COMMIT, for builders without a repository; else this checkout's commit, "unknown" outside of one."""
+    return os.environ.get("MLGO_GIT_COMMIT") or _git("rev-parse", "HEAD") or "unknown"
 
 
 def _dirty() -> bool:
@@ -195,7 +195,10 @@ def _committed_at() -> str:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from components.console import PRESETS, UserError
 from components.projects.recipe import PACKAGED
 from components.storage.uri import GsUri, parse_place
 from pipelines.facts import build_facts, content_facts, recipe_facts
@@ -38,6 +39,15 @@ def run_locally(
 
     Returns the steps that were left out by a condition. UserError as pipelines.run.run_pipeline.
     """
+    if "://" in str(output) or ":/" in str(output):
+        raise UserError(
+            f"--output {output} is a URI, and a run keeps its state and logs on this machine",
+            "pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root gs://BUCKET/PATH",
+        )
+    if given.get("preset", "demo") not in PRESETS:
+        raise UserError(f"there is no preset {given['preset']!r}", f"choose one of {', '.join(PRESETS)}")
+    if pipeline_root:
+        parse_place(pipeline_root)
     steps = local_steps(pipeline, given)
     return run_pipeline(steps, output, runner, Places(pipeline_root or str(output), str(output / ".files")))
 

@@ -16,6 +16,9 @@ from typing import Any
 from components.console import UserError
 from components.storage.uri import GsUri
 
+# About versions of Python and gRPC that Google will want years from now.
+warnings.filterwarnings("ignore", category=FutureWarning, module="google")
+
 EMULATOR = "STORAGE_EMULATOR_HOST"
 DEADLINE_S = 30.0
 """For one request with all its retries. The client's own default is two minutes, for each of many requests."""
@@ -87,10 +90,7 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
 
 @cache
 def _client() -> Any:
-    with warnings.catch_warnings():
-        # On import: about versions of Python and gRPC that Google will want years from now.
-        warnings.simplefilter("ignore", FutureWarning)
-        from google.cloud import storage
+    from google.cloud import storage
 
     # Only listing and creating buckets would need a project, and nobody here does.
     return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "unset"))

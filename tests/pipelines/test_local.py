@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,21 @@ def test_what_a_command_line_only_names_is_among_the_facts(tmp_path: Path) -> No
 def test_the_trainer_gets_the_budget_and_seed_of_the_run(tmp_path: Path) -> None:
     ppo = one(tmp_path, "ppo", train_minutes=3.5, seed=9)
     assert (value(ppo, "--minutes"), value(ppo, "--seed")) == ("3.5", "9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--output", "gs://b/run", "--param", "recipe=tiny"), "is a URI"),
+        (("--output", "{}/run", "--param", "recipe=tiny", "--param", "preset=huge"), "no preset 'huge'"),
+        (("--output", "{}/run", "--param", "recipe=tiny", "--pipeline-root", "s3://b/run"), "s3://b/run"),
+        (("--output", "{}/run", "--param", "llvm_major=new"), "llvm_major is 'new'"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_the_first_step(
+    tmp_path: Path, arguments: tuple[str, ...], named: str
+) -> None:
+    command = [sys.executable, "-m", "pipelines", "pipeline", "run", *(a.format(tmp_path) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == [] and not (ROOT / "gs:").exists()

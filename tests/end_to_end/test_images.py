@@ -1,0 +1,206 @@
+"""The images: built, run by hand as README.md says, and by the pipeline with artifacts in object storage."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.storage_server import storage_server
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+    # Not yet seen to pass as a whole: until then it runs where it is asked for.
+    pytest.mark.skipif("MLGO_TEST_IMAGES" not in os.environ, reason="MLGO_TEST_IMAGES is not set"),
+]
+
+ROOT = Path(__file__).parents[2]
+BUCKET = "mlgo-images"
+LIMITS_BYTES = {"toolchain": 1.2e9, "training": 1.6e9}
+USER = "1000:1000"
+
+
+def daemon_answers() -> bool:
+    return subprocess.run(["docker", "version"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def docker() -> None:
+    if not daemon_answers():
+        pytest.fail("no docker daemon answers; .ci/run starts one, by hand: dockerd &")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """build/images.json of images built from this very checkout."""
+    output = tmp_path_factory.mktemp("images") / "images.json"
+    command = [sys.executable, "-m", "pipelines", "images", "build", "--output", str(output)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return output
+
+
+@pytest.fixture(scope="module")
+def storage() -> Iterator[str]:
+    with storage_server(BUCKET) as url:
+        yield url
+
+
+def pipeline(run: Path, images: Path, storage: str, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "pipelines", "pipeline", "run", "--runner", "docker", "--images", str(images),
+        "--param", "recipe=tiny", "--param", "preset=tiny", "--param", "release_if=always", "--output", str(run),
+        "--pipeline-root", f"gs://{BUCKET}/runs/{run.name}", *more,
+    ]  # fmt: skip
+
+
+def run_pipeline(run: Path, images: Path, storage: str, *more: str) -> str:
+    environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "cache")}
+    command = pipeline(run, images, storage, *more)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+    return done.stdout
+
+
+def reused(output: str) -> list[str]:
+    return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)
+
+
+def reference(images: Path, name: str) -> str:
+    return str(json.loads(images.read_text())[name]["reference"])
+
+
+def container(image: str, *arguments: str, storage: str = "", mounts: tuple[Path, ...] = ()) -> tuple[int, str]:
+    """docker run as a cautious user does: not root, nothing writable but /tmp and the mounts."""
+    command = ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp:exec", "--user", USER, "--network", "host"]
+    command += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    command += ["-e", f"STORAGE_EMULATOR_HOST={storage}"] if storage else []
+    for mount in mounts:
+        command += ["-v", f"{mount}:/data"]
+    done = subprocess.run([*command, image, *arguments], capture_output=True, text=True, timeout=900, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_sizes_labels_and_who_they_run_as(images: Path) -> None:
+    for name, limit in LIMITS_BYTES.items():
+        inspected = subprocess.run(
+            ["docker", "image", "inspect", reference(images, name)], capture_output=True, text=True, check=True
+        )
+        (image,) = json.loads(inspected.stdout)
+        assert image["Size"] <= limit, f"{name}: {image['Size'] / 1e9:.2f} GB"
+        assert image["Config"]["User"] == USER
+        labels = image["Config"]["Labels"]
+        assert labels["org.opencontainers.image.revision"] == labels["org.opencontainers.image.revision"].strip() != ""
+        assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+
+
+def test_help_tells_what_an_image_does_and_what_a_step_takes(images: Path) -> None:
+    status, said = container(reference(images, "training"), "--help")
+    assert status == 0 and "\n  vocab " in said and "\n  toolchain " not in said
+    status, said = container(reference(images, "training"), "vocab", "--help")
+    assert status == 0 and "--trace" in said
+    status, said = container(reference(images, "toolchain"), "vocab", "--help")
+    assert status == 1 and "the step vocab is not in the image 'toolchain'" in said
+
+
+def test_each_image_has_what_it_needs_and_no_more(images: Path) -> None:
+    def python(name: str, code: str) -> tuple[int, str]:
+        command = ["docker", "run", "--rm", "--entrypoint", "python", reference(images, name), "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        return done.returncode, done.stderr
+
+    assert python("toolchain", "import tensorflow")[0] == 1
+    assert python("training", "import kfp")[0] == 1
+    assert python("training", "import shutil, sys; sys.exit(bool(shutil.which('clang-19')))") == (0, "")
+    status, said = python("training", "import tensorflow, tf_agents")
+    assert status == 0, said
+
+
+@pytest.fixture(scope="module")
+def finished(images: Path, storage: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run of the whole pipeline in containers, killed once while PPO trained; its artifacts are in the bucket."""
+    run = tmp_path_factory.mktemp("containers") / "run"
+    environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "cache")}
+    process = subprocess.Popen(
+        pipeline(run, images, storage), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+        cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("[ppo] training:"):
+            break
+    else:
+        pytest.fail("".join(said)[-8000:])
+    time.sleep(20)  # a checkpoint or two
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    return run, run_pipeline(run, images, storage)
+
+
+def test_a_killed_run_goes_on_and_ends_with_a_release_clang(finished: tuple[Path, str], storage: str) -> None:
+    run, output = finished
+    assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} <= set(reused(output))
+    assert "removing the container of a killed run" in output
+    assert "[finish] the pipeline ended: SUCCEEDED" in output
+    code = (
+        "import sys\nfrom components.storage.fetch import fetch\nfrom components.storage.uri import parse_place\n"
+        "print(fetch(parse_place(sys.argv[1])))\n"
+    )
+    environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "here")}
+    uri = f"gs://{BUCKET}/runs/{run.name}/release"
+    command = [sys.executable, "-c", code, uri]
+    fetched = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
+    clang = Path(fetched.stdout.splitlines()[-1]) / "bin" / "clang"
+    source = run.parent / "one.c"
+    source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
+    compiling = [clang, "-Oz", "-mllvm", "-enable-ml-inliner=release", "-c", source, "-o", run.parent / "one.o"]
+    subprocess.run(compiling, check=True, timeout=60)
+
+
+def test_a_second_run_reuses_every_step(finished: tuple[Path, str], images: Path, storage: str) -> None:
+    run, _output = finished
+    again = run_pipeline(run, images, storage)
+    assert len(reused(again)) == 9 and " starts" not in again
+
+
+def test_steps_run_by_hand_on_uris_and_on_a_mounted_directory(
+    finished: tuple[Path, str], images: Path, storage: str, tmp_path: Path
+) -> None:
+    root = f"gs://{BUCKET}/runs/{finished[0].name}"
+    by_hand = f"{root}-by-hand"
+    training, toolchain = reference(images, "training"), reference(images, "toolchain")
+    for image, arguments in (
+        (toolchain, ["toolchain", "--mode", "release", "--policy", f"{root}/policy", "--output", f"{by_hand}/release"]),
+        (toolchain, ["corpus", "import", "--input", f"{root}/corpus", "--output", f"{by_hand}/corpus"]),
+        (training, ["trace", "--corpus", f"{root}/corpus", "--toolchain", f"{root}/training",
+                    "--output", f"{by_hand}/trace"]),
+        (training, ["vocab", "--trace", f"{by_hand}/trace", "--output", f"{by_hand}/vocab"]),
+        (training, ["warmstart", "--trace", f"{by_hand}/trace", "--vocab", f"{by_hand}/vocab", "--preset", "tiny",
+                    "--toolchain", f"{root}/training", "--output", f"{by_hand}/warmstart"]),
+        (training, ["ppo", "--corpus", f"{root}/corpus", "--toolchain", f"{root}/training", "--preset", "tiny",
+                    "--trace", f"{by_hand}/trace", "--warmstart", f"{by_hand}/warmstart", "--iterations", "2",
+                    "--root-dir", f"{by_hand}/ppo", "--output", f"{by_hand}/policy"]),
+        (toolchain, ["evaluation", "--corpus", f"{root}/corpus", "--toolchain", f"{root}/training",
+                     "--policy", f"{by_hand}/policy", "--thresholds", "", "--output", f"{by_hand}/evaluation"]),
+    ):  # fmt: skip
+        status, said = container(image, *arguments, storage=storage)
+        assert status == 0, said[-4000:]
+    tmp_path.chmod(0o777)
+    os.chown(tmp_path, *map(int, USER.split(":")))
+    status, said = container(training, "trace", "export", "--trace", f"{by_hand}/trace", "--output", "/data/tfrecord",
+                             storage=storage, mounts=(tmp_path,))  # fmt: skip
+    assert status == 0, said
+    assert (tmp_path / "tfrecord" / "manifest.json").stat().st_uid == 1000
