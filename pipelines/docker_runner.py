@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from components.console import UserError, say
+from components.formats.policy import IMAGE_VARIABLE
 from components.launcher.images import IMAGES
 from components.storage.cache import default_cache_dir
 from pipelines.images import Image, docker_client
 from pipelines.runner import STOP_WAIT_S, Runner, Running
-from pipelines.spec import IMAGE_VARIABLE
 from pipelines.step import Step
 
 LABEL = "mlgo.run"

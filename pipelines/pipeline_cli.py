@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from components.console import UserError, say
+from pipelines.runner import Runner
 from pipelines.spec import COMPILED
 
 _PIPELINE = click.option(
@@ -78,16 +79,7 @@ def run_command(
 
     given = parameters(params)
     output = output.absolute()
-    if runner == "docker":
-        from pipelines.docker_runner import DockerRunner
-        from pipelines.images import read_images
-
-        shown = [Path(value) for value in given.values() if value.startswith("/") and Path(value).exists()]
-        run_locally(pipeline, given, output, DockerRunner(read_images(images), shown), pipeline_root)
-    else:
-        from pipelines.process_runner import ProcessRunner
-
-        run_locally(pipeline, given, output, ProcessRunner(llvm_major=llvm_major(given)), pipeline_root)
+    run_locally(pipeline, given, output, make_runner(runner, images, given), pipeline_root)
 
 
 @pipeline_group.command("submit")
@@ -148,7 +140,20 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def llvm_major(given: dict[str, str]) -> int:
+def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
+    """What --runner names. images: images.json, for docker. given: of `parameters`; the paths in it are shown to it."""
+    if kind == "docker":
+        from pipelines.docker_runner import DockerRunner
+        from pipelines.images import read_images
+
+        shown = [Path(value) for value in given.values() if value.startswith("/") and Path(value).exists()]
+        return DockerRunner(read_images(images), shown)
+    from pipelines.process_runner import ProcessRunner
+
+    return ProcessRunner(llvm_major=_llvm_major(given))
+
+
+def _llvm_major(given: dict[str, str]) -> int:
     """The parameter of that name, or its default. UserError if it is no number."""
     try:
         return int(given.get("llvm_major", "19"))

@@ -11,7 +11,7 @@ import click
 
 from components.console import UserError, say
 from components.storage.options import ARTIFACT
-from pipelines.pipeline_cli import llvm_major, parameters
+from pipelines.pipeline_cli import make_runner, parameters
 from pipelines.retrain_check import Facts, Limits, module_checksums, reasons
 from pipelines.retrain_state import load_state, save_state
 
@@ -107,7 +107,7 @@ def run(
     known = load_state(state)
     if known.regressed:
         given.setdefault("emphasize", state if "://" in state else str(Path(state).absolute()))
-    after, why = retrain(known, given, output.absolute(), pipeline_root, _runner(runner, images, given))
+    after, why = retrain(known, given, output.absolute(), pipeline_root, make_runner(runner, images, given))
     if after is not known:
         save_state(state, after)
     say(why)
@@ -151,17 +151,6 @@ def _show(state: Any) -> None:
         )
     for name in state.regressed:
         say(f"regressed: {name}")
-
-
-def _runner(kind: str, images: Path, given: dict[str, str]) -> Any:
-    if kind == "docker":
-        from pipelines.docker_runner import DockerRunner
-        from pipelines.images import read_images
-
-        return DockerRunner(read_images(images), [Path(v) for v in given.values() if v.startswith("/")])
-    from pipelines.process_runner import ProcessRunner
-
-    return ProcessRunner(llvm_major=llvm_major(given))
 
 
 def _installed(llvm_major: int) -> str:

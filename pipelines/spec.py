@@ -18,11 +18,10 @@ from typing import Any
 import yaml
 
 from components.console import UserError
+from components.formats.policy import IMAGE_VARIABLE
 from pipelines.step import FILES, Condition, Step
 
 COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
-IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
-"""By which a container knows its image: a policy's card says what trained it."""
 STATUS = "{{status}}"
 """Stands in a step that always runs for KFP's PipelineTaskFinalStatus."""
 

@@ -16,13 +16,11 @@ from typing import Any
 from components.evaluation.page import Grown
 from components.evaluation.table import change
 from components.formats.corpus import Corpus
-from components.formats.policy import load_policy_info
+from components.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.storage import digest
 from components.storage.manifest import MANIFEST
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
-IMAGE = "MLGO_IMAGE_REFERENCE"
-"""Environment variable by which whoever starts a container tells it the digest of its image."""
 
 
 def model_card(metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: Sequence[Grown]) -> dict[str, Any]:
@@ -38,7 +36,7 @@ def model_card(metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: 
         "features": [feature.name for feature in info.features],
         "trained_by": info.trained_by,
         "git_commit": info.git_commit,
-        "images": {"training": info.image, "evaluation": os.environ.get(IMAGE, "")},
+        "images": {"training": info.image, "evaluation": os.environ.get(IMAGE_VARIABLE, "")},
         "corpus": {
             "digest": digest(corpus.directory) if (corpus.directory / MANIFEST).exists() else "",
             "trained_on_digest": info.corpus_digest,

@@ -30,6 +30,8 @@ from components.formats.features import FeatureSpec
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
 VERSION = 1
+IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
+"""By which whoever starts a container tells it the digest of its image, for policy.json and the policy's card."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from components import problems
-from components.formats.policy import PolicyInfo, write_output_spec, write_policy_info
+from components.formats.policy import IMAGE_VARIABLE, PolicyInfo, write_output_spec, write_policy_info
 from components.formats.vocab import write_vocab
 from components.policy.dense import DensePolicy
 from components.policy.emit import emit
@@ -52,7 +52,7 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
         features=dense.features,
         num_actions=dense.num_actions,
         git_commit=known.git_commit or git_commit(),
-        image=known.image or os.environ.get("MLGO_IMAGE_REFERENCE", ""),
+        image=known.image or os.environ.get(IMAGE_VARIABLE, ""),
     )
     export_fast(dense, directory, clang)
     dense.save(directory)

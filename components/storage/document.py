@@ -58,23 +58,10 @@ def write_document(place: str, content: dict[str, Any], before: Document) -> Non
 
 
 def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
-    from google.api_core.exceptions import NotFound, PreconditionFailed
+    from components.storage.gcs import read_object
 
-    from components.storage.gcs import bucket_of, explained, request
-    from components.storage.remote import require_bucket
-
-    for _attempt in range(5):
-        with explained(uri):
-            blob = bucket_of(uri).get_blob(uri.path, **request())
-            if blob is None:
-                require_bucket(bucket_of(uri))
-                return None, "0"
-            generation = blob.generation  # downloading sets it anew, from a header that not every server sends
-            try:
-                return blob.download_as_bytes(if_generation_match=generation, **request()), str(generation)
-            except (NotFound, PreconditionFailed):
-                continue  # replaced between the two requests
-    raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+    text, generation = read_object(uri)
+    return text, str(generation)
 
 
 def _write_remote(uri: GsUri, text: bytes, version: str) -> bool:

@@ -42,6 +42,31 @@ def request() -> dict[str, Any]:
     return {"timeout": TIMEOUT_S, "retry": DEFAULT_RETRY.with_timeout(DEADLINE_S)}
 
 
+def read_object(uri: GsUri) -> tuple[bytes | None, int]:
+    """The content of an object and the generation that it is of; None and 0 if there is none.
+
+    Raises:
+        UserError: there is no such bucket, no access, no answer.
+    """
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    bucket = bucket_of(uri)
+    for _attempt in range(5):
+        with explained(uri):
+            blob = bucket.get_blob(uri.path, **request())
+            if blob is None:
+                # A missing object and a missing bucket are both 404: listing tells them apart.
+                next(iter(bucket.list_blobs(max_results=1, **request())), None)
+                return None, 0
+            generation = blob.generation  # downloading sets it anew, from a header that not every server sends
+            try:
+                text = blob.download_as_bytes(if_generation_match=generation, checksum="crc32c", **request())
+            except (NotFound, PreconditionFailed):
+                continue  # replaced between the two requests
+            return text, int(generation)
+    raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+
+
 @contextmanager
 def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
     """Turns what the client raises about `uri` into UserErrors.

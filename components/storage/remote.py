@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from components.console import Progress, UserError, say
-from components.storage.gcs import bucket_of, explained, request
+from components.storage.gcs import bucket_of, explained, read_object, request
 from components.storage.manifest import (
     MANIFEST,
     Manifest,
@@ -49,28 +49,15 @@ class RemoteManifest:
 
 def look(uri: GsUri) -> RemoteManifest:
     """The manifest at `uri`, or one of generation 0. UserError: no bucket, access or answer, or no manifest of ours."""
-    from google.api_core.exceptions import NotFound, PreconditionFailed
-
-    bucket = bucket_of(uri)
-    name = (uri / MANIFEST).path
-    for _attempt in range(5):
-        with explained(uri):
-            blob = bucket.get_blob(name, **request())
-            if blob is None:
-                require_bucket(bucket)
-                return RemoteManifest(uri)
-            generation = blob.generation  # downloading sets it anew, from a header that not every server sends
-            try:
-                text = blob.download_as_bytes(if_generation_match=generation, checksum="crc32c", **request())
-            except (NotFound, PreconditionFailed):
-                continue  # replaced between the two requests
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
-        files = parse_manifest(document, str(uri / MANIFEST))
-        return RemoteManifest(uri, generation, str(document.get("data", "")), files)
-    raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+    text, generation = read_object(uri / MANIFEST)
+    if text is None:
+        return RemoteManifest(uri)
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    files = parse_manifest(document, str(uri / MANIFEST))
+    return RemoteManifest(uri, generation, str(document.get("data", "")), files)
 
 
 def is_whole(remote: RemoteManifest) -> bool:
@@ -206,11 +193,6 @@ def _download_many(pairs: Sequence[Any]) -> None:
         pairs, worker_type=tm.THREAD, max_workers=WORKERS, raise_exception=True,
         download_kwargs={"checksum": "crc32c", **request()},
     )  # fmt: skip
-
-
-def require_bucket(bucket: Any) -> None:
-    """A missing object and a missing bucket are both 404: listing tells them apart."""
-    next(iter(bucket.list_blobs(max_results=1, **request())), None)
 
 
 def _remove(bucket: Any, place: GsUri) -> None:
