@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import HTTPServer
+from http.server import HTTPServer, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -65,13 +65,14 @@ class Refused(Exception):
 
 
 class ConditionalStorage(Storage):  # type: ignore[misc]
-    """`wanted` is the precondition of the request at hand. Requests come one at a time, so check and write are one."""
+    """`wanted` is the precondition of the request at hand. `lock` is held meanwhile, so check and write are one."""
 
     wanted: int | None = None
 
     def __init__(self, faults: Faults, **options: Any) -> None:
         super().__init__(**options)
         self.faults = faults
+        self.lock = threading.Lock()
         self._wanted_by_upload: dict[str, int | None] = {}
 
     def _write_config_to_file(self) -> None:
@@ -127,37 +128,45 @@ class Handler(RequestHandler):  # type: ignore[misc]
         self._answer(super().do_DELETE)
 
     def _answer(self, work: Callable[[], None]) -> None:
+        # Read before and written after the lock: a client that stops in the midst of it is to stop nobody else.
+        requested, connection = self.rfile, self.wfile
+        if "Content-Length" in self.headers:
+            self.rfile = io.BytesIO(requested.read(int(self.headers["Content-Length"])))
+        self.wfile = io.BytesIO()
+        fault = self.storage.faults.next()
+        try:
+            with self.storage.lock:
+                if fault == "refused":
+                    raise Refused(503, "Backend Error")
+                self._work(work)
+        except Refused as refused:
+            self._refuse(*refused.args)
+        answer = self.wfile.getvalue()
+        if fault == "answer is an error":
+            self.wfile = io.BytesIO()
+            self._refuse(503, "Backend Error")
+            answer = self.wfile.getvalue()
+        self.rfile, self.wfile = requested, connection
+        if fault == "answer is lost":
+            self.close_connection = True
+        else:
+            connection.write(answer)
+
+    def _work(self, work: Callable[[], None]) -> None:
         parts = urlsplit(self.path)
+        if f"/b/{FORBIDDEN}/" in parts.path:
+            raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
         wanted = parse_qs(parts.query).get("ifGenerationMatch")
         self.storage.wanted = int(wanted[0]) if wanted else None
-        try:
-            fault = self.storage.faults.next()
-            if fault == "refused" or f"/b/{FORBIDDEN}/" in parts.path:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if fault:
-                    raise Refused(503, "Backend Error")
-                raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
-            if not fault:
-                work()
-                return
-            connection, self.wfile = self.wfile, io.BytesIO()
-            try:
-                work()
-            except Refused:
-                pass  # the client is to hear of the fault only
-            finally:
-                self.wfile = connection
-            if fault == "answer is an error":
-                raise Refused(503, "Backend Error")
-            self.close_connection = True
-        except Refused as refused:
-            status, message = refused.args
-            content = json.dumps({"error": {"code": status, "message": message}}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+        work()
+
+    def _refuse(self, status: int, message: str) -> None:
+        content = json.dumps({"error": {"code": status, "message": message}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
 
 def make_server(
@@ -167,7 +176,7 @@ def make_server(
     storage = ConditionalStorage(faults or Faults(), use_memory_fs=directory is None, data_dir=directory)
     if not any(name == bucket for name in storage.buckets):
         create_bucket(bucket, storage)
-    return HTTPServer((host, port), partial(Handler, storage))
+    return ThreadingHTTPServer((host, port), partial(Handler, storage))
 
 
 @contextmanager
