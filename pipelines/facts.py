@@ -9,8 +9,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from components.console import UserError
 from components.projects.compile_commands import output_of
 from components.projects.recipe import load_recipes
+from components.storage.manifest import manifest_digest
+from components.storage.uri import GsUri
 
 
 def toolchain_facts(llvm_major: int) -> tuple[str, ...]:
@@ -62,6 +65,31 @@ def content_facts(path: Path) -> tuple[str, ...]:
             place = os.path.join(folder, file)
             facts.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
     return (_sha256("\n".join(facts)),)
+
+
+def remote_facts(uri: GsUri) -> tuple[str, ...]:
+    """The identity of what stands in object storage: an artifact by its manifest, a file or a folder that another tool
+    filled by the checksums that the service keeps; nothing but a manifest is read.
+
+    Raises:
+        UserError: there is nothing, or no access or answer.
+    """
+    from components.storage.gcs import bucket_of, explained, request
+    from components.storage.remote import look
+
+    artifact = look(uri)
+    if artifact.generation:
+        return (manifest_digest(artifact.files),)
+    with explained(uri):
+        blobs = bucket_of(uri).list_blobs(prefix=uri.path, **request())
+        found = [
+            f"{blob.name} {blob.size} {blob.crc32c}"
+            for blob in blobs
+            if f"{blob.name}/".startswith(f"{uri.path}/")  # for gs://b/a the service lists gs://b/ab, too
+        ]
+    if not found:
+        raise UserError(f"there is nothing at {uri}", "check the URI")
+    return (_sha256("\n".join(sorted(found))),)
 
 
 def _stamp(path: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from components.console import PRESETS, UserError
 from components.projects.recipe import PACKAGED
+from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
-from pipelines.facts import build_facts, content_facts, recipe_facts
-from pipelines.places import whole_digest
+from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
 from pipelines.run import run_pipeline
 from pipelines.runner import Runner
 from pipelines.spec import load_spec, parameter_values, steps_of
@@ -24,6 +24,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--emphasize": content_facts,
 }
 """Options that name something outside of the run: its content, not its name, decides what is reused."""
+_NAMES_MORE = {"--recipe", "--compile-commands"}
 
 
 def run_locally(
@@ -65,6 +66,7 @@ def _facts(step: Step) -> Iterator[str]:
             continue
         place = PACKAGED / f"{value}.yaml" if (PACKAGED / f"{value}.yaml").is_file() else parse_place(value)
         if isinstance(place, GsUri):
-            yield whole_digest(value)
+            # A recipe or a build names more than it holds: what it names is looked at as for one of this machine.
+            yield from _FACTS[flag](fetch_file(place)) if flag in _NAMES_MORE else remote_facts(place)
         elif place.exists():
             yield from _FACTS[flag](place)
