@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from components.console import UserError
-from components.projects.compile_commands import output_of
+from components.projects.compile_commands import objects_in
 from components.projects.recipe import load_recipes
 from components.storage.manifest import manifest_digest
 from components.storage.uri import GsUri
@@ -39,16 +38,7 @@ def build_facts(compile_commands: Path) -> tuple[str, ...]:
     What is not a compilation database is identified by its content alone: the step says what is wrong with it.
     """
     content = compile_commands.read_text(encoding="utf-8", errors="replace")
-    facts = [content]
-    try:
-        entries = json.loads(content)
-        for entry in entries if isinstance(entries, list) else []:
-            directory, output = entry["directory"], output_of(entry)
-            if output:
-                facts.append(_stamp(os.path.join(directory, output)))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        pass
-    return (_sha256("\n".join(facts)),)
+    return (_sha256("\n".join([content, *(_stamp(path) for _directory, path in objects_in(content))])),)
 
 
 def content_facts(path: Path) -> tuple[str, ...]:

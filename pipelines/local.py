@@ -11,6 +11,7 @@ from components.projects.recipe import PACKAGED
 from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
 from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
+from pipelines.places import root_of
 from pipelines.run import run_pipeline
 from pipelines.runner import Runner
 from pipelines.spec import load_spec, parameter_values, steps_of
@@ -47,10 +48,9 @@ def run_locally(
         )
     if given.get("preset", "demo") not in PRESETS:
         raise UserError(f"there is no preset {given['preset']!r}", f"choose one of {', '.join(PRESETS)}")
-    if pipeline_root:
-        parse_place(pipeline_root)
+    root = root_of(pipeline_root, output)
     steps = local_steps(pipeline, given)
-    return run_pipeline(steps, output, runner, Places(pipeline_root or str(output), str(output / ".files")))
+    return run_pipeline(steps, output, runner, Places(root, str(output / ".files")))
 
 
 def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:

@@ -136,18 +136,17 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
         if not equals or not name:
             raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
         is_path = name in _PATHS and value and "://" not in value and Path(value).exists()
-        given[name] = str(Path(value).absolute()) if is_path else value
+        given[name] = os.path.abspath(value) if is_path else value
     return given
 
 
 def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
-    """What --runner names. images: images.json, for docker. given: of `parameters`; the paths in it are shown to it."""
+    """What --runner names. images: images.json, for docker. given: of `parameters`."""
     if kind == "docker":
         from pipelines.docker_runner import DockerRunner
         from pipelines.images import read_images
 
-        shown = [Path(value) for value in given.values() if value.startswith("/") and Path(value).exists()]
-        return DockerRunner(read_images(images), shown)
+        return DockerRunner(read_images(images))
     from pipelines.process_runner import ProcessRunner
 
     return ProcessRunner(llvm_major=_llvm_major(given))

@@ -27,6 +27,16 @@ def whole_digest(place: str) -> str:
         return ""
 
 
+def root_of(pipeline_root: str, output: Path) -> str:
+    """Where the artifacts of a run go: a gs:// URI or an absolute path, `output` if `pipeline_root` is empty.
+
+    Raises:
+        UserError: it is a URI of another scheme, or names no place.
+    """
+    where = parse_place(pipeline_root) if pipeline_root else output
+    return str(where) if isinstance(where, GsUri) else str(where.absolute())
+
+
 def local_directory(place: str) -> Path | None:
     """`place` as a path; None if it is in object storage."""
     where = parse_place(place)
