@@ -106,14 +106,14 @@ def submit_command(
         raise UserError("exactly one server is needed", "pass --host URL or --vertex PROJECT/REGION")
     in_pipelines_environment()
     from pipelines.images import read_images
-    from pipelines.submit import follow, ready_spec, submit
+    from pipelines.submit import follow, ready_spec, run_page, submit
 
     spec = ready_spec(pipeline, read_images(images))
     given = parameters(params)
     name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     if host:
         run_id = submit(spec, given, host, pipeline_root, name)
-        say(f"run {name}: {host.rstrip('/')}/#/runs/details/{run_id}")
+        say(f"run {name}: {run_page(host, run_id)}")
         if wait:
             follow(run_id, host.rstrip("/"))
         return
