@@ -104,9 +104,10 @@ def promotion(
         run=run.get("run", ""),
         better_percent=against.percent if against else None,
         better_ci95=against.ci95 if against else None,
+        regressed=regressed_modules(measured),
     )
     why = f"against the deployed policy {told}" if against else "nothing was deployed"
-    return state.promoted(deployed, regressed_modules(measured)), f"promoted: {why}"
+    return state.promoted(deployed), f"promoted: {why}"
 
 
 def local(place: str) -> Path:
