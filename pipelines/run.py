@@ -39,9 +39,14 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
         try:
             skipped = _run_all([step for step in steps if not step.always], records, runner)
         except UserError as error:
-            _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner)
-            raise
-        _run_last(last, {"state": "SUCCEEDED"}, records, runner)
+            try:
+                failed = _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner)
+            except KeyboardInterrupt:
+                say(f"error: {error}")
+                raise
+            raise UserError("; and then ".join([error.problem, *failed]), error.remedy) from None
+        for problem in _run_last(last, {"state": "SUCCEEDED"}, records, runner):
+            say(f"warning: {problem}")  # what the pipeline made stands, whoever could not be told of it
     return skipped
 
 
@@ -79,14 +84,27 @@ def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
     return skipped
 
 
-def _run_last(steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner) -> None:
+def _run_last(steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner) -> list[str]:
+    """Runs them whatever becomes of each; returns what went wrong."""
     told = json.dumps({**status, "pipelineJobResourceName": records.run.name})
+    failed = []
     for step in steps:
         arguments = tuple(argument.replace(STATUS, told) for argument in step.arguments)
-        runner.start(replace(step, arguments=arguments), "", log_path(records.run, step))
-        ended = runner.wait()
-        if ended.status != 0:  # what the pipeline made stands, whoever could not be told of it
-            say(f"[{step.name}] failed; what it said is in {log_path(records.run, step)}")
+        try:
+            runner.start(replace(step, arguments=arguments), "", log_path(records.run, step))
+            ended = runner.wait()
+            if ended.status != 0:
+                failed.append(_how_it_failed(ended, log_path(records.run, step)))
+        except UserError as error:
+            failed.append(f"step {step.name} failed: {error.problem}")
+        except OSError as error:
+            failed.append(f"step {step.name} failed: {error}")
+    return failed
+
+
+def _how_it_failed(ended: Running, log: Path) -> str:
+    how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
+    return f"step {ended.step.name} failed ({how}); what it said is in {log}"
 
 
 def _conditions_hold(step: Step, records: Records) -> bool:
@@ -115,9 +133,8 @@ def _finish(ended: Running, records: Records) -> None:
     step = ended.step
     artifact, log = records.places.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
-        how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
         raise UserError(
-            f"step {step.name} failed ({how}); what it said is in {log}",
+            _how_it_failed(ended, log),
             "mend what it names and run the same command again: finished steps are reused",
         )
     if step.output and not whole_digest(artifact):

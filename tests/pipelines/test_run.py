@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -253,3 +254,32 @@ def test_the_last_step_is_told_how_it_ended(toys: Toys, fails: bool, capsys: pyt
     else:
         toys.run(last, one)
     assert f"[finish] told {'FAILED' if fails else 'SUCCEEDED'}" in capsys.readouterr().out
+
+
+FAILS = ("python", "-c", "import sys; sys.exit(3)")
+LAST = Step("finish", "mlgo-toolchain", "components.toy", FAILS, (), "", always=True)
+
+
+@pytest.mark.parametrize(
+    ("last", "named"),
+    [
+        (LAST, r"step finish failed \(exit status 3\).*logs/finish\.log"),
+        (replace(LAST, command=("/no/such/program",)), r"step finish failed: .*/no/such/program"),
+        (replace(LAST, arguments=("{{$.inputs.artifacts['x'].uri}}",)), "step finish failed: the step finish has a "),
+    ],
+)
+def test_what_runs_last_hides_no_error(toys: Toys, last: Step, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=rf"^step bad failed \(exit status 1\).*bad\.log; and then {named}") as raised:
+        toys.run(last, replace(last, name="again"), toys.step("bad", (), "--fail", "1"))
+    assert "mend what it names" in raised.value.remedy and "and then step again failed" in raised.value.problem
+    toys.run(last, toys.step("good"))
+    assert re.search(rf"^warning: {named}", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_an_interrupted_last_step_hides_no_error(toys: Toys) -> None:
+    sleeper = replace(LAST, command=("python", "-c", "import time; print('late', flush=True); time.sleep(60)"))
+    process = start(toys, sleeper, toys.step("bad", (), "--fail", "1"))
+    wait_for(process, "[finish] late")
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 130 and "error: step bad failed" in out and err.strip() == INTERRUPTED
