@@ -11,10 +11,11 @@ from components.projects.recipe import PACKAGED
 from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
 from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
+from pipelines.flatten import steps_of
 from pipelines.places import root_of
 from pipelines.run import run_pipeline
 from pipelines.runner import Runner
-from pipelines.spec import load_spec, parameter_values, steps_of
+from pipelines.spec import load_spec, parameter_values
 from pipelines.step import Places, Step
 
 _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {

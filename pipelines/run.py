@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from components.console import UserError, say
+from pipelines.flatten import STATUS
 from pipelines.lock import run_lock
 from pipelines.places import whole_digest
 from pipelines.reuse import Records
 from pipelines.runner import Runner, Running
-from pipelines.spec import STATUS
-from pipelines.step import Places, Step
+from pipelines.step import Condition, Places, Step
 
 
 def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Places | None = None) -> set[str]:
@@ -23,7 +23,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
     A step is reused if all it depends on is what its artifact was made from (pipelines.reuse), and it says so.
 
     Args:
-        steps: of pipelines.spec.steps_of.
+        steps: of pipelines.flatten.steps_of.
         run: absolute; the run directory, made if it does not exist: logs, state, and artifacts unless `places` says
             otherwise.
         runner: where steps run.
@@ -108,10 +108,15 @@ def _how_it_failed(ended: Running, log: Path) -> str:
 
 
 def _conditions_hold(step: Step, records: Records) -> bool:
-    return all(
-        condition.holds(Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8"))
-        for condition in step.conditions
-    )
+    return all(condition.holds(_told(condition, records)) for condition in step.conditions)
+
+
+def _told(condition: Condition, records: Records) -> str:
+    try:
+        return Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problem = f"step {condition.step} ended well but told no value of {condition.parameter}"
+        raise UserError(problem, "a condition of the pipeline needs it: see the step's log") from None
 
 
 def _begin(step: Step, records: Records, runner: Runner) -> bool:

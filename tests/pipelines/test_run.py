@@ -243,6 +243,12 @@ def test_conditions_decide_what_runs(toys: Toys, value: str, equal: bool, left_o
     assert toys.runs("one") == 2, "without, it is not"
 
 
+def test_a_value_that_a_condition_needs_and_nobody_told_is_named(toys: Toys) -> None:
+    two = replace(toys.step("two", ("one",)), conditions=(Condition("one", "good", "yes"),))
+    with pytest.raises(UserError, match="step one ended well but told no value of good"):
+        toys.run(replace(toys.step("one"), parameters=("good",)), two)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_last_step_is_told_how_it_ended(toys: Toys, fails: bool, capsys: pytest.CaptureFixture[str]) -> None:
     code = "import sys, json; print('told', json.loads(sys.argv[1])['state'])"
