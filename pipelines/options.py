@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.console import PRESETS, UserError
-from components.workers.make import number_of_workers
+from components.workers.make import check_workers
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RunOptions:
                 f"--min-reduction-percent {self.min_reduction_percent:g}: nothing shrinks by more than 100%",
                 "give a number of percent such as 0.5",
             )
-        number_of_workers(self.workers)
+        check_workers(self.workers)
 
     def parameters(self) -> dict[str, str]:
         """Of the pipeline (pipelines/training.py), as text. A release clang is made whatever the verdict: who runs this
