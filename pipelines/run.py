@@ -6,9 +6,11 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
 from pipelines.lock import run_lock
 from pipelines.places import whole_digest
 from pipelines.reuse import Records
@@ -31,7 +33,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
     Raises:
         UserError: a step failed (named with its log), or another run works in the directory.
     """
-    run.mkdir(parents=True, exist_ok=True)
+    make_directory(run)
     places = places or Places(str(run), str(run / ".files"))
     records = Records(run, places)
     last = [step for step in steps if step.always]
@@ -39,7 +41,8 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
         try:
             skipped = _run_all([step for step in steps if not step.always], records, runner)
         except UserError as error:
-            _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner)
+            # Its words would only repeat the error.
+            _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner, shown=False)
             raise
         _run_last(last, {"state": "SUCCEEDED"}, records, runner)
     return skipped
@@ -56,6 +59,7 @@ def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
         step.name: {maker[name] for name in step.inputs.values()} | set(step.after) | {c.step for c in step.conditions}
         for step in steps
     }
+    in_order = tuple(TopologicalSorter(needs).static_order())
     waiting, done, skipped = list(steps), set[str](), set[str]()
     try:
         while waiting or runner.running:
@@ -72,18 +76,21 @@ def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
                 continue  # what waited for them may begin before anything else ends
             if runner.running:
                 ended = runner.wait()
-                _finish(ended, records)
+                undone = [name for name in in_order if name not in {*done, *skipped, ended.step.name}]
+                _finish(ended, records, undone)
                 done.add(ended.step.name)
     finally:
         runner.stop()
     return skipped
 
 
-def _run_last(steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner) -> None:
+def _run_last(
+    steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner, shown: bool = True
+) -> None:
     told = json.dumps({**status, "pipelineJobResourceName": records.run.name})
     for step in steps:
         arguments = tuple(argument.replace(STATUS, told) for argument in step.arguments)
-        runner.start(replace(step, arguments=arguments), "", log_path(records.run, step))
+        runner.start(replace(step, arguments=arguments), "", log_path(records.run, step), shown)
         ended = runner.wait()
         if ended.status != 0:  # what the pipeline made stands, whoever could not be told of it
             say(f"[{step.name}] failed; what it said is in {log_path(records.run, step)}")
@@ -111,13 +118,15 @@ def _begin(step: Step, records: Records, runner: Runner) -> bool:
     return False
 
 
-def _finish(ended: Running, records: Records) -> None:
+def _finish(ended: Running, records: Records, undone: Sequence[str]) -> None:
+    """Takes what a step made. UserError if it failed; undone: the steps that are left then."""
     step = ended.step
     artifact, log = records.places.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
         how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
+        left = f"\n  not done: {', '.join(undone)}" if undone else ""
         raise UserError(
-            f"step {step.name} failed ({how}); what it said is in {log}",
+            f"step {step.name} failed ({how}); what it said is in {log}{left}",
             "mend what it names and run the same command again: finished steps are reused",
         )
     if step.output and not whole_digest(artifact):

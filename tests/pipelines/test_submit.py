@@ -57,7 +57,7 @@ def test_a_run_is_submitted_and_followed(host: str, images: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
-    done = submit("--host", host, "--images", images, "--param", "preset=tiny", "--wait")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "preset=tiny", "--wait")
     assert "[warmstart] succeeded" in done.stdout and "[ppo] failed" in done.stdout
     assert done.returncode == 1 and "step ppo failed" in done.stderr and "Traceback" not in done.stderr
 
@@ -65,7 +65,7 @@ def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatc
 @pytest.mark.slow
 def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -> None:
     images.write_text(images.read_text().replace("1" * 64, "abc"))
-    done = submit("--host", host, "--images", images)
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and "refuses: 400 invalid run" in done.stderr and "is no digest" in done.stderr
 
 
@@ -74,7 +74,7 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = submit("--host", url, "--images", images)
+        done = submit("--host", url, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -85,8 +85,13 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
         ((), "exactly one server is needed"),
         (("--host", "http://x", "--param", "seed=many"), "seed is 'many'"),
         (("--host", "http://x", "--param", "seed"), "not of the form NAME=VALUE"),
-        (("--vertex", "project", "--pipeline-root", "gs://b/r"), "PROJECT/REGION"),
-        (("--vertex", "p/r"), "--pipeline-root"),
+        (("--vertex", "project", "--pipeline-root", "gs://bucket/r"), "PROJECT/REGION"),
+        (("--vertex", "p/r"), "no --pipeline-root"),
+        (("--vertex", "p/r", "--pipeline-root", "gs://bucket/r"), "none given"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "corpus=gs://b/c"), "2 given"),
+        (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "s3://b/r"), "--pipeline-root s3://b/r"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "release_if=foo"), "release_if=foo"),
+        (("--host", "http://x", "--param", "recipe=demmo"), ", demo, "),
     ],
 )
 def test_wrong_calls_are_told_before_anything_is_sent(images: Path, arguments: tuple[str, ...], named: str) -> None:
@@ -99,6 +104,12 @@ def test_images_that_no_cluster_has_are_refused(images: Path) -> None:
     images.write_text(images.read_text().replace("r/training@", ""))
     done = submit("--host", "http://x", "--images", images)
     assert done.returncode == 1 and "mlgo images push" in done.stderr
+
+
+def test_without_kfp_the_remedy_is_told(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
+    done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")
+    assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
 
 
 class Vertex(BaseHTTPRequestHandler):
