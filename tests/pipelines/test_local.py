@@ -136,7 +136,7 @@ def test_what_cannot_run_is_refused_before_the_first_step(
         ("seed=-1", "--param seed=-1: -1 is not in the range"),
         ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a valid"),
         ("train_minutes=0", "--param train_minutes=0"),
-        ("workers=ray", "--workers 'ray'"),
+        ("workers=cloud", "--workers 'cloud'"),
         ("min_reduction_percent=101", "--param min_reduction_percent=101"),
         ("minutes=3", "no parameter 'minutes'\n  remedy: it has .*train_minutes"),
         ("corpus=/nowhere", "2 given"),

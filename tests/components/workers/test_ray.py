@@ -138,7 +138,7 @@ def test_shared_files_arrive_as_they_were(pool: RayPool, tmp_path: Path) -> None
 
 
 def test_pools_by_name() -> None:
-    with pytest.raises(UserError, match="cannot be used|Ray already"):
+    with pytest.raises(UserError, match=r"cannot be used|Ray already"):
         make_pool("ray:127.0.0.1:1")
     for spec in ("ray:", "ray:4", "ray:host", "ray:host:port", "ray:a b:1"):
         with pytest.raises(UserError, match="--workers"):
