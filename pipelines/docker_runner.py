@@ -114,12 +114,16 @@ class DockerRunner(Runner):
             running.handle.remove(force=True)
 
     def stop(self) -> None:
-        for running in list(self.running):
+        stopped = list(self.running)
+        for running in stopped:
+            running.shown = False
             try:
                 self._ask(running)
             finally:
                 self._kill(running)
                 self._forget(running)
+        for running in stopped:
+            say(f"[{running.step.name}] stopped")
 
     def _written(self) -> tuple[Path, ...]:
         """Directories that steps write to."""

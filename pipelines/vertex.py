@@ -21,14 +21,13 @@ def submit_vertex(
     """Creates a PipelineJob; returns its resource name.
 
     Args:
+        pipeline_root: gs://BUCKET/PATH.
         session: makes authorized requests; None takes the default credentials of Google Cloud.
         endpoint: of the service; empty for the region's.
 
     Raises:
-        UserError: no pipeline root, no credentials, or the service refuses (with its words).
+        UserError: a parameter is wrong, there are no credentials, or the service refuses (with its words).
     """
-    if not pipeline_root.startswith("gs://"):
-        raise UserError("Vertex AI keeps artifacts in Cloud Storage", "--pipeline-root gs://BUCKET/PATH")
     parameters = {key: value for key, value in parameter_values(spec, given).items() if key in given}
     job = {
         "displayName": name,

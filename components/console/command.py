@@ -21,6 +21,11 @@ EXIT_USER_ERROR = 1
 EXIT_INTERRUPTED = 130
 INTERRUPTED = "interrupted; nothing half-done is left\n  remedy: run the same command again to go on"
 
+_SETTINGS: dict[str, Any] = {
+    "standalone_mode": False,  # click would turn KeyboardInterrupt into "Aborted!" with status 1
+    "help_option_names": ["-h", "--help"],  # subcommands inherit them
+}
+
 SEED = click.IntRange(0, 2**31 - 1)
 """What --seed takes: NumPy wants no negative one, and PPO makes 64-bit seeds of compiles of it, shifted by 32."""
 
@@ -43,8 +48,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _status_of(command: Callable[..., Any]) -> int:
     try:
-        # Not standalone: click would turn KeyboardInterrupt into "Aborted!" with status 1.
-        result = command.main(standalone_mode=False) if isinstance(command, click.Command) else command()
+        result = command.main(**_SETTINGS) if isinstance(command, click.Command) else command()
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(f"error: {error}")
@@ -72,6 +76,8 @@ def _disk_message(error: OSError) -> str | None:
             return f"error: no space left on the device that holds {place}\n  remedy: free space, then run it again"
         case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
             return f"error: {place}: {error.strerror}\n  remedy: choose a directory that you may write to"
+        case errno.ENAMETOOLONG:
+            return f"error: {place}: {error.strerror}\n  remedy: choose a shorter one"
         case _:
             return None
 

@@ -25,6 +25,7 @@ class PpoConfig:
     validate_every: iterations between two looks at the validation modules.
     average_decay: of the moving average of the weights, per iteration.
     keep: how many checkpoints are kept.
+    min_finished_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
     emphasize: JSON file of module names, a list or an object with the list "regressed": they, and where they are not
         trained on the modules of their directories, take part in every round.
     """
@@ -47,6 +48,7 @@ class PpoConfig:
     keep: int = 3
     seed: int = 0
     workers: str = "local"
+    min_finished_fraction: float = 1.0
     timeout_s: float = 60.0
     max_failed_fraction: float = 0.05
     emphasize: Path | None = None
@@ -59,6 +61,10 @@ class PpoConfig:
         for name in ("modules", "validate_every", "keep"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
+        if not 0 < self.min_finished_fraction <= 1:
+            raise UserError(
+                f"--min-finished-fraction {self.min_finished_fraction:g}", "give a number above 0, at most 1"
+            )
         if self.samples < 2:
             raise UserError(
                 f"--samples {self.samples}: a sample is judged against the others of its module",

@@ -20,6 +20,7 @@ from components.policy.export import export_policy
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer
 from components.storage import publish
+from components.storage.directory import make_directory
 
 _REPORTED = ("modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed")
 """Fields of the config that say how it was trained, for the policy's card."""
@@ -29,7 +30,7 @@ def run(config: PpoConfig) -> None:
     """Trains (or goes on training) in `config.root_dir` and publishes the best policy to `config.output`."""
     # The same rewards twice needs the same sums twice, whatever threads did them.
     tf.config.experimental.enable_op_determinism()
-    config.root_dir.mkdir(parents=True, exist_ok=True)
+    make_directory(config.root_dir)
     with _alone_in(config.root_dir), exhaustion_explained(config.root_dir):
         trainer = Trainer(config)
         try:

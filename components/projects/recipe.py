@@ -35,6 +35,7 @@ import yaml
 
 from components.console import UserError
 from components.projects.checked import Checked
+from components.storage.uri import GsUri, parse_place
 
 PACKAGED = Path(__file__).parents[1] / "corpus" / "recipes"
 """The recipes that come with this project."""
@@ -89,6 +90,22 @@ class RecipeSet:
                 return recipe
         known = ", ".join(recipe.name for recipe in self.projects)
         raise UserError(f"the recipes have no project {name!r}", f"choose one of {known}")
+
+
+def recipe_place(text: str) -> Path | GsUri:
+    """Where the recipe is that a user means by `text`: a file's path, a URI, or the name of one of ours ("demo").
+
+    Raises:
+        UserError: there is no such file on this machine, and none of ours has that name. Object storage is not asked.
+    """
+    place = parse_place(text)
+    if isinstance(place, GsUri) or place.is_file():
+        return place
+    ours = {path.stem: path for path in sorted(PACKAGED.glob("*.yaml"))}
+    if text in ours:
+        return ours[text]
+    wrong = "that is a directory" if place.is_dir() else "no such file, and none of ours has that name"
+    raise UserError(f"no recipe at {text}: {wrong}", f"name a file, a gs:// URI, or one of ours: {', '.join(ours)}")
 
 
 def load_recipes(path: Path) -> RecipeSet:

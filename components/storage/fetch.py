@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
 from components.storage.manifest import MANIFEST, require_artifact
 from components.storage.publish import put
 from components.storage.uri import GsUri, mirror
@@ -29,7 +30,7 @@ def fetch(uri: GsUri, place: Path | None = None) -> Path:
         )
     place = place or mirror(uri)
     if not _holds(place, remote.files):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(place.parent)
         with put(place) as partial:
             download(remote, partial)
         say(f"{uri}: {len(remote.files)} files, {sum(entry.size_bytes for entry in remote.files) / 1e6:.1f} MB")
@@ -41,7 +42,7 @@ def fetch_file(uri: GsUri) -> Path:
     from components.storage.gcs import bucket_of, explained, request
 
     place = mirror(uri)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(place.parent)
     partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
     try:
         with explained(uri):
@@ -59,7 +60,7 @@ def fetch_tree(uri: GsUri) -> Path:
     if look(uri).generation:
         return fetch(uri)
     place = mirror(uri)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(place.parent)
     shutil.rmtree(place, ignore_errors=True)  # of an earlier time; whether it is still the same, nothing tells
     with put(place) as partial:
         if not download_folder(uri, partial):
@@ -76,7 +77,7 @@ def fetch_below(uri: GsUri) -> Path:
     from components.storage.gcs import bucket_of, explained, request
 
     place = mirror(uri)
-    place.mkdir(parents=True, exist_ok=True)
+    make_directory(place)
     with explained(uri):
         names = [blob.name for blob in bucket_of(uri).list_blobs(prefix=f"{uri.path}/", **request())]
     for name in names:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
 from components.storage.manifest import MANIFEST, Manifest, describe, write_manifest
 from components.storage.uri import uri_of
 
@@ -40,7 +41,8 @@ def publish(output: Path) -> Iterator[Path]:
 
     Raises:
         UserError: `output` exists and is not an artifact (a file, or a directory with content but no manifest):
-            it is not ours to replace. Object storage refuses or does not answer (told before the block runs, too).
+            it is not ours to replace; or it cannot be made there. Object storage refuses or does not answer (told
+            before the block runs, too).
     """
     output = Path(os.path.abspath(output))
     uri = uri_of(output)
@@ -64,10 +66,10 @@ def publish(output: Path) -> Iterator[Path]:
 def put(output: Path) -> Iterator[Path]:
     """`publish` on this machine alone. Args, yields and raises as there; `output` is absolute."""
     _require_replaceable(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(output.parent, output)
     _remove_left_over(output)
     partial = output.parent / f".{output.name}.partial-{secrets.token_hex(4)}"
-    partial.mkdir()
+    make_directory(partial, output)
     lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see _remove_left_over
     try:

@@ -83,8 +83,8 @@ def test_two_artifacts_of_a_name_are_refused(spec: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("condition", ["1 == 1", "inputs.parameter_values['x'] > '3'", "a || b"])
 def test_conditions_of_another_form_are_refused(spec: dict[str, Any], condition: str) -> None:
-    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    tasks["condition-2"]["triggerPolicy"]["condition"] = condition
+    tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
+    tasks["condition-1"]["triggerPolicy"]["condition"] = condition
     with pytest.raises(UserError, match="condition unknown here") as raised:
         steps(spec)
     assert "KFP" in raised.value.remedy
@@ -93,9 +93,9 @@ def test_conditions_of_another_form_are_refused(spec: dict[str, Any], condition:
 @pytest.mark.parametrize("operator", ["==", "!="])
 @pytest.mark.parametrize("negated", [False, True])
 def test_conditions_are_understood(spec: dict[str, Any], operator: str, negated: bool) -> None:
-    term = f"inputs.parameter_values['pipelinechannel--evaluation-release'] {operator} 'yes'"
-    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    tasks["condition-2"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
+    term = f"inputs.parameter_values['pipelinechannel--good'] {operator} 'yes'"
+    tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
+    tasks["condition-1"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
     (condition,) = steps(spec)["size-report"].conditions
     assert condition.holds("yes") is ((operator == "==") is not negated)
     assert condition.holds("no") is not condition.holds("yes")

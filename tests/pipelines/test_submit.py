@@ -59,7 +59,7 @@ def test_a_run_is_submitted_and_followed(host: str, images: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
-    done = submit("--host", host, "--images", images, "--param", "preset=tiny", "--wait")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "preset=tiny", "--wait")
     assert "[warmstart] succeeded" in done.stdout and "[ppo] failed" in done.stdout
     assert done.returncode == 1 and "step ppo failed" in done.stderr and "Traceback" not in done.stderr
 
@@ -68,7 +68,7 @@ def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatc
 @pytest.mark.timeout(300)
 def test_lost_answers_do_not_end_the_waiting(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
-    done = submit("--host", host, "--images", images, "--name", "lossy", "--wait")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", "lossy", "--wait")
     assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
     assert "503 no healthy upstream; asking again" in done.stdout and "Traceback" not in done.stderr
 
@@ -81,7 +81,7 @@ def test_when_the_waiting_ends_the_run_goes_on(
 ) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
     monkeypatch.setenv("MLGO_POLL_PATIENCE_S", "3")
-    done = submit("--host", host, "--images", images, "--name", name, "--wait")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", name, "--wait")
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
     run = re.search(r"/#/runs/details/(run-\d+)", done.stdout)
     assert run and f"; the run {run[1]} itself goes on" in done.stderr and f"see it at {host}/#/runs" in done.stderr
@@ -90,7 +90,7 @@ def test_when_the_waiting_ends_the_run_goes_on(
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_waiting_not_the_run(host: str, images: Path, number: signal.Signals) -> None:
-    command = ["pipeline", "submit", "--host", host, "--images", str(images), "--wait"]
+    command = ["pipeline", "submit", "--host", host, "--images", str(images), "--param", "recipe=demo", "--wait"]
     command = [sys.executable, "-m", "pipelines", *command]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert waiting.stdout is not None
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_the_waiting_not_the_run(host: str, images: Path, number: si
 @pytest.mark.slow
 def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -> None:
     images.write_text(images.read_text().replace("1" * 64, "abc"))
-    done = submit("--host", host, "--images", images)
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and "refuses: 400 invalid run" in done.stderr and "is no digest" in done.stderr
 
 
@@ -118,7 +118,7 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = submit("--host", url, "--images", images)
+        done = submit("--host", url, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -129,8 +129,13 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
         ((), "exactly one server is needed"),
         (("--host", "http://x", "--param", "seed=many"), "seed is 'many'"),
         (("--host", "http://x", "--param", "seed"), "not of the form NAME=VALUE"),
-        (("--vertex", "project", "--pipeline-root", "gs://b/r"), "PROJECT/REGION"),
-        (("--vertex", "p/r"), "--pipeline-root"),
+        (("--vertex", "project", "--pipeline-root", "gs://bucket/r"), "PROJECT/REGION"),
+        (("--vertex", "p/r"), "no --pipeline-root"),
+        (("--vertex", "p/r", "--pipeline-root", "gs://bucket/r"), "none given"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "corpus=gs://b/c"), "2 given"),
+        (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "s3://b/r"), "--pipeline-root s3://b/r"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "release_if=foo"), "release_if=foo"),
+        (("--host", "http://x", "--param", "recipe=demmo"), ", demo, "),
     ],
 )
 def test_wrong_calls_are_told_before_anything_is_sent(images: Path, arguments: tuple[str, ...], named: str) -> None:
@@ -143,6 +148,12 @@ def test_images_that_no_cluster_has_are_refused(images: Path) -> None:
     images.write_text(images.read_text().replace("r/training@", ""))
     done = submit("--host", "http://x", "--images", images)
     assert done.returncode == 1 and "mlgo images push" in done.stderr
+
+
+def test_without_kfp_the_remedy_is_told(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
+    done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")
+    assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
 
 
 class Vertex(BaseHTTPRequestHandler):

@@ -206,14 +206,20 @@ def test_a_forbidden_bucket_is_told(place: GsUri) -> None:
         fetch(GsUri("forbidden", "a"))
 
 
-def test_a_server_that_is_away_is_told_in_time(place: GsUri, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("tell_s", "words"), [(0.0, 1), (60.0, 0)])
+def test_a_server_that_is_away_is_told_in_time(
+    place: GsUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv(gcs.EMULATOR, f"http://127.0.0.1:{unused.getsockname()[1]}")
     gcs._client.cache_clear()
     monkeypatch.setattr(gcs, "DEADLINE_S", 2.0)
-    with pytest.raises(UserError, match="does not answer"):
+    monkeypatch.setattr(gcs, "TELL_S", tell_s)
+    with pytest.raises(UserError, match=r"does not answer: .*Connection refused") as raised:
         fetch(place)
+    assert "Max retries" not in raised.value.problem
+    assert capsys.readouterr().out.count(f"waiting for object storage at {os.environ[gcs.EMULATOR]}, 2 s more") == words
 
 
 def test_without_credentials_the_remedy_is_told(place: GsUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
