@@ -15,10 +15,10 @@ def whole_digest(place: str) -> str:
     where = parse_place(place)
     try:
         if isinstance(where, GsUri):
-            from components.storage.remote import is_whole, look
+            from components.storage.remote import look_whole
 
-            remote = look(where)
-            return manifest_digest(remote.files) if remote.generation and is_whole(remote) else ""
+            remote = look_whole(where)
+            return manifest_digest(remote.files) if remote.generation else ""
         require_artifact(where, where.name)
         return digest(where)
     except UserError as error:
