@@ -14,6 +14,7 @@ import pytest
 
 from components.console import UserError
 from components.storage import discard, gcs, publish, read_manifest
+from components.storage import manifest as manifest_module
 from components.storage import remote as remote_module
 from components.storage.fetch import fetch, fetch_below, fetch_file, fetch_tree
 from components.storage.manifest import Manifest, describe
@@ -206,6 +207,18 @@ def test_what_goes_or_never_stands_still_is_told(
     with pytest.raises(UserError, match=named):
         fetch(place)
     assert not mirror(place).exists()
+
+
+def test_each_byte_is_checksummed_once(place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = manifest_module._entry
+    monkeypatch.setattr(manifest_module, "_entry", lambda d, path: read.append(path.name) or real(d, path))
+    write(place, a="1", b="2")
+    assert sorted(read) == ["a", "b"]
+    made = read_manifest(mirror(place)).files
+    forget(cache)
+    read.clear()
+    assert read_manifest(fetch(place)).files == made and sorted(read) == ["a", "b"]
 
 
 def test_a_missing_file_and_a_broken_manifest_are_told(place: GsUri, cache: Path) -> None:
