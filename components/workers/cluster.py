@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from components.compiler import process
 from components.compiler.guard import GUARD
 from components.console import UserError
 
@@ -136,6 +137,7 @@ def _signals_kept() -> Iterator[None]:
         yield
         for number, handler in kept.items():
             signal.signal(number, handler)
+        process.wait_for_children()
     except ValueError as error:
         if "main thread" not in str(error):
             raise
