@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.ppo.rayjob_spec import RAY_VERSION, RayJobSpec
+from components.workers.settings import NODE_SETTINGS
 
 PART_OF = {"app.kubernetes.io/part-of": "mlgo"}
 """Label of every pod; k8s/base's network policy and disruption budget go by it."""
@@ -98,9 +99,7 @@ def submitter_template(spec: RayJobSpec) -> dict[str, Any]:
 
 
 def _pod(spec: RayJobSpec, name: str, cpus: int, memory_bytes: int, store_bytes: int) -> dict[str, Any]:
-    # Not RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper: with it Ray 2.60 ignores SIGCHLD in drivers and
-    # workers, and subprocess takes a failed compile for a good one. components/compiler/guard.py kills what is left.
-    env = {"RAY_USAGE_STATS_ENABLED": "0", **spec.env}
+    env = {**NODE_SETTINGS, **spec.env}
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
     volumes: list[dict[str, Any]] = [
         {"name": "tmp", "emptyDir": {}},

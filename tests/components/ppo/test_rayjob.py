@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from components.console import UserError
 from components.ppo.rayjob import job_name, rayjob
 from components.ppo.rayjob_spec import GKE_SPOT, RAY_VERSION, RayJobSpec
+from components.workers.settings import NODE_SETTINGS
 from tests.crd import check, needs_schemas
 
 IMAGE = "europe-docker.pkg.dev/p/r/mlgo-cluster@sha256:" + "5" * 64
@@ -116,11 +117,11 @@ def test_the_head_compiles_nothing() -> None:
     assert head["rayStartParams"]["num-cpus"] == "0"
 
 
-def test_ray_is_not_told_to_ignore_how_children_end() -> None:
-    """Its subreaper makes every returncode 0, in drivers and workers (seen with Ray 2.60)."""
+def test_every_node_has_the_settings_of_a_node() -> None:
     for part in ("head", "workers"):
         (container,) = pods(rayjob(SPEC))[part]["containers"]
-        assert not any("subreaper" in variable["name"] for variable in container["env"])
+        env = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert NODE_SETTINGS.items() <= env.items()
 
 
 def test_the_same_training_has_the_same_name() -> None:
