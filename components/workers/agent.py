@@ -48,6 +48,7 @@ class Agent:
     """Runs one function at a time, over many items. `number` counts the functions of one trainer."""
 
     def __init__(self) -> None:
+        process.wait_for_children()
         self._lock = threading.Lock()
         self._number = -1
         self._function: Callable[[Any], Any] | None = None

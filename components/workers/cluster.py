@@ -10,22 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from components.compiler import process
 from components.compiler.guard import GUARD
 from components.console import UserError
+from components.workers.settings import NODE_SETTINGS
 
 NAMESPACE = "mlgo"
 STORE_BYTES = 512 << 20
 """Of the object store of a Ray that is started here: results on their way, a policy or two."""
-
-SETTINGS = {
-    # Nothing about a training is anybody else's.
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # The children of a worker that died are killed by Ray, too, not only by the worker's own guard.
-    "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "true",
-    # A large log on each machine, of every call.
-    "RAY_task_events_report_interval_ms": "0",
-}
-"""Of every node; k8s/ and whoever else starts nodes sets them, too."""
 
 
 class Cluster:
@@ -87,7 +79,7 @@ class Cluster:
 
 def connect(address: str, slots: int | None) -> Cluster:
     """See RayPool. UserError: Ray is not installed, does not answer, or another version or token is used there."""
-    for name, value in SETTINGS.items():
+    for name, value in NODE_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -136,6 +128,7 @@ def _signals_kept() -> Iterator[None]:
         yield
         for number, handler in kept.items():
             signal.signal(number, handler)
+        process.wait_for_children()
     except ValueError as error:
         if "main thread" not in str(error):
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -119,6 +120,16 @@ def test_what_kills_every_worker_is_told_and_the_rest_is_done(pool: RayPool) -> 
     told = outcomes.pop(3)
     assert isinstance(told, UserError) and "workers died over the same work" in told.problem
     assert outcomes == {n: n for n in range(8) if n != 3}
+
+
+def status(_item: object) -> int:
+    return subprocess.run(["sh", "-c", "exit 3"], check=False).returncode
+
+
+def test_the_exit_status_of_children_is_seen_there_and_here(pool: RayPool) -> None:
+    """Ray's subreaper ignores SIGCHLD: a compiler that failed would look as if it had not."""
+    assert [outcome for _, outcome in pool.map_unordered(status, range(3))] == [3, 3, 3]
+    assert status(0) == 3
 
 
 def read(path: Path) -> tuple[str, bool]:
