@@ -58,8 +58,10 @@ lock: $(VENV)/.training ## resolve the packages anew: Python's with their hashes
 	resolve() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$$@" pyproject.toml; }; \
 	resolve --extra training -o $(LOCKS)/training.txt; \
-	resolve --extra training --extra test --extra dev -c $(LOCKS)/training.txt -o $(LOCKS)/test.txt; \
+	resolve --extra training --extra ray -c $(LOCKS)/training.txt -o $(LOCKS)/ray.txt; \
+	resolve --extra training --extra ray --extra test --extra dev -c $(LOCKS)/ray.txt -o $(LOCKS)/test.txt; \
 	resolve -c $(LOCKS)/training.txt -o $(LOCKS)/steps.txt; \
+	resolve --extra cluster -c $(LOCKS)/steps.txt -o $(LOCKS)/cluster.txt; \
 	resolve --extra pipelines -o $(LOCKS)/pipelines.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
 	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt
@@ -74,6 +76,14 @@ clean: ## remove .venv, build/ and caches; keep runs/
 .PHONY: apt
 apt:
 	@$(APT) $(LOCKS)/apt.txt
+
+.PHONY: setup-ray
+setup-ray: $(VENV)/.ray ## install Ray in .venv, for --workers ray
+
+$(VENV)/.ray: $(LOCKS)/ray.txt $(VENV)/.training
+	@echo "installing Ray in $(VENV)"
+	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/ray.txt
+	@touch $@
 
 # kfp's environment: its protobuf is another than TensorFlow's.
 .PHONY: setup-pipelines

@@ -10,6 +10,8 @@ from typing import NoReturn
 import click
 
 from components.console import PRESETS, SEED, UserError, run_step
+from components.projects.option import RECIPE
+from pipelines.flags import RUN_DIRECTORY
 from pipelines.images_cli import images_group
 from pipelines.pipeline_cli import pipeline_group
 from pipelines.retrain_cli import retrain_group
@@ -63,7 +65,7 @@ def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-P", "-m", f"components.{step}", *arguments])
 
 
-@click.group(cls=StepGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=StepGroup, context_settings={"max_content_width": 110})
 def cli() -> None:
     """Trains a policy for LLVM's inliner on your C or C++ code and builds the clang that carries it.
 
@@ -84,9 +86,9 @@ cli.add_command(retrain_group)
               help="compile_commands.json of a project built with `-Xclang -fembed-bitcode=all`.")
 @click.option("--corpus", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
               help="A corpus that exists already, made by `mlgo corpus` or by mlgo-utils.")
-@click.option("--recipe", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
-              help="A recipe that names projects to fetch and build, see components/corpus/recipes/.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, metavar="DIR",
+@click.option("--recipe", type=RECIPE, metavar="FILE|NAME",
+              help="A recipe that names projects to fetch and build: a file, a gs:// URI, or one of ours: demo.")
+@click.option("--output", type=RUN_DIRECTORY, required=True, metavar="DIR",
               help="Where the artifact of each step goes. Use the same one again to go on or to reuse.")
 @click.option("--preset", type=click.Choice(PRESETS), default="demo",
               help="How much training: tiny only shows that it works, full trains for an hour.")
@@ -124,7 +126,7 @@ def run(
     \b
     Examples:
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
-      mlgo run --recipe components/corpus/recipes/demo.yaml --output runs/demo
+      mlgo run --recipe demo --output runs/demo
     """
     from components.evaluation.table import print_table, read_metrics
     from pipelines.local import run_locally
@@ -133,7 +135,7 @@ def run(
     from pipelines.spec import COMPILED
 
     options = RunOptions(
-        output=output.absolute(),
+        output=output,
         compile_commands=_absolute(compile_commands),
         corpus=_absolute(corpus),
         recipe=_absolute(recipe),

@@ -6,22 +6,18 @@ import os
 import tempfile
 from pathlib import Path
 
-from components.console import UserError
+from components.storage.directory import make_directory
 
 HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it puts digests in their place.\n"
 
 
 def compile_pipeline(output: Path) -> None:
-    """Writes the compiled pipeline to `output`, whole or not at all. UserError if kfp is not in this environment."""
-    try:
-        from kfp import compiler
-    except ImportError:
-        raise UserError(
-            "kfp is not installed in this environment", "make setup-pipelines, or pip install mlgo-pipeline[pipelines]"
-        ) from None
+    """Writes the compiled pipeline to `output`, whole or not at all."""
+    from kfp import compiler
+
     from pipelines.training import training_pipeline
 
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(output.parent, output)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
         made = Path(scratch, "pipeline.yaml")
         compiler.Compiler().compile(training_pipeline, str(made))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
 from pipelines.source import ROOT
 
 IMAGES_JSON = Path("build/images.json")
@@ -50,11 +51,20 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
         registry: prefix of the tags, "europe-docker.pkg.dev/PROJECT/REPO"; empty for this machine.
 
     Raises:
-        UserError: no docker daemon, a base image that can neither be pulled nor made, a build that failed.
+        UserError: a registry that no image's name can begin with, no docker daemon, a base image that can neither be
+            pulled nor made, a build that failed.
     """
+    from docker.utils.build import match_tag
+
+    prefix = f"{registry}/" if registry else ""
+    if not match_tag(f"{prefix}mlgo"):
+        raise UserError(
+            f"--registry {registry!r} cannot be the beginning of an image's name",
+            "write it as HOST/PROJECT/REPOSITORY, in lower case: europe-docker.pkg.dev/my-project/mlgo",
+        )
     with docker_client() as client:
         ensure_bases(names)
-        images = {name: _build(client, name, f"{registry}/" if registry else "") for name in names}
+        images = {name: _build(client, name, prefix) for name in names}
     write_images(output, read_images(output) | images if output.exists() else images)
     return images
 
@@ -93,7 +103,7 @@ def read_images(path: Path) -> dict[str, Image]:
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent, path)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
     os.replace(fresh, path)

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from components.console import PRESETS, UserError
-from components.projects.recipe import PACKAGED
+from components.console import UserError
+from components.projects.recipe import recipe_place
+from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
-from pipelines.facts import build_facts, content_facts, recipe_facts
-from pipelines.places import whole_digest
+from pipelines.checks import checked_values
+from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
+from pipelines.flatten import steps_of
+from pipelines.places import root_of
 from pipelines.run import run_pipeline
 from pipelines.runner import Runner
-from pipelines.spec import load_spec, parameter_values, steps_of
+from pipelines.spec import load_spec
 from pipelines.step import Places, Step
 
 _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
@@ -24,6 +27,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--emphasize": content_facts,
 }
 """Options that name something outside of the run: its content, not its name, decides what is reused."""
+_NAMES_MORE = {"--recipe", "--compile-commands"}
 
 
 def run_locally(
@@ -39,23 +43,15 @@ def run_locally(
 
     Returns the steps that were left out by a condition. UserError as pipelines.run.run_pipeline.
     """
-    if "://" in str(output) or ":/" in str(output):
-        raise UserError(
-            f"--output {output} is a URI, and a run keeps its state and logs on this machine",
-            "pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root gs://BUCKET/PATH",
-        )
-    if given.get("preset", "demo") not in PRESETS:
-        raise UserError(f"there is no preset {given['preset']!r}", f"choose one of {', '.join(PRESETS)}")
-    if pipeline_root:
-        parse_place(pipeline_root)
+    root = root_of(pipeline_root, output)
     steps = local_steps(pipeline, given)
-    return run_pipeline(steps, output, runner, Places(pipeline_root or str(output), str(output / ".files")))
+    return run_pipeline(steps, output, runner, Places(root, str(output / ".files")))
 
 
 def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
-    """The pipeline's steps with the facts of this machine."""
+    """The pipeline's steps with the facts of this machine. UserError for a parameter that no step would take."""
     spec = load_spec(pipeline)
-    steps = steps_of(spec, parameter_values(spec, given))
+    steps = steps_of(spec, checked_values(spec, given))
     return tuple(replace(step, facts=tuple(_facts(step))) for step in steps)
 
 
@@ -63,8 +59,11 @@ def _facts(step: Step) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
         if flag not in _FACTS or not value:
             continue
-        place = PACKAGED / f"{value}.yaml" if (PACKAGED / f"{value}.yaml").is_file() else parse_place(value)
+        place = recipe_place(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, GsUri):
-            yield whole_digest(value)
+            # A recipe or a build names more than it holds: what it names is looked at as for one of this machine.
+            yield from _FACTS[flag](fetch_file(place)) if flag in _NAMES_MORE else remote_facts(place)
         elif place.exists():
             yield from _FACTS[flag](place)
+        elif flag != "--llvm-source":  # which need not be a place
+            raise UserError(f"{value} does not exist", "check the path")

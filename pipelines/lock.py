@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
 
 ORPHANS_WAIT_S = 30.0
 
@@ -25,7 +26,7 @@ def run_lock(run: Path) -> Iterator[int]:
         UserError: another run works there.
     """
     path = run / ".steps" / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         _acquire(descriptor, run)

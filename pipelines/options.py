@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.console import PRESETS, UserError
-from components.workers.make import number_of_workers
+from components.console import UserError
+from pipelines.checks import as_option, check_values
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,10 @@ class RunOptions:
     min_reduction_percent: float = 0.5
 
     def __post_init__(self) -> None:
-        sources = [s for s in (self.compile_commands, self.corpus, self.recipe) if s is not None]
-        if len(sources) != 1:
-            raise UserError(
-                f"exactly one source of code is needed, {len(sources) or 'none'} given",
-                "pass one of --compile-commands FILE, --corpus DIR, --recipe FILE",
-            )
-        if not sources[0].exists():
-            raise UserError(f"{sources[0]} does not exist", "check the path")
-        if self.preset not in PRESETS:
-            raise UserError(f"there is no preset {self.preset!r}", f"choose one of {', '.join(PRESETS)}")
-        if self.train_minutes is not None and self.train_minutes <= 0:
-            raise UserError(f"--train-minutes {self.train_minutes:g} is not positive", "pass the minutes to train for")
-        # What only a late step would refuse is refused before the first.
-        if self.min_reduction_percent > 100:
-            raise UserError(
-                f"--min-reduction-percent {self.min_reduction_percent:g}: nothing shrinks by more than 100%",
-                "give a number of percent such as 0.5",
-            )
-        number_of_workers(self.workers)
+        check_values(self.parameters(), as_option)
+        for source in (self.compile_commands, self.corpus, self.recipe):
+            if source is not None and not source.exists():
+                raise UserError(f"{source} does not exist", "check the path")
 
     def parameters(self) -> dict[str, str]:
         """Of the pipeline (pipelines/training.py), as text. A release clang is made whatever the verdict: who runs this

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from components.console import UserError, say
+from pipelines.checks import check_cloud_root, checked_values
+from pipelines.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.runner import Runner
 from pipelines.spec import COMPILED
 
@@ -17,12 +20,7 @@ _PIPELINE = click.option(
     "--pipeline", type=click.Path(path_type=Path, dir_okay=False), default=COMPILED,
     help="A compiled pipeline.  [default: ours]",
 )  # fmt: skip
-_PARAMS = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Of the pipeline; repeatable.")
 _PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "emphasize"}
-_IMAGES = click.option(
-    "--images", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/images.json"), show_default=True,
-    help="What `mlgo images build` wrote.",
-)  # fmt: skip
 
 
 @click.group("pipeline")
@@ -53,14 +51,12 @@ def compile_command(output: Path) -> None:
 
 
 @pipeline_group.command("run")
-@click.option("--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
-              help="process: the steps' commands, here; docker: the steps' images.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True,
-              help="Directory of the run: logs and state, and artifacts where there is no --pipeline-root.")
-@click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH for the artifacts.")
-@_PARAMS
+@RUNNER
+@OUTPUT
+@PIPELINE_ROOT
+@PARAMS
 @_PIPELINE
-@_IMAGES
+@IMAGES
 def run_command(
     runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], pipeline: Path, images: Path
 ) -> None:  # fmt: skip
@@ -78,7 +74,6 @@ def run_command(
     from pipelines.local import run_locally
 
     given = parameters(params)
-    output = output.absolute()
     run_locally(pipeline, given, output, make_runner(runner, images, given), pipeline_root)
 
 
@@ -88,9 +83,9 @@ def run_command(
 @click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH.  [default: the server's]")
 @click.option("--name", default="", help="Of the run.  [default: the pipeline's and the time]")
 @click.option("--wait", is_flag=True, help="Follow the run: exit status 0 only if it succeeds.")
-@_PARAMS
+@PARAMS
 @_PIPELINE
-@_IMAGES
+@IMAGES
 def submit_command(
     host: str | None, vertex: str | None, pipeline_root: str, name: str, wait: bool, params: tuple[str, ...],
     pipeline: Path, images: Path,
@@ -104,24 +99,28 @@ def submit_command(
     """
     if bool(host) == bool(vertex):
         raise UserError("exactly one server is needed", "pass --host URL or --vertex PROJECT/REGION")
-    in_pipelines_environment()
+    project, slash, region = (vertex or "").partition("/")
+    if vertex and not (project and slash and region):
+        raise UserError(f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4")
+    if vertex or pipeline_root:
+        check_cloud_root(pipeline_root)
+    if host:
+        in_pipelines_environment()
     from pipelines.images import read_images
-    from pipelines.submit import follow, ready_spec, submit
+    from pipelines.submit import follow, ready_spec, run_page, submit
 
     spec = ready_spec(pipeline, read_images(images))
     given = parameters(params)
+    checked_values(spec, given)
     name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     if host:
         run_id = submit(spec, given, host, pipeline_root, name)
-        say(f"run {name}: {host.rstrip('/')}/#/runs/details/{run_id}")
+        say(f"run {name}: {run_page(host, run_id)}")
         if wait:
             follow(run_id, host.rstrip("/"))
         return
     from pipelines.vertex import follow_vertex, submit_vertex
 
-    project, slash, region = str(vertex).partition("/")
-    if not (project and slash and region):
-        raise UserError(f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4")
     resource = submit_vertex(spec, given, project, region, pipeline_root, name)
     say(f"job: {resource}")
     if wait:
@@ -136,18 +135,19 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
         if not equals or not name:
             raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
         is_path = name in _PATHS and value and "://" not in value and Path(value).exists()
-        given[name] = str(Path(value).absolute()) if is_path else value
+        if name == "recipe" and Path(value).is_dir():
+            is_path = False  # it may be called as one of ours
+        given[name] = os.path.abspath(value) if is_path else value
     return given
 
 
 def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
-    """What --runner names. images: images.json, for docker. given: of `parameters`; the paths in it are shown to it."""
+    """What --runner names. images: images.json, for docker. given: of `parameters`."""
     if kind == "docker":
         from pipelines.docker_runner import DockerRunner
         from pipelines.images import read_images
 
-        shown = [Path(value) for value in given.values() if value.startswith("/") and Path(value).exists()]
-        return DockerRunner(read_images(images), shown)
+        return DockerRunner(read_images(images))
     from pipelines.process_runner import ProcessRunner
 
     return ProcessRunner(llvm_major=_llvm_major(given))
@@ -163,9 +163,17 @@ def _llvm_major(given: dict[str, str]) -> int:
 
 
 def in_pipelines_environment() -> None:
-    """Becomes the same command in the environment that has kfp, if that is another one than this."""
+    """Becomes the same command in the environment that has kfp, if that is another one than this.
+
+    Raises:
+        UserError: there is no such environment.
+    """
     beside = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
     chosen = Path(os.environ.get("MLGO_PIPELINES_PYTHON", beside))
     if chosen.is_file() and chosen.parent.parent != Path(sys.prefix):
         sys.stdout.flush()
         os.execv(chosen, [str(chosen), "-P", "-m", "pipelines", *sys.argv[1:]])
+    if find_spec("kfp") is None:
+        raise UserError(
+            "kfp is not installed in this environment", "make setup-pipelines, or pip install mlgo-pipeline[pipelines]"
+        )

@@ -11,6 +11,7 @@ import click
 
 from components.console import UserError, say
 from components.storage.options import ARTIFACT
+from pipelines.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.pipeline_cli import make_runner, parameters
 from pipelines.retrain_check import Facts, Limits, module_checksums, reasons
 from pipelines.retrain_state import load_state, save_state
@@ -76,13 +77,11 @@ def check(
 
 @retrain_group.command()
 @_STATE
-@click.option("--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
-              help="As of `mlgo pipeline run`.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory of the run.")
-@click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH for the artifacts.")
-@click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Of the pipeline; repeatable.")
-@click.option("--images", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/images.json"),
-              show_default=True, help="What `mlgo images build` wrote.")
+@RUNNER
+@OUTPUT
+@PIPELINE_ROOT
+@PARAMS
+@IMAGES
 def run(
     state: str, runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], images: Path
 ) -> None:  # fmt: skip
@@ -107,7 +106,7 @@ def run(
     known = load_state(state)
     if known.regressed:
         given.setdefault("emphasize", state if "://" in state else str(Path(state).absolute()))
-    after, why = retrain(known, given, output.absolute(), pipeline_root, make_runner(runner, images, given))
+    after, why = retrain(known, given, output, pipeline_root, make_runner(runner, images, given))
     if after is not known:
         save_state(state, after)
     say(why)

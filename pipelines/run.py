@@ -6,15 +6,17 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
+from pipelines.flatten import STATUS
 from pipelines.lock import run_lock
 from pipelines.places import whole_digest
 from pipelines.reuse import Records
 from pipelines.runner import Runner, Running
-from pipelines.spec import STATUS
-from pipelines.step import Places, Step
+from pipelines.step import Condition, Places, Step
 
 
 def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Places | None = None) -> set[str]:
@@ -23,7 +25,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
     A step is reused if all it depends on is what its artifact was made from (pipelines.reuse), and it says so.
 
     Args:
-        steps: of pipelines.spec.steps_of.
+        steps: of pipelines.flatten.steps_of.
         run: absolute; the run directory, made if it does not exist: logs, state, and artifacts unless `places` says
             otherwise.
         runner: where steps run.
@@ -31,7 +33,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
     Raises:
         UserError: a step failed (named with its log), or another run works in the directory.
     """
-    run.mkdir(parents=True, exist_ok=True)
+    make_directory(run)
     places = places or Places(str(run), str(run / ".files"))
     records = Records(run, places)
     last = [step for step in steps if step.always]
@@ -39,9 +41,16 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
         try:
             skipped = _run_all([step for step in steps if not step.always], records, runner)
         except UserError as error:
-            _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner)
-            raise
-        _run_last(last, {"state": "SUCCEEDED"}, records, runner)
+            status: dict[str, object] = {"state": "FAILED", "error": {"message": error.problem}}
+            try:
+                # Its words would only repeat the error.
+                failed = _run_last(last, status, records, runner, shown=False)
+            except KeyboardInterrupt:
+                say(f"error: {error}")
+                raise
+            raise UserError("\n  and then ".join([error.problem, *failed]), error.remedy) from None
+        for problem in _run_last(last, {"state": "SUCCEEDED"}, records, runner):
+            say(f"warning: {problem}")  # what the pipeline made stands, whoever could not be told of it
     return skipped
 
 
@@ -56,6 +65,7 @@ def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
         step.name: {maker[name] for name in step.inputs.values()} | set(step.after) | {c.step for c in step.conditions}
         for step in steps
     }
+    in_order = tuple(TopologicalSorter(needs).static_order())
     waiting, done, skipped = list(steps), set[str](), set[str]()
     try:
         while waiting or runner.running:
@@ -72,28 +82,49 @@ def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
                 continue  # what waited for them may begin before anything else ends
             if runner.running:
                 ended = runner.wait()
-                _finish(ended, records)
+                undone = [name for name in in_order if name not in {*done, *skipped, ended.step.name}]
+                _finish(ended, records, undone)
                 done.add(ended.step.name)
     finally:
         runner.stop()
     return skipped
 
 
-def _run_last(steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner) -> None:
+def _run_last(
+    steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner, shown: bool = True
+) -> list[str]:
+    """Runs them whatever becomes of each; returns what went wrong."""
     told = json.dumps({**status, "pipelineJobResourceName": records.run.name})
+    failed = []
     for step in steps:
         arguments = tuple(argument.replace(STATUS, told) for argument in step.arguments)
-        runner.start(replace(step, arguments=arguments), "", log_path(records.run, step))
-        ended = runner.wait()
-        if ended.status != 0:  # what the pipeline made stands, whoever could not be told of it
-            say(f"[{step.name}] failed; what it said is in {log_path(records.run, step)}")
+        try:
+            runner.start(replace(step, arguments=arguments), "", log_path(records.run, step), shown)
+            ended = runner.wait()
+            if ended.status != 0:
+                failed.append(_how_it_failed(ended, log_path(records.run, step)))
+        except UserError as error:
+            failed.append(f"step {step.name} failed: {error.problem}")
+        except OSError as error:
+            failed.append(f"step {step.name} failed: {error}")
+    return failed
+
+
+def _how_it_failed(ended: Running, log: Path) -> str:
+    how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
+    return f"step {ended.step.name} failed ({how}); what it said is in {log}"
 
 
 def _conditions_hold(step: Step, records: Records) -> bool:
-    return all(
-        condition.holds(Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8"))
-        for condition in step.conditions
-    )
+    return all(condition.holds(_told(condition, records)) for condition in step.conditions)
+
+
+def _told(condition: Condition, records: Records) -> str:
+    try:
+        return Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problem = f"step {condition.step} ended well but told no value of {condition.parameter}"
+        raise UserError(problem, "a condition of the pipeline needs it: see the step's log") from None
 
 
 def _begin(step: Step, records: Records, runner: Runner) -> bool:
@@ -111,13 +142,14 @@ def _begin(step: Step, records: Records, runner: Runner) -> bool:
     return False
 
 
-def _finish(ended: Running, records: Records) -> None:
+def _finish(ended: Running, records: Records, undone: Sequence[str]) -> None:
+    """Takes what a step made. UserError if it failed; undone: the steps that are left then."""
     step = ended.step
     artifact, log = records.places.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
-        how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
+        left = f"\n  not done: {', '.join(undone)}" if undone else ""
         raise UserError(
-            f"step {step.name} failed ({how}); what it said is in {log}",
+            f"{_how_it_failed(ended, log)}{left}",
             "mend what it names and run the same command again: finished steps are reused",
         )
     if step.output and not whole_digest(artifact):

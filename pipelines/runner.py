@@ -23,13 +23,15 @@ STOP_WAIT_S = 30.0
 @dataclass
 class Running:
     """A step that runs. handle: the runner's own. output: its stdout and stderr, a descriptor that does not block.
-    status: how it ended, as subprocess has it. rest: the end of its output that no newline has closed yet."""
+    shown: whether what it says goes to the terminal, too. status: how it ended, as subprocess has it. rest: the end of
+    its output that no newline has closed yet."""
 
     step: Step
     key: str
     handle: Any
     output: int
     log: IO[bytes]
+    shown: bool = True
     started_s: float = field(default_factory=time.monotonic)
     status: int = 0
     rest: bytes = b""
@@ -55,17 +57,21 @@ class Runner(ABC):
             self.stop()
             self._close()
 
-    def start(self, step: Step, key: str, log: Path) -> None:
-        """Starts `step`; what it says is appended to `log`."""
+    def start(self, step: Step, key: str, log: Path, shown: bool = True) -> None:
+        """Starts `step`; what it says is appended to `log`, and told here if it is to be `shown`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         Path(self.places.files, step.name).mkdir(parents=True, exist_ok=True)
         command = step.argv(self.places)
         stream = open(log, "ab")  # noqa: SIM115 (closed when the step has ended)
         stream.write(f"$ {' '.join(command)}\n".encode())
         stream.flush()
-        handle, output = self._launch(step, command)
+        try:
+            handle, output = self._launch(step, command)
+        except BaseException:
+            stream.close()
+            raise
         os.set_blocking(output, False)
-        running = Running(step, key, handle, output, stream)
+        running = Running(step, key, handle, output, stream, shown)
         self._selector.register(output, selectors.EVENT_READ, running)
         self.running.append(running)
 
@@ -86,11 +92,16 @@ class Runner(ABC):
                     return running
 
     def stop(self) -> None:
-        """Ends every running step and everything it started: asks it to, and kills it if it does not."""
+        """Ends every running step and everything it started: asks it to, and kills it if it does not.
+
+        What a step says to that is in its log only: it was not the step's user who interrupted it.
+        """
         for running in self.running:
+            running.shown = False
             self._ask(running)
         deadline_s = time.monotonic() + STOP_WAIT_S
-        for running in list(self.running):
+        stopped = list(self.running)
+        for running in stopped:
             try:
                 # Reading on: a step that is blocked on a full pipe could not end.
                 while not self._has_ended(running) and time.monotonic() < deadline_s:
@@ -99,6 +110,8 @@ class Runner(ABC):
             finally:
                 self._kill(running)
                 self._forget(running)
+        for running in stopped:
+            say(f"[{running.step.name}] stopped")
 
     @abstractmethod
     def identity(self, step: Step) -> str:
@@ -161,4 +174,5 @@ class Runner(ABC):
 
 
 def _show(running: Running, line: bytes) -> None:
-    say(f"[{running.step.name}] {line.decode(errors='replace').rstrip()}")
+    if running.shown:
+        say(f"[{running.step.name}] {line.decode(errors='replace').rstrip()}")

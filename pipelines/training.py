@@ -26,6 +26,37 @@ def _sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
     return task.set_retry(num_retries=2, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration="600s")
 
 
+# A pipeline of its own, for kfp 2.17's local runner finds what a condition asks for among a pipeline's inputs only.
+@dsl.pipeline(name="release-if-good")
+def release_if_good(
+    good: str,
+    corpus: dsl.Input[dsl.Dataset],
+    training: dsl.Input[dsl.Artifact],
+    policy: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    recipe: str,
+    problem: str,
+    workers: str,
+    llvm_major: int,
+    llvm_source: str,
+    min_reduction_percent: float,
+) -> None:
+    """If `good` is "yes": a release clang of the policy, and what it does itself."""
+    with dsl.If(good == "yes", name="good-enough"):
+        released = _sized(
+            toolchain_release(policy=policy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G"
+        )
+        reported = _sized(
+            report_sizes(
+                corpus=corpus, training=training, policy=policy, evaluation=evaluation,
+                release=released.outputs["release"], recipe=recipe, problem=problem, workers=workers,
+                min_reduction_percent=min_reduction_percent,
+            ),
+            "4", "8G",
+        )  # fmt: skip
+        reported.set_caching_options(False)  # for its recipe, as of the corpus
+
+
 @dsl.pipeline(name="mlgo-training", description="Code in, a clang with a policy trained on it out, and what it gains.")
 def training_pipeline(
     recipe: str = "",
@@ -53,7 +84,9 @@ def training_pipeline(
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     notify_url: gets a POST with the outcome.
     """
-    with dsl.ExitHandler(finish(notify_url=notify_url)):
+    told = _sized(finish(notify_url=notify_url), "1", "2G")
+    told.set_caching_options(False)  # to tell somebody is not a result
+    with dsl.ExitHandler(told):
         training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
         code = _sized(
             make_corpus(recipe=recipe, existing=corpus, compile_commands=compile_commands, llvm_major=llvm_major),
@@ -83,6 +116,7 @@ def training_pipeline(
             ),
             "8", "16G",
         )  # fmt: skip
+        trained.set_caching_options(False)  # for what `emphasize` names
         judged = _sized(
             evaluate(
                 corpus=code.outputs["corpus"], training=training.outputs["training"],
@@ -91,19 +125,9 @@ def training_pipeline(
             ),
             "4", "8G",
         )  # fmt: skip
-        with dsl.If(judged.outputs["release"] == "yes", name="good-enough"):
-            released = _sized(
-                toolchain_release(
-                    policy=trained.outputs["policy"], llvm_major=llvm_major, llvm_source=llvm_source
-                ),
-                "4", "8G",
-            )  # fmt: skip
-            _sized(
-                report_sizes(
-                    corpus=code.outputs["corpus"], training=training.outputs["training"],
-                    policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"],
-                    release=released.outputs["release"], recipe=recipe, problem=problem, workers=workers,
-                    min_reduction_percent=min_reduction_percent,
-                ),
-                "4", "8G",
-            )  # fmt: skip
+        release_if_good(
+            good=judged.outputs["release"], corpus=code.outputs["corpus"], training=training.outputs["training"],
+            policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"], recipe=recipe, problem=problem,
+            workers=workers, llvm_major=llvm_major, llvm_source=llvm_source,
+            min_reduction_percent=min_reduction_percent,
+        )  # fmt: skip

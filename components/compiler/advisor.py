@@ -9,6 +9,8 @@ from typing import Literal
 from components import problems
 
 Mode = Literal["default", "log", "policy", "release"]
+POLICY_FILES = ("policy.so", "output_spec.json")
+"""What a training clang reads of a policy directory."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ guard.py). Starting and ending costs about 1.7 ms, of which the shell that regis
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -81,6 +82,16 @@ def run(
         return Completed(child.returncode, _tail(stderr), wall_s)
     finally:
         os.close(stderr)
+
+
+def wait_for_children() -> None:
+    """Has the kernel keep the exit status of this process's children, whatever a library has told it.
+
+    Ray with its subreaper ignores SIGCHLD in each of its processes. Then waiting for a child finds none, Python takes
+    that for status 0, and every compile that fails seems to have succeeded; the child inherits it, and clang's own
+    children are lost to it in the same way. By the C library, for Python's signal() is for the main thread alone.
+    """
+    ctypes.CDLL(None).signal(signal.SIGCHLD, ctypes.c_void_p(int(signal.SIG_DFL)))
 
 
 def kill_running(threads: Collection[int] | None = None) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
 
-from components.compiler.compile import CompileError, Compiler, Request, Result
+from components.compiler.advisor import POLICY_FILES
+from components.compiler.compile import CompileError, Request
 from components.console import Progress, UserError
 from components.workers.pool import WorkerPool
+
+R = TypeVar("R")
 
 _VERSION = 1
 _SHOWN = 5
@@ -91,21 +94,25 @@ class Quarantine:
 
 def compile_all(
     pool: WorkerPool,
-    compiler: Compiler,
+    compiler: Callable[[Request], R],
     requests: Iterable[Request],
     quarantine: Quarantine,
     progress: Progress | None = None,
-) -> Iterator[tuple[Request, Result]]:
+) -> Generator[tuple[Request, R], None, None]:
     """Yields each request that could be compiled with its result, as they are done.
 
-    Requests of modules in quarantine are left out. Each that fails is tried once more after the others, for a machine
-    that was short of memory or time may have recovered; then its module goes into quarantine. `progress` is advanced by
-    one for each request that is finished with, one way or the other.
+    `compiler` is a Compiler, or what makes something smaller of a Compiler's results where the compile ran. Requests of
+    modules in quarantine are left out. Each that fails is tried once more after the others, for a machine that was
+    short of memory or time may have recovered; then its module goes into quarantine. `progress` is advanced by one for
+    each request that is finished with, one way or the other.
 
     Raises UserError as soon as more modules failed than the quarantine allows; any exception but CompileError at once.
     """
     failed: list[Request] = []
     first = [request for request in requests if request.module.name not in quarantine]
+    for policy in {request.advisor.policy for request in first}:
+        if policy is not None:
+            pool.share(policy, POLICY_FILES)
     for retrying, batch in ((False, first), (True, failed)):
         for index, outcome in pool.map_unordered(compiler, batch):
             request = batch[index]

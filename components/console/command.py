@@ -23,6 +23,11 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = "interrupted; nothing half-done is left\n  remedy: run the same command again to go on"
 
+_SETTINGS: dict[str, Any] = {
+    "standalone_mode": False,  # click would turn KeyboardInterrupt into "Aborted!" with status 1
+    "help_option_names": ["-h", "--help"],  # subcommands inherit them
+}
+
 SEED = click.IntRange(0, 2**31 - 1)
 """What --seed takes: NumPy wants no negative one, and PPO makes 64-bit seeds of compiles of it, shifted by 32."""
 
@@ -41,6 +46,11 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came."""
 
 
+def interrupted_status(error: BaseException) -> int:
+    """The exit status that says what interrupted a command."""
+    return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     # A second signal must not break the clean-up that the first one started.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -49,18 +59,17 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _status_of(command: Callable[..., Any]) -> int:
     try:
-        # Not standalone: click would turn KeyboardInterrupt into "Aborted!" with status 1.
-        result = command.main(standalone_mode=False) if isinstance(command, click.Command) else command()
+        result = command.main(**_SETTINGS) if isinstance(command, click.Command) else command()
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(f"error: {error}")
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort) as error:
-        # click has made an Abort of it.
-        terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
-        return _fail(INTERRUPTED, EXIT_TERMINATED if terminated else EXIT_INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _fail(INTERRUPTED, interrupted_status(error))
+    except click.Abort as error:  # what click makes of it
+        return _fail(INTERRUPTED, interrupted_status(error.__cause__ or error))
     except BrokenPipeError:
         # The reader of our output went away (`... | head`): nothing to tell, and nobody to tell it to.
         sys.stdout = None  # type: ignore[assignment]
@@ -80,6 +89,8 @@ def _disk_message(error: OSError) -> str | None:
             return f"error: no space left on the device that holds {place}\n  remedy: free space, then run it again"
         case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
             return f"error: {place}: {error.strerror}\n  remedy: choose a directory that you may write to"
+        case errno.ENAMETOOLONG:
+            return f"error: {place}: {error.strerror}\n  remedy: choose a shorter one"
         case _:
             return None
 

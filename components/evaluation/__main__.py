@@ -12,7 +12,7 @@ import click
 
 from components.console import UserError, preset_option, run_step
 from components.evaluation import table
-from components.evaluation.config import THRESHOLDS, EvaluationConfig
+from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
@@ -54,7 +54,7 @@ def main() -> None:
     "--evaluation", type=ARTIFACT,
     help="Earlier evaluation by the training clang: its sizes are taken over, only the release clang compiles.",
 )  # fmt: skip
-@click.option("--release-if", type=click.Choice(["better", "always"]), default="better", show_default=True,
+@click.option("--release-if", type=click.Choice(RELEASE_IF), default="better", show_default=True,
               help="Which verdict wants a release clang: `release` in metrics.json says yes or no.")  # fmt: skip
 @click.option(
     "--ppo-root", type=LOOSE,

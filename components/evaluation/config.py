@@ -12,6 +12,10 @@ THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: what a user would try without a policy."""
 
 
+RELEASE_IF = ("better", "always")
+"""Which verdict wants a release clang."""
+
+
 @dataclass(frozen=True)
 class EvaluationConfig:
     """One evaluation.
@@ -27,7 +31,7 @@ class EvaluationConfig:
         warmstart: the warmstart policy artifact, to be compared; None leaves it out.
         evaluation: an earlier evaluation of the same policy by the training clang: its sizes of the baseline, the
             warmstart and the sweep are taken over, and only the release clang compiles. None compiles everything.
-        release_if: "better" or "always": which verdict wants a release clang.
+        release_if: of RELEASE_IF.
         ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
         recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.

@@ -10,6 +10,7 @@ import click
 from components.console import SEED, preset_option, run_step
 from components.ppo.config import PRESETS, PpoConfig
 from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
+from components.workers.make import HELP as WORKERS_HELP
 
 EPILOG = """\b
 Examples:
@@ -93,7 +94,14 @@ Examples:
     show_default=True,
     help="Same seed, same machine: same rewards.",
 )
-@click.option("--workers", default=PpoConfig.workers, show_default=True, help='"local" or "local:N".')
+@click.option("--workers", default=PpoConfig.workers, show_default=True, help=WORKERS_HELP)
+@click.option(
+    "--min-finished-fraction",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=PpoConfig.min_finished_fraction,
+    show_default=True,
+    help="Of an iteration's modules; the slow rest is given up, which biases the training.",
+)
 @click.option(
     "--timeout-s",
     type=click.FloatRange(min=0, min_open=True),

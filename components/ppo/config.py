@@ -28,6 +28,7 @@ class PpoConfig:
         of its last finished iteration, too, but a killed one cannot.
     root_by_inputs: train in a folder of root_dir that is named after everything that decides what is learned, so that
         changed inputs begin anew there, where otherwise they would be refused.
+    min_finished_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
     emphasize: JSON file of module names, a list or an object with the list "regressed": they, and where they are not
         trained on the modules of their directories, take part in every round.
     """
@@ -52,6 +53,7 @@ class PpoConfig:
     root_by_inputs: bool = False
     seed: int = 0
     workers: str = "local"
+    min_finished_fraction: float = 1.0
     timeout_s: float = 60.0
     max_failed_fraction: float = 0.05
     emphasize: Path | None = None
@@ -64,6 +66,10 @@ class PpoConfig:
         for name in ("modules", "validate_every", "keep", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
+        if not 0 < self.min_finished_fraction <= 1:
+            raise UserError(
+                f"--min-finished-fraction {self.min_finished_fraction:g}", "give a number above 0, at most 1"
+            )
         if self.samples < 2:
             raise UserError(
                 f"--samples {self.samples}: a sample is judged against the others of its module",

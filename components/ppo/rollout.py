@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request, Result
+from components.compiler.compile import Compiler, Request
 from components.compiler.quarantine import Quarantine, compile_all
+from components.console import say
 from components.formats.corpus import Module
 from components.policy.dense import DensePolicy
-from components.ppo.credit import function_advantages, module_advantages
+from components.ppo.sample import Sampled, SampleModule
 from components.problems import Problem
 from components.workers import WorkerPool
 
@@ -38,7 +41,11 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Roller:
-    """What stays the same between rollouts. baselines: module name -> bytes under the heuristic."""
+    """What stays the same between rollouts.
+
+    baselines: module name -> bytes under the heuristic. min_finished_fraction: of the modules; when so many are done,
+    the rest is given up.
+    """
 
     compiler: Compiler
     pool: WorkerPool
@@ -46,6 +53,7 @@ class Roller:
     baselines: dict[str, int]
     function_credit: bool
     module_weight: float
+    min_finished_fraction: float = 1.0
 
     def sample(
         self,
@@ -68,41 +76,41 @@ class Roller:
         order = {module.name: i for i, module in enumerate(modules)}
         # The longest first, so that the workers end together: a long one that begins last has them wait for it.
         requests.sort(key=lambda request: self.baselines[request.module.name], reverse=True)
-        done = list(compile_all(self.pool, self.compiler, requests, quarantine))
-        done.sort(key=lambda pair: order[pair[0].module.name])
-        return self._collect([result for _, result in done], dense)
+        sample = SampleModule(self.compiler, dense.features, dense.buckets, self.function_credit, self.module_weight)
+        done: list[Sampled] = []
+        enough = math.ceil(self.min_finished_fraction * len(requests))
+        with closing(compile_all(self.pool, sample, requests, quarantine)) as results:
+            for _, sampled in results:
+                done.append(sampled)
+                if enough <= len(done) < len(requests):
+                    break
+        self._tell_dropped(requests, done, quarantine)
+        done.sort(key=lambda sampled: order[sampled.module_name])
+        return self._collected(done, dense)
 
-    def _collect(self, results: Sequence[Result], dense: DensePolicy) -> Rollout:
-        names, rewards, parts = [], [], []
-        for result in results:
-            baseline = self.baselines[result.module_name]
-            names.append(result.module_name)
-            rewards.append([1 - s.text_size_bytes / baseline for s in result.samples])
-            if self.function_credit:
-                advantages = function_advantages(result.samples, self.module_weight)
-            else:
-                advantages = module_advantages(result.samples)
-            for sample, advantage in zip(result.samples, advantages, strict=True):
-                if len(advantage) == 0 or sample.log is None:
-                    continue
-                columns = sample.log.contexts[0].columns
-                parts.append(
-                    (
-                        dense.quantiles(columns),
-                        columns[self.problem.decision].reshape(-1),
-                        columns[self.problem.logits].reshape(-1, self.problem.num_actions),
-                        advantage,
-                    )
-                )
-        empty = (
-            np.zeros((0, len(dense.features)), np.float32),
-            np.zeros(0, np.int64),
-            np.zeros((0, self.problem.num_actions), np.float32),
-            np.zeros(0),
+    def _tell_dropped(self, requests: Sequence[Request], done: Sequence[Sampled], quarantine: Quarantine) -> None:
+        """What is left out is slow, and slow is not random: the training is biased by as much as is told here."""
+        finished = {sampled.module_name for sampled in done}
+        dropped = [r.module.name for r in requests if r.module.name not in finished and r.module.name not in quarantine]
+        if dropped:
+            named = ", ".join(f"{name} ({self.baselines[name]} bytes)" for name in dropped)
+            say(f"closed with {len(done)} of {len(requests)} modules; left out: {named}")
+
+    def _collected(self, done: Sequence[Sampled], dense: DensePolicy) -> Rollout:
+        nothing = Sampled(
+            "", np.zeros(0, np.int64), np.zeros((0, len(dense.features)), np.float32), np.zeros(0, np.int64),
+            np.zeros((0, self.problem.num_actions), np.float32), np.zeros(0), 0.0,
+        )  # fmt: skip
+        parts = [nothing, *done]
+        return Rollout(
+            modules=tuple(sampled.module_name for sampled in done),
+            rewards=np.array([1 - sampled.sizes_bytes / self.baselines[sampled.module_name] for sampled in done]),
+            quantiles=np.concatenate([part.quantiles for part in parts]),
+            action=np.concatenate([part.action for part in parts]),
+            logits=np.concatenate([part.logits for part in parts]),
+            advantage_bytes=np.concatenate([part.advantage_bytes for part in parts]),
+            compile_s=sum(part.compile_s for part in parts),
         )
-        quantiles, action, logits, advantage = (np.concatenate(column) for column in zip(empty, *parts, strict=True))
-        compile_s = sum(result.compile_s for result in results)
-        return Rollout(tuple(names), np.array(rewards), quantiles, action, logits, advantage, compile_s)
 
     def greedy_sizes(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, int]:
         """Bytes of each module under the most probable decisions; modules in quarantine are left out."""

@@ -22,6 +22,7 @@ from components.ppo.signals import ended_in_time
 from components.ppo.store import Store
 from components.ppo.train import Trained, Trainer, configure
 from components.storage import publish
+from components.storage.directory import make_directory
 from components.storage.uri import shown
 
 _REPORTED = ("modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed")
@@ -37,7 +38,7 @@ def run(config: PpoConfig) -> None:
     if config.root_by_inputs:
         config = replace(config, root_dir=config.root_dir / folder_of(begun))
     root = config.root_dir
-    root.mkdir(parents=True, exist_ok=True)
+    make_directory(root)
     with ended_in_time(), exhaustion_explained(root), Fence(root) as fence:
         trainer = Trainer(config, begun, Store(fence, config.keep))
         trained = _train(trainer)

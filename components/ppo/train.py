@@ -128,8 +128,9 @@ class Trainer:
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
         self.roller = Roller(
-            compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight
-        )
+            compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight,
+            config.min_finished_fraction,
+        )  # fmt: skip
 
     def _some_quantiles(self, policy: DensePolicy) -> NDArray[np.float32]:
         columns = read_columns(self.config.trace, [feature.name for feature in policy.features])

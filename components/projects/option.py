@@ -6,20 +6,19 @@ from pathlib import Path
 
 import click
 
-from components.projects.recipe import PACKAGED
-from components.storage.options import FILE
+from components.projects.recipe import recipe_place
+from components.storage.fetch import fetch_file
+from components.storage.uri import GsUri
 
 
 class RecipeFile(click.ParamType):
-    """Converts to the path of a recipe; whether there is one, reading it tells."""
+    """Converts to the path of a recipe that is there; what it says, reading it tells."""
 
     name = "file|uri|name"
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        packaged = PACKAGED / f"{value}.yaml"
-        if isinstance(value, str) and "/" not in value and not Path(value).exists() and packaged.is_file():
-            return packaged
-        return FILE.convert(value, parameter, context)
+        place = recipe_place(str(value))
+        return fetch_file(place) if isinstance(place, GsUri) else place
 
 
 RECIPE = RecipeFile()

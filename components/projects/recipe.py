@@ -35,6 +35,7 @@ import yaml
 
 from components.console import UserError
 from components.projects.checked import Checked
+from components.storage.uri import GsUri, parse_place
 
 PACKAGED = Path(__file__).parents[1] / "corpus" / "recipes"
 """The recipes that come with this project."""
@@ -91,6 +92,22 @@ class RecipeSet:
         raise UserError(f"the recipes have no project {name!r}", f"choose one of {known}")
 
 
+def recipe_place(text: str) -> Path | GsUri:
+    """Where the recipe is that a user means by `text`: a file's path, a URI, or the name of one of ours ("demo").
+
+    Raises:
+        UserError: there is no such file on this machine, and none of ours has that name. Object storage is not asked.
+    """
+    place = parse_place(text)
+    if isinstance(place, GsUri) or place.is_file():
+        return place
+    ours = {path.stem: path for path in sorted(PACKAGED.glob("*.yaml"))}
+    if text in ours:
+        return ours[text]
+    wrong = "that is a directory" if place.is_dir() else "no such file, and none of ours has that name"
+    raise UserError(f"no recipe at {text}: {wrong}", f"name a file, a gs:// URI, or one of ours: {', '.join(ours)}")
+
+
 def load_recipes(path: Path) -> RecipeSet:
     """Read a recipe file of one project or of a set. `UserError` names the file and the key that is wrong.
 
@@ -104,9 +121,7 @@ def load_recipes(path: Path) -> RecipeSet:
     recipes = []
     for item in top.items("projects"):
         if isinstance(item, str):
-            file = path.parent / item
-            if not file.exists() and (PACKAGED / item).is_file():
-                file = PACKAGED / item
+            file = _beside(path, item)
             recipes.append(_recipe(Checked(_read_yaml(file), str(file)), file.parent))
         else:
             recipes.append(_recipe(Checked(item, f"{path}: projects"), path.parent))
@@ -118,6 +133,18 @@ def load_recipes(path: Path) -> RecipeSet:
             raise top.error(f"two projects are named {name!r}")
     split = top.mapping("split", {})
     return RecipeSet(tuple(recipes), dict(split.value))
+
+
+def recipe_files(path: Path) -> tuple[Path, ...]:
+    """The files beside a recipe that `load_recipes` reads for it, in their order. `UserError` as there."""
+    top = Checked(_read_yaml(path), str(path))
+    items = top.items("projects") if "projects" in top else ()
+    return tuple(_beside(path, item) for item in items if isinstance(item, str))
+
+
+def _beside(path: Path, name: str) -> Path:
+    file = path.parent / name
+    return PACKAGED / name if not file.exists() and (PACKAGED / name).is_file() else file
 
 
 def _read_yaml(path: Path) -> Any:

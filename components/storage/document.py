@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from components.console import UserError
+from components.storage.directory import make_directory
 from components.storage.uri import GsUri, parse_place
 
 _NOTHING = "nothing"
@@ -105,7 +106,7 @@ def _read_local(path: Path) -> tuple[bytes | None, str]:
 
 
 def _write_local(path: Path, text: bytes, version: str) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent, path)
     with open(path.with_name(f".{path.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _read_local(path)[1] != version:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from components.console import UserError, say
+from components.storage.directory import make_directory
 from components.storage.manifest import MANIFEST, require_artifact
 from components.storage.publish import put
 from components.storage.uri import GsUri, mirror
@@ -28,9 +29,10 @@ def fetch(uri: GsUri, place: Path | None = None) -> Path:
         )
     place = place or mirror(uri)
     if not _holds(place, remote.files):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(place.parent)
         with put(place) as partial:
-            download(remote, partial)
+            remote = download(remote, partial.directory)
+            partial.files = remote.files
         say(f"{uri}: {len(remote.files)} files, {sum(entry.size_bytes for entry in remote.files) / 1e6:.1f} MB")
     return place
 
@@ -49,10 +51,10 @@ def fetch_tree(uri: GsUri) -> Path:
     if look(uri).generation:
         return fetch(uri)
     place = mirror(uri)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(place.parent)
     shutil.rmtree(place, ignore_errors=True)  # of an earlier time; whether it is still the same, nothing tells
     with put(place) as partial:
-        if not download_folder(uri, partial):
+        if not download_folder(uri, partial.directory):
             raise UserError(f"there is nothing at {uri}", "check the URI")
     (place / MANIFEST).unlink()  # nobody vouched for what was there
     return place

@@ -6,14 +6,16 @@ credentials are needed then. google.cloud.storage is imported on first use: who 
 
 from __future__ import annotations
 
+import math
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from components.console import UserError
+from components.console import UserError, say
 from components.storage.uri import GsUri
 
 # About versions of Python and gRPC that Google will want years from now.
@@ -24,6 +26,8 @@ DEADLINE_S = 30.0
 """For one request with all its retries. The client's own default is two minutes, for each of many requests."""
 TIMEOUT_S = (5.0, 60.0)
 """To connect; and between two bytes of an answer."""
+TELL_S = 2.0
+"""From a request's first failure to the word that it is being repeated: a blink of the network is nobody's concern."""
 
 
 class StorageError(UserError):
@@ -41,10 +45,15 @@ def request() -> dict[str, Any]:
 
     All calls here can be repeated: reads, and writes of an object that nobody else writes or under a precondition.
     """
+    from google.api_core.retry import Retry
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     # The client begins with a second: much for the small things that a training asks for after each iteration.
-    retry = DEFAULT_RETRY.with_timeout(DEADLINE_S).with_delay(initial=0.25, maximum=8.0, multiplier=2.0)
+    # with_timeout() would keep all else of it, but there is no with_on_error().
+    retry = Retry(
+        predicate=DEFAULT_RETRY._predicate, initial=0.25, maximum=8.0, multiplier=2.0, timeout=DEADLINE_S,
+        on_error=_Patience(),
+    )  # fmt: skip
     return {"timeout": TIMEOUT_S, "retry": retry}
 
 
@@ -108,15 +117,36 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
             f"{uri}: the Google Cloud credentials are refused: {error}", "gcloud auth application-default login"
         ) from None
     except (api.RetryError, api.ServerError, requests.ConnectionError, requests.Timeout) as error:
-        where = os.environ.get(EMULATOR, "storage.googleapis.com")
         raise StorageError(
-            f"{uri}: object storage at {where} does not answer: {_told(error)}",
+            f"{uri}: object storage at {_server()} does not answer: {_told(error)}",
             f"check the network and {EMULATOR}; run the same command again when it does",
         ) from None
     except DataCorruption as error:
         raise UserError(f"{uri}: what arrived is not what was sent: {error}", "run the same command again") from None
     except api.GoogleAPICallError as error:
         raise StorageError(f"{uri}: {_told(error)}", "see the message of the service") from None
+
+
+class _Patience:
+    """Told of each failure of a request that is repeated; says so once if that takes a while."""
+
+    def __init__(self) -> None:
+        self._first_s = -math.inf
+        self._said = False
+
+    def __call__(self, error: Exception) -> None:
+        now_s = time.monotonic()
+        if now_s - self._first_s > DEADLINE_S:  # of another request: that one has given up by now
+            self._first_s = now_s
+        waited_s = now_s - self._first_s
+        if waited_s >= TELL_S and not self._said:
+            self._said = True
+            left_s = DEADLINE_S - waited_s
+            say(f"waiting for object storage at {_server()}, {left_s:.0f} s more at most: {_told(error)}")
+
+
+def _server() -> str:
+    return os.environ.get(EMULATOR, "storage.googleapis.com")
 
 
 @cache
@@ -128,8 +158,10 @@ def _client() -> Any:
 
 
 def _told(error: Exception) -> str:
-    """The message without the request's URL and without the chain of causes that urllib3 prints."""
+    """What happened, without the request's URL and without the chain of causes that urllib3 prints."""
     cause = getattr(error, "cause", None) or error
+    if cause.args:  # a requests.ConnectionError holds urllib3's MaxRetryError, and that what happened
+        cause = getattr(cause.args[0], "reason", None) or cause
     text = str(getattr(cause, "message", "") or cause).splitlines()
     line = text[0] if text else type(cause).__name__
     return line if len(line) <= 200 else f"{line[:200]}…"

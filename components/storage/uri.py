@@ -48,8 +48,13 @@ def parse_place(text: str) -> GsUri | Path:
     if text.startswith(SCHEME):
         bucket, _slash, path = text.removeprefix(SCHEME).partition("/")
         path = path.strip("/")
-        if not _BUCKET.fullmatch(bucket):
+        if not bucket:
             raise UserError(f"{text} names no bucket", "write it as gs://BUCKET/PATH")
+        if not _BUCKET.fullmatch(bucket):
+            raise UserError(
+                f"{text}: {bucket!r} cannot be the name of a bucket",
+                "names of buckets have 3 to 63 characters: a-z, 0-9, - _ and ., a letter or digit first and last",
+            )
         if not path or any(part in ("", ".", "..") for part in path.split("/")):
             raise UserError(f"{text} names no place in the bucket {bucket}", "write it as gs://BUCKET/PATH")
         return GsUri(bucket, path)

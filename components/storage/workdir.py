@@ -11,6 +11,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from components.storage.directory import make_directory
 from components.storage.uri import GsUri, uri_of
 
 
@@ -68,7 +69,7 @@ def download_file(uri: GsUri, place: Path) -> None:
     """Brings one object to `place`, whole or not at all. UserError as `listing`, or there is none."""
     from components.storage.gcs import bucket_of, explained, request
 
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(place.parent)
     partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
     try:
         with explained(uri):

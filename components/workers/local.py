@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -51,6 +52,9 @@ class LocalPool:
                     yield index, error if error is not None else future.result()
         finally:
             self._give_up(list(running))
+
+    def share(self, directory: Path, names: Sequence[str]) -> None:
+        """See WorkerPool: threads see what this process sees."""
 
     def _give_up(self, futures: list[Future[R]]) -> None:
         left = {future for future in futures if not future.cancel()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -25,7 +26,14 @@ class WorkerPool(Protocol):
 
         `items` is read a bounded number ahead of what is running. `fn` and the items must pickle where the workers are
         other processes. When the iterator is closed, or an exception such as Ctrl-C ends it, what still runs is given
-        up and killed before control returns.
+        up and killed before control returns. An item whose worker dies is run again, and yielded once.
+        """
+        ...
+
+    def share(self, directory: Path, names: Sequence[str]) -> None:
+        """Has the workers find these files of `directory` as they are now, when `fn` or an item names the directory.
+
+        For what exists on this machine only and changes, such as a policy between two iterations.
         """
         ...
 

@@ -1,9 +1,8 @@
-"""Real modules to compile, a compiler that misbehaves on those that ask for it, and a bucket."""
+"""Real modules to compile, and a compiler that misbehaves on those that ask for it."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,10 +12,7 @@ import pytest
 
 from components.compiler.elf import Elf
 from components.formats.corpus import Corpus, load_corpus, write_description
-from components.storage import gcs
 from components.storage.manifest import write_manifest
-from components.storage.uri import GsUri
-from tests.storage_server import storage_server
 
 SOURCES = {
     "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",
@@ -127,37 +123,3 @@ def living(word: str) -> list[int]:
 @pytest.fixture
 def living_with() -> Callable[[str], list[int]]:
     return living
-
-
-@pytest.fixture(scope="session")
-def storage_host() -> Iterator[str]:
-    """A real server: the emulator with preconditions, or the one that STORAGE_EMULATOR_HOST names."""
-    if given := os.environ.get(gcs.EMULATOR):
-        yield given
-        return
-    with storage_server("mlgo-test") as url:
-        yield url
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory, and so mirrors, of the test's own."""
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GsUri]:
-    """A place in the bucket that no other test uses; emptied afterwards."""
-    from google.cloud import storage
-
-    monkeypatch.setenv(gcs.EMULATOR, storage_host)
-    gcs._client.cache_clear()
-    bucket = storage.Client(project="test").bucket("mlgo-test")
-    if not bucket.exists():
-        bucket.create()
-    uri = GsUri("mlgo-test", f"test-{secrets.token_hex(4)}")
-    yield uri
-    for blob in list(bucket.list_blobs(prefix=f"{uri.path}/")):
-        blob.delete()
-    gcs._client.cache_clear()

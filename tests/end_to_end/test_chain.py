@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from components.storage import verify
+from tests.end_to_end.chain import command, mlgo_run, reused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-RECIPE = Path(__file__).parents[2] / "components" / "corpus" / "recipes" / "tiny.yaml"
 STEPS = (
     "toolchain-training", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation", "toolchain-release",
     "size-report",
@@ -35,30 +33,6 @@ int main() {
   for (const auto &word : words) std::cout << word << ' ';
 }
 """
-
-
-def command(run: Path, *more: str) -> list[str]:
-    return [
-        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPE), "--preset", "tiny",
-        "--output", str(run), *more,
-    ]  # fmt: skip
-
-
-def mlgo_run(run: Path, *more: str) -> str:
-    done = subprocess.run(command(run, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:]
-    return done.stdout
-
-
-def reused(output: str) -> list[str]:
-    return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run directory of the whole chain, and what the run printed."""
-    run = tmp_path_factory.mktemp("chain") / "run"
-    return run, mlgo_run(run)
 
 
 def test_every_artifact_is_whole_and_nothing_is_left_half_done(finished: tuple[Path, str]) -> None:

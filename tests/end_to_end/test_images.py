@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from components.launcher.images import IMAGES
+from pipelines.spec import COMPILED, load_spec, with_images
 from tests.storage_server import storage_server
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(3600),
-    # Not yet seen to pass as a whole: until then it runs where it is asked for.
-    pytest.mark.skipif("MLGO_TEST_IMAGES" not in os.environ, reason="MLGO_TEST_IMAGES is not set"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 BUCKET = "mlgo-images"
@@ -204,3 +202,28 @@ def test_steps_run_by_hand_on_uris_and_on_a_mounted_directory(
                              storage=storage, mounts=(tmp_path,))  # fmt: skip
     assert status == 0, said
     assert (tmp_path / "tfrecord" / "manifest.json").stat().st_uid == 1000
+
+
+def test_kfps_own_local_runner_runs_the_compiled_pipeline(images: Path, tmp_path: Path) -> None:
+    """Its word is not taken for it (see tests/kfp_local.py): what the last steps made is looked at."""
+    python = ROOT / ".venv-pipelines" / "bin" / "python"
+    built = json.loads(images.read_text())
+    spec = with_images(load_spec(COMPILED), {name: built[key]["tag"] for key, name in IMAGES.items()})
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(spec))
+    root = tmp_path / "root"
+    root.mkdir()
+    os.chown(root, *map(int, USER.split(":")))
+    tmp_path.chmod(0o755)
+    parameters = {"recipe": "tiny", "preset": "tiny", "release_if": "always"}
+    command = [python, "-m", "tests.kfp_local", tmp_path / "pipeline.yaml", root, json.dumps(parameters)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+    (report,) = root.rglob("size-report/size_report/metrics.json")
+    assert json.loads(report.read_text())["policy_compiled_by"] == "release"
+    (clang,) = root.rglob("toolchain-release/release/bin/clang")
+    source = tmp_path / "one.c"
+    source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
+    compiling = [clang, "-Oz", "-mllvm", "-enable-ml-inliner=release", "-c", source, "-o", tmp_path / "one.o"]
+    subprocess.run(compiling, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""The manifests: valid by Kubernetes' own schema, nothing runs as root, each resource is in its kustomization."""
+"""The manifests: valid by Kubernetes' own schema, nothing runs as root, each of them is in its kustomization."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import kubernetes_validate
 import pytest
 import yaml
 
+from tests.crd import FILES, check, needs_schemas
+
 ROOT = Path(__file__).parents[2]
 K8S = ROOT / "k8s"
-MANIFESTS = sorted(path for path in K8S.rglob("*.yaml") if path.name != "kustomization.yaml")
 KUSTOMIZATIONS = sorted(K8S.rglob("kustomization.yaml"))
 VERSION = "1.31"
 """The oldest Kubernetes that is still supported somewhere."""
@@ -23,24 +25,46 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
+def parts(kustomization: Path) -> tuple[list[str], list[str]]:
+    """The files that a kustomization names: (resources, patches)."""
+    (document,) = documents(kustomization)
+    return document["resources"], [patch["path"] for patch in document.get("patches", ()) if "path" in patch]
+
+
+MANIFESTS = sorted(
+    path.parent / name for path in KUSTOMIZATIONS for name in parts(path)[0] if name.endswith((".yaml", ".yml"))
+)
+
+
 def name(path: Path) -> str:
     return path.relative_to(K8S).as_posix()
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=name)
 def test_kubernetes_takes_it(path: Path) -> None:
+    """KubeRay's kinds are none of Kubernetes' own."""
     for document in documents(path):
-        kubernetes_validate.validate(document, VERSION, strict=True)
+        if not document["apiVersion"].startswith("ray.io/"):
+            kubernetes_validate.validate(document, VERSION, strict=True)
+
+
+@needs_schemas
+def test_KubeRay_takes_it() -> None:
+    """As far as it is whole before it is rendered; see test_rendered.py."""
+    found = [document for path in MANIFESTS for document in documents(path) if document["kind"] in FILES]
+    assert {document["kind"] for document in found} == set(FILES)
+    for document in found:
+        check(document)
 
 
 @pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=name)
 def test_a_kustomization_names_what_is_there(path: Path) -> None:
     (document,) = documents(path)
-    for resource in document["resources"]:
+    resources, patches = parts(path)
+    for resource in resources:
         assert (path.parent / resource).exists(), resource
-    if path.parent.name == "base":
-        beside = {file.name for file in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
-        assert set(document["resources"]) == beside
+    beside = {file.name for file in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
+    assert {resource for resource in resources if "/" not in resource} | set(patches) == beside
     for image in document.get("images", ()):
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"]) and "newTag" not in image
 
@@ -59,7 +83,7 @@ def pods(document: Any) -> Iterator[dict[str, Any]]:
 
 def test_nothing_runs_as_root_or_without_limits() -> None:
     found = [pod for path in MANIFESTS for document in documents(path) for pod in pods(document)]
-    assert found
+    assert len(found) >= 4
     for pod in found:
         assert pod["securityContext"]["runAsNonRoot"] is True
         for container in pod["containers"]:
@@ -71,7 +95,8 @@ def test_nothing_runs_as_root_or_without_limits() -> None:
 
 
 def test_commands_in_manifests_are_commands_of_ours() -> None:
-    """What the CronJob calls is parsed by the command itself."""
+    """What the CronJob and the RayJob call is parsed by the commands themselves."""
+    from components.ppo.__main__ import main
     from pipelines.retrain_cli import check
 
     (job,) = documents(K8S / "base" / "retrain-check.yaml")
@@ -79,3 +104,8 @@ def test_commands_in_manifests_are_commands_of_ours() -> None:
     (container,) = pod["containers"]
     assert container["command"] == ["mlgo"] and container["args"][:2] == ["retrain", "check"]
     check.make_context("check", list(container["args"][2:]))
+    (ray_job,) = documents(K8S / "base" / "rayjob.yaml")
+    words = ray_job["spec"]["entrypoint"].split()
+    assert words[:2] == ["mlgo", "ppo"]
+    given, rest, _order = main.make_parser(click.Context(main)).parse_args(words[2:])  # nothing is fetched yet
+    assert not rest and {option.name for option in main.params if option.required} <= set(given)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import json
+import secrets
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from components.console import PRESETS
+from components.console import PRESETS, UserError
 from components.launcher.__main__ import without_empty
+from components.storage import digest, gcs, publish
+from components.storage.uri import GsUri, mirror
 from pipelines.local import local_steps
 from pipelines.options import RunOptions
 from pipelines.spec import COMPILED
@@ -103,6 +108,46 @@ def test_what_a_command_line_only_names_is_among_the_facts(tmp_path: Path) -> No
         assert seen[0][name] != seen[1][name], name
 
 
+def test_what_a_uri_names_is_among_the_facts_by_its_content(place: GsUri, tmp_path: Path) -> None:
+    """A recipe and a build with what they name, a state of retraining, an artifact, and a folder without a manifest."""
+    tree, made = tmp_path / "tree", tmp_path / "a.o"
+    tree.mkdir()
+    recipe = f"name: mine\nsource: {{path: {tree}}}\ncmake: {{}}\n"
+    database = json.dumps([{"directory": str(tmp_path), "file": "a.c", "command": "cc -c a.c -o a.o"}])
+    folder = {"corpus_description.json": "{}", "a.bc": "bitcode"}
+    for name, text in {"r.yaml": recipe, "cc.json": database, "state.json": "[]", **folder}.items():
+        put(place / "in" / name, text)
+
+    def facts(**given: object) -> dict[str, tuple[str, ...]]:
+        return {step.name: step.facts for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
+
+    def changes(step: str, change: Callable[[], object], **given: object) -> bool:
+        before = facts(**given)[step]
+        assert before and before == facts(**given)[step]
+        change()
+        return before != facts(**given)[step]
+
+    here = place / "in"
+    for step in ("corpus", "size-report"):
+        edited = recipe.replace("mine", f"{step}-of-mine")
+        assert changes(step, lambda text=edited: put(here / "r.yaml", text), recipe=here / "r.yaml")  # type: ignore[misc]
+        assert changes(step, lambda: (tree / secrets.token_hex()).touch(), recipe=here / "r.yaml")
+    assert changes("corpus", lambda: made.write_text("object"), compile_commands=here / "cc.json")
+    assert changes("corpus", lambda: put(here / "cc.json", "[]"), compile_commands=here / "cc.json")
+    assert changes("ppo", lambda: put(here / "state.json", '["a"]'), recipe="demo", emphasize=here / "state.json")
+    assert changes("corpus", lambda: put(here / "a.bc", "BITCODE"), corpus=here)
+    assert not changes("corpus", lambda: put(place / "inside", "beside it"), corpus=here)
+    with publish(mirror(place / "made")) as directory:
+        (directory / "a.bc").write_text("1")
+    assert facts(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
+    with pytest.raises(UserError, match="nothing at"):
+        facts(corpus=place / "nowhere")
+
+
+def put(uri: GsUri, text: str) -> None:
+    gcs.bucket_of(uri).blob(uri.path).upload_from_string(text)
+
+
 def test_the_trainer_gets_the_budget_and_seed_of_the_run(tmp_path: Path) -> None:
     ppo = one(tmp_path, "ppo", train_minutes=3.5, seed=9)
     assert (value(ppo, "--minutes"), value(ppo, "--seed")) == ("3.5", "9")
@@ -111,10 +156,11 @@ def test_the_trainer_gets_the_budget_and_seed_of_the_run(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--output", "gs://b/run", "--param", "recipe=tiny"), "is a URI"),
-        (("--output", "{}/run", "--param", "recipe=tiny", "--param", "preset=huge"), "no preset 'huge'"),
+        (("--output", "gs://b/run", "--param", "recipe=tiny"), "--output gs://b/run: a run keeps"),
         (("--output", "{}/run", "--param", "recipe=tiny", "--pipeline-root", "s3://b/run"), "s3://b/run"),
         (("--output", "{}/run", "--param", "llvm_major=new"), "llvm_major is 'new'"),
+        (("--output", "{}/run", "--param", "recipe=demmo"), ", demo, "),
+        (("--output", "{}/run"), "none given"),
     ],
 )
 def test_what_cannot_run_is_refused_before_the_first_step(
@@ -124,3 +170,25 @@ def test_what_cannot_run_is_refused_before_the_first_step(
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == [] and not (ROOT / "gs:").exists()
+
+
+@pytest.mark.parametrize(
+    ("param", "named"),
+    [
+        ("preset=huge", "--param preset=huge: 'huge' is not one of 'tiny', 'demo', 'full'"),
+        ("release_if=foo", "--param release_if=foo: 'foo' is not one of 'better', 'always'"),
+        ("problem=foo", "--param problem=foo: 'foo' is not"),
+        ("seed=-1", "--param seed=-1: -1 is not in the range"),
+        ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a valid"),
+        ("train_minutes=0", "--param train_minutes=0"),
+        ("workers=cloud", "--workers 'cloud'"),
+        ("min_reduction_percent=101", "--param min_reduction_percent=101"),
+        ("minutes=3", "no parameter 'minutes'\n  remedy: it has .*train_minutes"),
+        ("corpus=/nowhere", "2 given"),
+        ("emphasize=/nowhere", "/nowhere does not exist"),
+    ],
+)
+def test_a_parameter_that_no_step_would_take_is_named(param: str, named: str) -> None:
+    name, _equals, given = param.partition("=")
+    with pytest.raises(UserError, match=named):
+        local_steps(COMPILED, {"recipe": "tiny", name: given})

@@ -11,7 +11,8 @@ import yaml
 
 from components.console import UserError
 from components.launcher.images import IMAGES
-from pipelines.spec import COMPILED, STATUS, load_spec, parameter_values, steps_of, with_images
+from pipelines.flatten import STATUS, steps_of
+from pipelines.spec import COMPILED, load_spec, parameter_values, with_images
 
 
 @pytest.fixture
@@ -82,8 +83,8 @@ def test_two_artifacts_of_a_name_are_refused(spec: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("condition", ["1 == 1", "inputs.parameter_values['x'] > '3'", "a || b"])
 def test_conditions_of_another_form_are_refused(spec: dict[str, Any], condition: str) -> None:
-    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    tasks["condition-2"]["triggerPolicy"]["condition"] = condition
+    tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
+    tasks["condition-1"]["triggerPolicy"]["condition"] = condition
     with pytest.raises(UserError, match="condition unknown here") as raised:
         steps(spec)
     assert "KFP" in raised.value.remedy
@@ -92,9 +93,9 @@ def test_conditions_of_another_form_are_refused(spec: dict[str, Any], condition:
 @pytest.mark.parametrize("operator", ["==", "!="])
 @pytest.mark.parametrize("negated", [False, True])
 def test_conditions_are_understood(spec: dict[str, Any], operator: str, negated: bool) -> None:
-    term = f"inputs.parameter_values['pipelinechannel--evaluation-release'] {operator} 'yes'"
-    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    tasks["condition-2"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
+    term = f"inputs.parameter_values['pipelinechannel--good'] {operator} 'yes'"
+    tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
+    tasks["condition-1"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
     (condition,) = steps(spec)["size-report"].conditions
     assert condition.holds("yes") is ((operator == "==") is not negated)
     assert condition.holds("no") is not condition.holds("yes")
@@ -112,3 +113,17 @@ def test_what_is_no_pipeline_is_named(tmp_path: Path, text: str) -> None:
 def test_a_platform_document_behind_the_spec_does_no_harm(tmp_path: Path, spec: dict[str, Any]) -> None:
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(spec) + "---\nplatforms: {}\n")
     assert load_spec(tmp_path / "p.yaml") == spec
+
+
+@pytest.mark.parametrize("broken", ["component", "executor", "producer", "artifact"])
+def test_a_spec_that_does_not_fit_together_is_named(spec: dict[str, Any], broken: str) -> None:
+    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    if broken == "component":
+        del spec["components"]["comp-vocab"]
+    elif broken == "executor":
+        spec["components"]["comp-vocab"]["executorLabel"] = "exec-none"
+    else:
+        wanted = tasks["vocab"]["inputs"]["artifacts"]["trace"]["taskOutputArtifact"]
+        wanted["producerTask" if broken == "producer" else "outputArtifactKey"] = "nothing"
+    with pytest.raises(UserError, match="the task vocab"):
+        steps(spec)

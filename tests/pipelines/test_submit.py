@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -57,15 +59,57 @@ def test_a_run_is_submitted_and_followed(host: str, images: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
-    done = submit("--host", host, "--images", images, "--param", "preset=tiny", "--wait")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "preset=tiny", "--wait")
     assert "[warmstart] succeeded" in done.stdout and "[ppo] failed" in done.stdout
     assert done.returncode == 1 and "step ppo failed" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_lost_answers_do_not_end_the_waiting(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_POLL_S", "0.1")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", "lossy", "--wait")
+    assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
+    assert "503 no healthy upstream; asking again" in done.stdout and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("name", "named"), [("gone", "503 no healthy upstream"), ("forbidden", "403 no access")])
+def test_when_the_waiting_ends_the_run_goes_on(
+    host: str, images: Path, monkeypatch: pytest.MonkeyPatch, name: str, named: str
+) -> None:
+    monkeypatch.setenv("MLGO_POLL_S", "0.1")
+    monkeypatch.setenv("MLGO_POLL_PATIENCE_S", "3")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", name, "--wait")
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    run = re.search(r"/#/runs/details/(run-\d+)", done.stdout)
+    assert run and f"; the run {run[1]} itself goes on" in done.stderr and f"see it at {host}/#/runs" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_waiting_not_the_run(host: str, images: Path, number: signal.Signals) -> None:
+    command = ["pipeline", "submit", "--host", host, "--images", str(images), "--param", "recipe=demo", "--wait"]
+    command = [sys.executable, "-m", "pipelines", *command]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert waiting.stdout is not None
+    said = ""
+    while "[corpus] succeeded" not in said:
+        line = waiting.stdout.readline()
+        assert line, waiting.communicate()[1]
+        said += line
+    waiting.send_signal(number)
+    told = waiting.communicate(timeout=60)[1]
+    run = re.search(r"/#/runs/details/(run-\d+)", said)
+    assert run and f"interrupted; the run {run[1]} itself goes on" in told and "run the same command again" not in told
+    assert waiting.returncode == 128 + number
+
+
+@pytest.mark.slow
 def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -> None:
     images.write_text(images.read_text().replace("1" * 64, "abc"))
-    done = submit("--host", host, "--images", images)
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and "refuses: 400 invalid run" in done.stderr and "is no digest" in done.stderr
 
 
@@ -74,7 +118,7 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = submit("--host", url, "--images", images)
+        done = submit("--host", url, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -85,8 +129,13 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
         ((), "exactly one server is needed"),
         (("--host", "http://x", "--param", "seed=many"), "seed is 'many'"),
         (("--host", "http://x", "--param", "seed"), "not of the form NAME=VALUE"),
-        (("--vertex", "project", "--pipeline-root", "gs://b/r"), "PROJECT/REGION"),
-        (("--vertex", "p/r"), "--pipeline-root"),
+        (("--vertex", "project", "--pipeline-root", "gs://bucket/r"), "PROJECT/REGION"),
+        (("--vertex", "p/r"), "no --pipeline-root"),
+        (("--vertex", "p/r", "--pipeline-root", "gs://bucket/r"), "none given"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "corpus=gs://b/c"), "2 given"),
+        (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "s3://b/r"), "--pipeline-root s3://b/r"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "release_if=foo"), "release_if=foo"),
+        (("--host", "http://x", "--param", "recipe=demmo"), ", demo, "),
     ],
 )
 def test_wrong_calls_are_told_before_anything_is_sent(images: Path, arguments: tuple[str, ...], named: str) -> None:
@@ -101,16 +150,31 @@ def test_images_that_no_cluster_has_are_refused(images: Path) -> None:
     assert done.returncode == 1 and "mlgo images push" in done.stderr
 
 
+def test_without_kfp_the_remedy_is_told(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
+    done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")
+    assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
+
+
 class Vertex(BaseHTTPRequestHandler):
     """One PipelineJob, which ends the second time it is looked at."""
 
     jobs: list[dict[str, Any]]
+    lost: list[int]
+    """Statuses of the next answers, 0 for none at all."""
 
     def do_POST(self) -> None:
         self.jobs.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self._answer({"name": "projects/p/locations/r/pipelineJobs/7"} if "/projects/p/" in self.path else None)
 
     def do_GET(self) -> None:
+        if self.lost:
+            status = self.lost.pop(0)
+            if status:
+                self.send_error(status)
+            else:
+                self.close_connection = True
+            return
         self.jobs.append({})
         state = "RUNNING" if len(self.jobs) < 3 else "FAILED" if "fails" in str(self.jobs[0]) else "SUCCEEDED"
         tasks = [{"taskName": "ppo", "state": state}]
@@ -131,7 +195,7 @@ class Vertex(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def vertex() -> Iterator[str]:
-    Vertex.jobs = []
+    Vertex.jobs, Vertex.lost = [], []
     server = HTTPServer(("127.0.0.1", 0), Vertex)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -158,3 +222,22 @@ def test_a_vertex_job_that_fails_or_is_refused_is_told(vertex: str) -> None:
     name = submit_vertex(spec, {}, "p", "r", "gs://b/root", "fails", session, vertex)
     with pytest.raises(UserError, match="no quota"):
         follow_vertex(name, "r", session, vertex, poll_s=0)
+
+
+def test_lost_answers_of_vertex_are_asked_for_again(vertex: str, capsys: pytest.CaptureFixture[str]) -> None:
+    session = requests.Session()
+    name = submit_vertex(load_spec(COMPILED), {}, "p", "r", "gs://b/root", "name", session, vertex)
+    Vertex.lost = [503, 0, 429]
+    follow_vertex(name, "r", session, vertex, poll_s=0)
+    assert Vertex.lost == [] and "[ppo] succeeded\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "named"), [(503, "status 503"), (403, "status 403")])
+def test_when_vertex_does_not_answer_the_job_goes_on(vertex: str, status: int, named: str) -> None:
+    session = requests.Session()
+    name = submit_vertex(load_spec(COMPILED), {}, "p", "r", "gs://b/root", "name", session, vertex)
+    Vertex.lost = [status] * 1000
+    with pytest.raises(UserError, match=f"{named}; the run {name} itself goes on") as raised:
+        follow_vertex(name, "r", session, vertex, poll_s=0, patience_s=1.5)
+    assert "console.cloud.google.com" in raised.value.remedy
+    assert (len(Vertex.lost) == 999) is (status == 403), "what is refused is not asked again"

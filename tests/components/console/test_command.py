@@ -49,6 +49,13 @@ def test_wrong_usage_is_clicks_own_status() -> None:
     assert "'x' is not a valid integer" in err
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_asked_for_in_two_ways(flag: str) -> None:
+    process = start("raise ValueError('run')", flag)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "") and "-h, --help" in out
+
+
 def test_a_defect_keeps_its_traceback() -> None:
     status, err = run("raise ValueError('a defect')")
     assert status == 1
@@ -65,6 +72,11 @@ def test_a_directory_that_may_not_be_written_is_named() -> None:
     status, err = run("open('/sys/kernel/notes', 'w')")
     assert status == 1
     assert "/sys/kernel/notes" in err and "remedy" in err and "Traceback" not in err
+
+
+def test_a_name_that_no_file_can_have_is_told_without_traceback() -> None:
+    status, err = run("open('a' * 300, 'w')")
+    assert status == 1 and "aaa: File name too long" in err and "remedy" in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

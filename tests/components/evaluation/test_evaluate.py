@@ -113,7 +113,7 @@ def test_bad_options_say_what_to_do(tmp_path: Path) -> None:
     for arguments, message in (
         (("--thresholds", "5,many"), "--thresholds '5,many'"),
         (("--min-reduction-percent", "101"), "--min-reduction-percent 101"),
-        (("--recipe", "r.yaml"), "pass --release-toolchain"),
+        (("--recipe", "tiny"), "pass --release-toolchain"),
         ((), "is not a corpus"),
     ):
         done = step(*paths, *arguments)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.console import UserError
-from components.projects.recipe import Recipe, Source, load_recipes
+from components.projects.recipe import Recipe, Source, load_recipes, recipe_place
+from components.storage.uri import GsUri
 
 RECIPES = Path(__file__).parents[3] / "components/corpus/recipes"
 GOOD = {"name": "p", "source": {"path": "src"}, "cmake": {"options": {"A": "B"}}}
@@ -20,6 +21,22 @@ def load(tmp_path: Path, document: object) -> Recipe:
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return load_recipes(path).projects[0]
+
+
+def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    assert recipe_place("demo") == RECIPES / "demo.yaml", "a folder of that name is no recipe"
+    assert recipe_place("gs://bucket/r.yaml") == GsUri("bucket", "r.yaml")
+    (tmp_path / "tiny").touch()
+    assert recipe_place("tiny") == Path("tiny"), "a file of that name is what the user means"
+
+
+@pytest.mark.parametrize("text", ["demmo", "nowhere/demo", "../recipes/demo", ""])
+def test_where_there_is_no_recipe_ours_are_listed(text: str) -> None:
+    with pytest.raises(UserError, match="no recipe at") as raised:
+        recipe_place(text)
+    assert "abseil, " in raised.value.remedy and ", demo, " in raised.value.remedy
 
 
 def test_the_demo_has_its_nine_projects_and_holds_out_known_ones() -> None:

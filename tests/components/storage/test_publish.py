@@ -30,6 +30,16 @@ def test_appears_whole_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert os.listdir(output.parent) == ["trace"]
 
 
+@pytest.mark.parametrize("place", ["/proc/trace", "/proc/deep/trace", "{}/file/trace"])
+def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    output = Path(place.format(tmp_path))
+    with pytest.raises(UserError) as raised:
+        make(output)
+    assert raised.value.problem.startswith(f"{output} cannot be made: ") and raised.value.remedy
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_an_exception_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), publish(tmp_path / "trace") as directory:
         (directory / "file").write_text("x")

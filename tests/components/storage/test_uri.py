@@ -48,3 +48,10 @@ def test_paths_and_file_uris() -> None:
 def test_what_names_no_place_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=text.split(":")[0]):
         parse_place(text)
+
+
+@pytest.mark.parametrize("bucket", ["ab", "Bucket", "-abc", "a b c"])
+def test_what_can_be_no_bucket_is_told_how_they_are_named(bucket: str) -> None:
+    with pytest.raises(UserError, match=f"{bucket!r} cannot be the name of a bucket") as raised:
+        parse_place(f"gs://{bucket}/x")
+    assert "3 to 63 characters" in raised.value.remedy

@@ -114,7 +114,7 @@ def test_pools_by_name() -> None:
     pool.close()
 
 
-@pytest.mark.parametrize("spec", ["", "local:", "local:0", "local:-1", "local:two", "cloud", "ray:4"])
+@pytest.mark.parametrize("spec", ["", "local:", "local:0", "local:-1", "local:two", "cloud", "ray:4", "ray:h", "ray:"])
 def test_pools_that_are_not_known(spec: str) -> None:
     with pytest.raises(UserError, match="--workers"):
         make_pool(spec)

@@ -1,0 +1,152 @@
+"""The worker's side of Ray: an actor that runs the function in threads, for all the work is in the compilers.
+
+One agent has up to SLOTS slots of a node: a process for each slot would have 512 Pythons on a large cluster, and each
+its own copy of what a node needs once. Only Ray's workers and the pool import this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from components.compiler import process
+from components.compiler.guard import GUARD
+from components.console import UserError
+from components.storage.cache import default_cache_dir
+from components.storage.fetch import fetch
+from components.storage.manifest import digest
+from components.storage.uri import GsUri, parse_place
+from components.workers import travel
+
+CACHE_GB = "MLGO_MODULE_CACHE_GB"
+"""Environment variable of a node: how many GB of modules from object storage it keeps. Default: DEFAULT_CACHE_GB."""
+DEFAULT_CACHE_GB = 4.0
+
+_KILL_INTERVAL_S = 0.02
+_SHARED_KEPT = 8
+"""Shared directories that are kept: those of this iteration, of the one before, and of its validation."""
+
+Shared = Mapping[str, Mapping[str, bytes]]
+
+
+def content_digest(files: Mapping[str, bytes]) -> str:
+    """Identifies the content of a shared directory: name -> content."""
+    lines = (f"{name} {hashlib.sha256(files[name]).hexdigest()}" for name in sorted(files))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+class Agent:
+    """Runs one function at a time, over many items. `number` counts the functions of one trainer."""
+
+    def __init__(self) -> None:
+        process.wait_for_children()
+        self._lock = threading.Lock()
+        self._number = -1
+        self._function: Callable[[Any], Any] | None = None
+        self._running = 0
+        self._ended = -1
+        self._shared: dict[str, Path] = {}
+        self._artifacts: dict[str, Path] = {}
+        self._fetching = threading.Lock()
+        self._portions: Any = None
+        travel.arrive(self._shared.__getitem__, self._artifact, self._files)
+
+    @ray.method(concurrency_group="control")
+    def hello(self) -> tuple[str, int]:
+        """Host and process number."""
+        return socket.gethostname(), os.getpid()
+
+    @ray.method(concurrency_group="control")
+    def prepare(self, number: int, function: bytes, shared: Mapping[str, Any]) -> Exception | None:
+        """Takes a function that items come for soon. shared: digest -> reference to the content."""
+        try:
+            for content, reference in shared.items():
+                if content not in self._shared:
+                    self._keep(content, ray.get(reference))
+            self._function = pickle.loads(function)
+            self._number = number
+        except Exception as error:
+            return _portable(error)
+        return None
+
+    def run(self, number: int, item: bytes) -> bytes:
+        """Pickled (whether it succeeded, result or exception) of one item."""
+        with self._lock:
+            if number <= self._ended:
+                return b""
+            self._running += 1
+        try:
+            return self._run(item)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    @ray.method(concurrency_group="control")
+    def give_up(self, number: int) -> None:
+        """Kills what runs for this function, and refuses what comes for it later."""
+        self._ended = number
+        while self._running:
+            # Again and again: a thread may just be starting a child.
+            process.kill_running()
+            time.sleep(_KILL_INTERVAL_S)
+
+    def _run(self, item: bytes) -> bytes:
+        assert self._function is not None
+        try:
+            with self._cache().using():
+                result = self._function(pickle.loads(item))
+            return pickle.dumps((True, result), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            return pickle.dumps((False, _portable(error)))
+
+    def _keep(self, content: str, files: Mapping[str, bytes]) -> None:
+        directory = GUARD.scratch() / "shared" / content
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (directory / name).write_bytes(data)
+        for old in list(self._shared)[: -_SHARED_KEPT + 1]:
+            for path in self._shared.pop(old).iterdir():
+                path.unlink()
+        self._shared[content] = directory
+
+    def _artifact(self, uri: str, content: str) -> Path:
+        with self._fetching:
+            if uri not in self._artifacts:
+                place = parse_place(uri)
+                assert isinstance(place, GsUri)
+                self._artifacts[uri] = fetch(place)
+            if digest(self._artifacts[uri]) != content:
+                raise UserError(f"{uri} is not what it was when the training began: it was replaced", "begin anew")
+            return self._artifacts[uri]
+
+    def _files(self, uri: str, content: str, names: tuple[str, ...]) -> Path:
+        return Path(self._cache().files(uri, content, names))
+
+    def _cache(self) -> Any:
+        with self._lock:
+            if self._portions is None:
+                from components.storage.portion import Portions
+
+                limit_bytes = int(float(os.environ.get(CACHE_GB, DEFAULT_CACHE_GB)) * 1e9)
+                self._portions = Portions(default_cache_dir() / "modules", limit_bytes)
+            return self._portions
+
+
+def _portable(error: Exception) -> Exception:
+    """The exception as it can travel; what the user must mend on a worker says on which."""
+    if isinstance(error, UserError):
+        return UserError(f"on the worker {socket.gethostname()}: {error.problem}", error.remedy)
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"on the worker {socket.gethostname()}: {type(error).__name__}: {error}")

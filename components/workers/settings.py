@@ -1,0 +1,12 @@
+"""What every node of a Ray cluster is told by its environment, here, in k8s/ and wherever else nodes are started."""
+
+NODE_SETTINGS = {
+    # Nothing about a training is anybody else's.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # The children of a worker that died are killed by Ray, too, not only by the worker's own guard. It also ignores
+    # SIGCHLD in every process of Ray's, which components.compiler.process.wait_for_children undoes.
+    "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "true",
+    # A large log on each machine, of every call.
+    "RAY_task_events_report_interval_ms": "0",
+}
+"""Environment variable -> value."""

@@ -1,0 +1,89 @@
+"""What is asked of a run, checked before its first step begins or anything is sent: a late step would refuse it hours
+later, and on a server nobody sees it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from components import problems
+from components.console import PRESETS, SEED, UserError
+from components.evaluation.config import RELEASE_IF
+from components.projects.recipe import recipe_place
+from components.storage.uri import SCHEME, parse_place
+from components.workers.make import check_workers
+from pipelines.spec import parameter_values
+
+_SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
+_KINDS: dict[str, tuple[click.ParamType, str]] = {
+    "preset": (click.Choice(PRESETS), "demo"),
+    "problem": (click.Choice(problems.names()), "inlining"),
+    "release_if": (click.Choice(RELEASE_IF), "always"),
+    "seed": (SEED, "1"),
+    "train_minutes": (click.FloatRange(min=0, min_open=True), "60"),
+    "min_reduction_percent": (click.FloatRange(max=100), "0.5"),
+}
+"""What a parameter of the pipeline may be, and an example."""
+
+
+def as_option(name: str, value: object) -> str:
+    """How `mlgo run` is told a parameter of the pipeline."""
+    return f"--{name.replace('_', '-')} {value}"
+
+
+def as_parameter(name: str, value: object) -> str:
+    """How `mlgo pipeline` is told it."""
+    return f"--param {name}={value}"
+
+
+def checked_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The values of a pipeline's parameters: `given` (as text), the defaults for the others.
+
+    Raises:
+        UserError: there is no such parameter, or one is what no step would take.
+    """
+    values = parameter_values(spec, given)
+    check_values(values, as_parameter)
+    return values
+
+
+def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
+    """Raises UserError, in the words of whoever is asked, for what no step would take.
+
+    Args:
+        values: parameters by name; of another pipeline than ours those are looked at that it has, too.
+        spelled: as_option or as_parameter.
+    """
+    if set(_SOURCES) <= set(values):
+        sources = [name for name in _SOURCES if values[name]]
+        if len(sources) != 1:
+            raise UserError(
+                f"exactly one source of code is needed, {len(sources) or 'none'} given",
+                f"pass one of {', '.join(spelled(name, value) for name, value in _SOURCES.items())}",
+            )
+    for name, (kind, example) in _KINDS.items():
+        value = values.get(name, "")
+        if value == "":
+            continue
+        try:
+            kind.convert(value, None, None)
+        except click.BadParameter as error:
+            problem = f"{spelled(name, value)}: {error.message}"
+            raise UserError(problem, f"for example {spelled(name, example)}") from None
+    if values.get("workers"):
+        check_workers(values["workers"])
+    # A recipe by its path may be there for the step and not here; a bare name is one of ours, wherever the step runs.
+    if values.get("recipe") and "/" not in values["recipe"]:
+        recipe_place(values["recipe"])
+
+
+def check_cloud_root(root: str) -> None:
+    """Raises UserError if --pipeline-root is no place in Cloud Storage, the only one that all steps on a server see."""
+    if not root.startswith(SCHEME):
+        given = f"--pipeline-root {root}" if root else "no --pipeline-root"
+        raise UserError(
+            f"{given}: on a server, steps hand artifacts on in Cloud Storage", "pass --pipeline-root gs://BUCKET/PATH"
+        )
+    parse_place(root)

@@ -1,0 +1,178 @@
+"""The commands in the workflows and in Cloud Build's file are run, as they stand there, where that needs no registry.
+
+`mlgo retrain run` is in tests/end_to_end/test_retraining.py: it is a whole training.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.storage import gcs, publish
+from components.storage.uri import mirror, parse_place
+from pipelines.images import BASES
+from pipelines.retrain_check import module_checksums
+from pipelines.retrain_cli import _installed
+from pipelines.retrain_state import Deployed, load_state, save_state
+from tests.storage_server import storage_server
+from tests.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds, load, steps
+
+BUCKET = "mlgo-workflow"
+VALUES = {
+    "vars.MLGO_STATE": f"gs://{BUCKET}/retrain.json",
+    "vars.MLGO_CORPUS": f"gs://{BUCKET}/corpus",
+    "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
+}
+CHECKED = {"apt-get", "git", "make", ".ci/run", ".venv/bin/mlgo", "echo", "docker"}
+"""The programs of the workflows. What another is given, a test below must look at first."""
+
+
+def scripts() -> Iterator[Step]:
+    for name in WORKFLOWS:
+        yield from (step for step in steps(load(FOLDER / name)) if step.script)
+
+
+def commands(script: str) -> list[list[str]]:
+    """The words of each simple command."""
+    return [shlex.split(command) for command in re.split(r"&&|\n", script) if command.strip()]
+
+
+def step_that_says(workflow: str, text: str) -> Step:
+    (step,) = [step for step in steps(load(FOLDER / workflow)) if text in step.script]
+    return step
+
+
+def test_no_workflow_calls_a_program_that_no_test_looks_at() -> None:
+    called = {command[0] for step in scripts() for command in commands(step.script)}
+    assert called == CHECKED
+
+
+def test_make_has_the_targets() -> None:
+    targets = {words[1] for step in scripts() for words in commands(step.script) if words[0] == "make"}
+    targets |= set(re.findall(r"^exec make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
+    assert targets == {"setup", "test"}
+    for target in targets:
+        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_a_checkout_gets_what_it_needs_before_make_is_there() -> None:
+    """The bare image of Debian has neither git nor make: what .ci/run looks for is installed before the checkout."""
+    needed = re.search(r"for program in (.*?);", (ROOT / ".ci" / "run").read_text())
+    assert needed
+    for step in scripts():
+        if "apt-get" in step.script:
+            assert set(needed[1].split()) <= set(step.script.split())
+    for name in WORKFLOWS:
+        for job in load(FOLDER / name)["jobs"].values():
+            if "container" in job:
+                assert "apt-get" in job["steps"][0]["run"]
+
+
+def test_git_trusts_a_checkout_of_somebody_else(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "checkout"], cwd=tmp_path, check=True)
+    variables = {"HOME": str(tmp_path), "GITHUB_WORKSPACE": str(tmp_path / "checkout")}
+    variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"  # git's own way to test what it does then
+    command = ["git", "-C", str(tmp_path / "checkout"), "status"]
+    before = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert "dubious ownership" in before.stderr
+    for workflow in ("test.yml", "retrain.yml"):
+        (tmp_path / ".gitconfig").unlink(missing_ok=True)
+        (tmp_path / workflow).mkdir()
+        Runner(tmp_path / workflow, VALUES, variables).run(step_that_says(workflow, "safe.directory"))
+        subprocess.run(command, env=os.environ | variables, capture_output=True, check=True)
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The bucket of VALUES with a corpus of three modules in it, for this process and those that it starts."""
+    with storage_server(BUCKET) as url:
+        monkeypatch.setenv(gcs.EMULATOR, url)
+        monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+        gcs._client.cache_clear()
+        corpus = parse_place(VALUES["vars.MLGO_CORPUS"])
+        assert not isinstance(corpus, Path)
+        with publish(mirror(corpus)) as directory:
+            for name in "abc":
+                (directory / f"{name}.bc").write_text(f"bitcode of {name}")
+        yield
+    gcs._client.cache_clear()
+
+
+def test_the_check_tells_the_job_whether_to_train(storage: None, tmp_path: Path) -> None:
+    workflow = load(FOLDER / "retrain.yml")
+    check, train = workflow["jobs"]["check"], workflow["jobs"]["retrain"]
+    assert holds(check["if"], VALUES) and not holds(check["if"], {"vars.MLGO_STATE": ""})
+    step = step_that_says("retrain.yml", "mlgo retrain check")
+    (tmp_path / "runner").mkdir()
+    runner = Runner(tmp_path / "runner", VALUES, {})
+
+    def trains() -> tuple[str, bool]:
+        said, found = runner.run(step)
+        known = {f"steps.{step.content['id']}.outputs.{name}": value for name, value in found.items()}
+        outputs = {f"needs.check.outputs.{name}": filled(text, known) for name, text in check["outputs"].items()}
+        return said, holds(train["if"], outputs)
+
+    said, yes = trains()
+    assert yes and "train again: nothing is deployed yet" in said
+    deployed = Deployed(
+        policy=f"gs://{BUCKET}/runs/1/policy", policy_digest="d", problem="inlining", llvm_version=_installed(19),
+        features=("a",), modules=module_checksums(VALUES["vars.MLGO_CORPUS"]), reduction_percent=3.0, ci95=None,
+        promoted_at=time.time(),
+    )  # fmt: skip
+    place = VALUES["vars.MLGO_STATE"]
+    save_state(place, load_state(place).promoted(deployed, ()))
+    said, yes = trains()
+    assert not yes and "nothing speaks for training again" in said
+
+
+def test_an_image_has_a_name_that_registries_take_and_the_time_of_its_commit(tmp_path: Path) -> None:
+    step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
+    given = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
+    _said, found = Runner(tmp_path, {"matrix.image": "training"}, given).run(step)
+    assert found["name"] == "ghcr.io/some-owner/mlgo-training"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", found["created"])
+
+
+def git_directory() -> str:
+    command = ["git", "rev-parse", "--absolute-git-dir"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_images_are_those_that_have_a_dockerfile_and_take_the_arguments() -> None:
+    job = load(FOLDER / "images.yml")["jobs"]["images"]
+    (build,) = [step["with"] for step in job["steps"] if step.get("id") == "build"]
+    assert set(job["strategy"]["matrix"]["image"]) == set(BASES)
+    passed = {line.partition("=")[0] for line in build["build-args"].splitlines() if line}
+    for image in BASES:
+        text = (ROOT / filled(build["file"], {"matrix.image": image})).read_text()
+        assert passed == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)) - {"BASE"}
+
+
+def test_the_commands_of_cloud_build(tmp_path: Path) -> None:
+    path = ROOT / "docker" / "cloudbuild.yaml"
+    (step,) = load(path)["steps"]
+    flags, script = step["args"]
+    subprocess.run(["bash", flags.replace("c", "nc"), script], check=True, timeout=60)
+    # Bash sees what Cloud Build makes of it: every $NAME is replaced before.
+    used = set(re.findall(r"\$\{?(\w+)", path.read_text().partition("steps:")[2]))
+    assert used == {"COMMIT_SHA", "PROJECT_ID", "_REGISTRY"}
+    given = {"_REGISTRY": "europe-docker.pkg.dev/project/mlgo", "PATH": f"{tmp_path}/.venv/bin:{os.environ['PATH']}"}
+    runner = Runner(tmp_path, {}, given)
+    seen = set()
+    for words in commands(script):
+        for lock in words[words.index("-r") + 1 :] if "-r" in words else ():
+            assert (ROOT / lock).is_file()
+        if words[0] == "mlgo":
+            seen.add(" ".join(words[1:3]))
+            # --help is answered once all the other options are understood.
+            said, _outputs = runner.run(Step("", {"run": shlex.join(words) + " --help"}, {}))
+            assert said.startswith(f"Usage: mlgo images {words[2]}")
+    assert seen == {"images build", "images push"}

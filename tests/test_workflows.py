@@ -1,0 +1,110 @@
+"""The workflows: valid by GitHub's schema, safe by zizmor, scripts sound by shellcheck, expressions by what is there.
+
+Cloud Build's file is checked by its schema. Each check is shown to fail on a workflow that is broken.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.workflow_problems import problems
+from tests.workflows import FOLDER, ROOT, WORKFLOWS, load, steps
+
+CLOUD_BUILD = ROOT / "docker" / "cloudbuild.yaml"
+SCRIPTS = [  # what workflows and Dockerfiles call
+    *sorted((ROOT / ".ci").iterdir()),
+    ROOT / "docker" / "base-image",
+    ROOT / "docker" / "toolchain" / "trim-sdk",
+    *(ROOT / "docker" / "requirements" / name for name in ("pin-apt", "trim-python")),
+]
+
+
+def said(*command: object, text: str | None = None) -> str:
+    """What a checker says; nothing if it found nothing."""
+    done = subprocess.run([*map(str, command)], input=text, capture_output=True, text=True, timeout=120, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def by_schema(schema: str, *paths: Path) -> str:
+    """What check-jsonschema says; the schemas are those that it brings, nothing is fetched."""
+    return said(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *paths)
+
+
+def by_zizmor(*paths: Path) -> str:
+    """Actions that are not pinned, permissions that are too wide, text of strangers in scripts, and the like."""
+    program = shutil.which("zizmor", path=sysconfig.get_path("scripts"))
+    assert program, "pip install zizmor"
+    return said(program, "--offline", "--no-progress", "--color=never", *paths)
+
+
+def by_shellcheck(path: Path) -> str:
+    """Of each script of a workflow, an expression in it as a word."""
+    scripts = [re.sub(r"\$\{\{.*?\}\}", "expression", step.script) for step in steps(load(path)) if step.script]
+    return "".join(said("shellcheck", "--shell=bash", "-", text=script) for script in scripts)
+
+
+def everything(path: Path) -> str:
+    """All that the checks of a workflow find."""
+    return by_schema("github-workflows", path) + by_zizmor(path) + by_shellcheck(path) + "\n".join(problems(path))
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_is_what_github_takes(name: str) -> None:
+    assert everything(FOLDER / name) == ""
+    for job in load(FOLDER / name)["jobs"].values():
+        assert int(job["timeout-minutes"]) <= 360, "GitHub ends a job after six hours"
+
+
+@pytest.mark.parametrize(
+    ("broken", "instead", "named"),
+    [
+        ("    timeout-minutes: 180", "    timeout-minuts: 180", "'timeout-minuts' was unexpected"),
+        ("workflow_dispatch:", "workflow_dispach:", "workflow_dispach"),
+        ("    needs: check", "    needs: chekc", "retrain needs chekc, which is no job"),
+        ("    if: vars.MLGO_STATE != ''", "    needs: retrain", "cycle"),
+        ("needs.check.outputs.retrain", "needs.check.outputs.train", "needs.check.outputs.train is not declared"),
+        ("steps.check.outputs", "steps.chekc.outputs", "steps.chekc.outputs.retrain is not declared"),
+        ("CORPUS: ${{ vars.MLGO_CORPUS }}", "CORPUS: ${{ vars.MLGO_CROPUS }}", "vars.MLGO_CROPUS is not declared"),
+        ("RUNS: ${{ vars.MLGO_RUNS }}", "RUNS: ${{ environment.RUNS }}", "environment.RUNS is not declared"),
+        ('"$STATE" --corpus', '"$STAT" --corpus', "$STAT is in no env"),
+        ("17 3 * * 1", "61 3 * * 1", "cron: 61 3 * * 1"),
+        ('--state "$STATE" --corpus', '--state $STATE --corpus', "SC2086"),
+        ("run: make setup", "run: 'if make setup'", "SC1"),
+        ("@de0fac2e4500dabe0009e67214ff5f5447ce83dd # v6.0.2", "@v6", "unpinned-uses"),
+        ("    permissions:\n      contents: read\n      id-token: write\n", "    permissions: write-all\n",
+         "excessive-permissions"),
+        ("run: make setup", "run: make ${{ github.head_ref }}", "template-injection"),
+    ],
+)  # fmt: skip
+def test_what_is_broken_is_found(broken: str, instead: str, named: str, tmp_path: Path) -> None:
+    text = (FOLDER / "retrain.yml").read_text()
+    assert broken in text
+    # zizmor looks at what lies where workflows lie.
+    copy = tmp_path / ".github" / "workflows" / "retrain.yml"
+    copy.parent.mkdir(parents=True)
+    copy.write_text(text.replace(broken, instead))
+    assert named in everything(copy)
+
+
+def test_cloud_build_takes_its_file(tmp_path: Path) -> None:
+    assert by_schema("cloudbuild", CLOUD_BUILD) == ""
+    copy = tmp_path / "cloudbuild.yaml"
+    copy.write_text(CLOUD_BUILD.read_text().replace("entrypoint:", "entripoint:"))
+    assert "entripoint" in by_schema("cloudbuild", copy)
+
+
+def test_dependabot_takes_its_file() -> None:
+    path = ROOT / ".github" / "dependabot.yml"
+    assert by_schema("dependabot", path) == "" and by_zizmor(path) == ""
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_sound(path: Path) -> None:
+    assert said("shellcheck", path) == ""
