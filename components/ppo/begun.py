@@ -19,6 +19,7 @@ from components.storage.uri import shown
 ARTIFACTS = ("corpus", "toolchain", "trace", "warmstart")
 OPTIONS = (
     "problem", "modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed",
+    "min_finished_fraction",
 )  # fmt: skip
 GIN, EMPHASIS = "gin settings", "list of modules to emphasize"
 
