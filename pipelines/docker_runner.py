@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from components.formats.policy import IMAGE_VARIABLE
 from components.launcher.images import IMAGES, STEPS
 from components.storage.cache import default_cache_dir
 from pipelines.images import Image, docker_client
+from pipelines.mounts import shown_paths
+from pipelines.places import local_directory
 from pipelines.runner import STOP_WAIT_S, Runner, Running
 from pipelines.step import Step
 
@@ -27,21 +29,20 @@ _USER = 1000
 class DockerRunner(Runner):
     """A Runner whose steps are containers: not root, with a read-only root file system.
 
-    The run's directory, the cache and `shown` (paths that parameters name, read-only) are mounted where they are on
-    this machine, so that a path means the same on both sides. Containers of a run that was killed are removed when the
-    same run begins again.
+    The run's directory, that of its artifacts, the cache and, read-only, what a step's command names
+    (pipelines.mounts) are mounted where they are on this machine, so that a path means the same on both sides.
+    Containers of a run that was killed are removed when the same run begins again.
 
     Args:
         images: of pipelines.images.read_images.
     """
 
-    def __init__(self, images: Mapping[str, Image], shown: Iterable[Path] = ()) -> None:
+    def __init__(self, images: Mapping[str, Image]) -> None:
         super().__init__()
         missing = sorted(set(STEPS) - set(images))
         if missing:
             raise UserError(f"there is no image {missing[0]}", "make images, or mlgo images build")
         self._references = {IMAGES[key]: images[key].reference for key in STEPS}
-        self._shown = tuple(shown)
         self._stack = ExitStack()
         self._client: Any = None
         self._user = (_USER, _USER) if os.getuid() == 0 else (os.getuid(), os.getgid())
@@ -54,7 +55,7 @@ class DockerRunner(Runner):
         for container in self._client.containers.list(all=True, filters={"label": f"{LABEL}={self.run}"}):
             say(f"removing the container of a killed run: {container.name}")
             container.remove(force=True)
-        for folder in (self.run, Path(self.places.files), self._cache()):
+        for folder in (Path(self.places.files), *self._written()):
             folder.mkdir(parents=True, exist_ok=True)
             self._own(folder)
 
@@ -70,9 +71,6 @@ class DockerRunner(Runner):
         for folder in filter(Path.is_dir, folders):
             self._own(folder)
         here = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        key_file = here.get("GOOGLE_APPLICATION_CREDENTIALS")
-        mounts = {str(path): "ro" for path in (*self._shown, *((Path(key_file),) if key_file else ()))}
-        mounts |= {str(self.run): "rw", str(self._cache()): "rw"}
         try:
             container = self._client.containers.run(
                 reference,
@@ -87,7 +85,7 @@ class DockerRunner(Runner):
                 security_opt=["no-new-privileges"],
                 network_mode="host",  # an emulator of object storage on this machine is reached by the same name
                 environment={**here, "MLGO_CACHE_DIR": str(self._cache()), IMAGE_VARIABLE: reference},
-                volumes={path: {"bind": path, "mode": mode} for path, mode in mounts.items()},
+                volumes=self._volumes(command, here.get("GOOGLE_APPLICATION_CREDENTIALS")),
                 labels={LABEL: str(self.run), "mlgo.step": step.name},
             )
         except ImageNotFound:
@@ -126,6 +124,18 @@ class DockerRunner(Runner):
                 self._forget(running)
         for running in stopped:
             say(f"[{running.step.name}] stopped")
+
+    def _written(self) -> tuple[Path, ...]:
+        """Directories that steps write to."""
+        artifacts = local_directory(self.places.artifacts)
+        return (self.run, self._cache(), *((artifacts,) if artifacts else ()))
+
+    def _volumes(self, command: Sequence[str], key_file: str | None) -> dict[str, dict[str, str]]:
+        written = self._written()
+        read = (*shown_paths(command), *((Path(key_file),) if key_file else ()))
+        mounts = {path: "ro" for path in read if not any(path.is_relative_to(w) for w in written)}
+        mounts |= dict.fromkeys(written, "rw")
+        return {str(path): {"bind": str(path), "mode": mode} for path, mode in mounts.items()}
 
     def _cache(self) -> Path:
         """Of the containers only: what root downloaded here they could not write to."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from components.projects.compile_commands import output_of
+from components.console import UserError
+from components.projects.compile_commands import objects_in
 from components.projects.recipe import load_recipes
+from components.storage.manifest import manifest_digest
+from components.storage.uri import GsUri
 
 
 def toolchain_facts(llvm_major: int) -> tuple[str, ...]:
@@ -36,16 +38,7 @@ def build_facts(compile_commands: Path) -> tuple[str, ...]:
     What is not a compilation database is identified by its content alone: the step says what is wrong with it.
     """
     content = compile_commands.read_text(encoding="utf-8", errors="replace")
-    facts = [content]
-    try:
-        entries = json.loads(content)
-        for entry in entries if isinstance(entries, list) else []:
-            directory, output = entry["directory"], output_of(entry)
-            if output:
-                facts.append(_stamp(os.path.join(directory, output)))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        pass
-    return (_sha256("\n".join(facts)),)
+    return (_sha256("\n".join([content, *(_stamp(path) for _directory, path in objects_in(content))])),)
 
 
 def content_facts(path: Path) -> tuple[str, ...]:
@@ -62,6 +55,31 @@ def content_facts(path: Path) -> tuple[str, ...]:
             place = os.path.join(folder, file)
             facts.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
     return (_sha256("\n".join(facts)),)
+
+
+def remote_facts(uri: GsUri) -> tuple[str, ...]:
+    """The identity of what stands in object storage: an artifact by its manifest, a file or a folder that another tool
+    filled by the checksums that the service keeps; nothing but a manifest is read.
+
+    Raises:
+        UserError: there is nothing, or no access or answer.
+    """
+    from components.storage.gcs import bucket_of, explained, request
+    from components.storage.remote import look
+
+    artifact = look(uri)
+    if artifact.generation:
+        return (manifest_digest(artifact.files),)
+    with explained(uri):
+        blobs = bucket_of(uri).list_blobs(prefix=uri.path, **request())
+        found = [
+            f"{blob.name} {blob.size} {blob.crc32c}"
+            for blob in blobs
+            if f"{blob.name}/".startswith(f"{uri.path}/")  # for gs://b/a the service lists gs://b/ab, too
+        ]
+    if not found:
+        raise UserError(f"there is nothing at {uri}", "check the URI")
+    return (_sha256("\n".join(sorted(found))),)
 
 
 def _stamp(path: str) -> str:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from components.console import UserError
 from components.projects.recipe import recipe_place
+from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
 from pipelines.checks import as_parameter, checked_values, uses_rayjob
-from pipelines.facts import build_facts, content_facts, recipe_facts
-from pipelines.places import whole_digest
+from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
+from pipelines.flatten import steps_of
+from pipelines.places import root_of
 from pipelines.run import run_pipeline
 from pipelines.runner import Runner
-from pipelines.spec import load_spec, steps_of
+from pipelines.spec import load_spec
 from pipelines.step import Places, Step
 
 _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
@@ -25,6 +27,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--emphasize": content_facts,
 }
 """Options that name something outside of the run: its content, not its name, decides what is reused."""
+_NAMES_MORE = {"--recipe", "--compile-commands"}
 
 
 def run_locally(
@@ -40,10 +43,9 @@ def run_locally(
 
     Returns the steps that were left out by a condition. UserError as pipelines.run.run_pipeline.
     """
-    if pipeline_root:
-        parse_place(pipeline_root)
+    root = root_of(pipeline_root, output)
     steps = local_steps(pipeline, given)
-    return run_pipeline(steps, output, runner, Places(pipeline_root or str(output), str(output / ".files")))
+    return run_pipeline(steps, output, runner, Places(root, str(output / ".files")))
 
 
 def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
@@ -65,7 +67,8 @@ def _facts(step: Step) -> Iterator[str]:
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, GsUri):
-            yield whole_digest(value)
+            # A recipe or a build names more than it holds: what it names is looked at as for one of this machine.
+            yield from _FACTS[flag](fetch_file(place)) if flag in _NAMES_MORE else remote_facts(place)
         elif place.exists():
             yield from _FACTS[flag](place)
         elif flag != "--llvm-source":  # which need not be a place

@@ -109,7 +109,7 @@ def submit_command(
     if host:
         in_pipelines_environment()
     from pipelines.images import read_images
-    from pipelines.submit import follow, ready_spec, submit
+    from pipelines.submit import follow, ready_spec, run_page, submit
 
     given = parameters(params)
     ray = uses_rayjob(checked_values(load_spec(pipeline), given))
@@ -122,7 +122,7 @@ def submit_command(
     name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     if host:
         run_id = submit(spec, given, host, pipeline_root, name, account)
-        say(f"run {name}: {host.rstrip('/')}/#/runs/details/{run_id}")
+        say(f"run {name}: {run_page(host, run_id)}")
         if wait:
             follow(run_id, host.rstrip("/"))
         return
@@ -144,18 +144,17 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
         is_path = name in _PATHS and value and "://" not in value and Path(value).exists()
         if name == "recipe" and Path(value).is_dir():
             is_path = False  # it may be called as one of ours
-        given[name] = str(Path(value).absolute()) if is_path else value
+        given[name] = os.path.abspath(value) if is_path else value
     return given
 
 
 def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
-    """What --runner names. images: images.json, for docker. given: of `parameters`; the paths in it are shown to it."""
+    """What --runner names. images: images.json, for docker. given: of `parameters`."""
     if kind == "docker":
         from pipelines.docker_runner import DockerRunner
         from pipelines.images import read_images
 
-        shown = [Path(value) for value in given.values() if value.startswith("/") and Path(value).exists()]
-        return DockerRunner(read_images(images), shown)
+        return DockerRunner(read_images(images))
     from pipelines.process_runner import ProcessRunner
 
     return ProcessRunner(llvm_major=_llvm_major(given))

@@ -15,16 +15,26 @@ def whole_digest(place: str) -> str:
     where = parse_place(place)
     try:
         if isinstance(where, GsUri):
-            from components.storage.remote import is_whole, look
+            from components.storage.remote import look_whole
 
-            remote = look(where)
-            return manifest_digest(remote.files) if remote.generation and is_whole(remote) else ""
+            remote = look_whole(where)
+            return manifest_digest(remote.files) if remote.generation else ""
         require_artifact(where, where.name)
         return digest(where)
     except UserError as error:
         if isinstance(where, GsUri) and "is not a manifest" not in error.problem:
             raise  # no answer, no access: not the same as no artifact
         return ""
+
+
+def root_of(pipeline_root: str, output: Path) -> str:
+    """Where the artifacts of a run go: a gs:// URI or an absolute path, `output` if `pipeline_root` is empty.
+
+    Raises:
+        UserError: it is a URI of another scheme, or names no place.
+    """
+    where = parse_place(pipeline_root) if pipeline_root else output
+    return str(where) if isinstance(where, GsUri) else str(where.absolute())
 
 
 def local_directory(place: str) -> Path | None:

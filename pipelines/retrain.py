@@ -19,7 +19,7 @@ from components.storage import digest
 from components.storage.fetch import fetch
 from components.storage.uri import GsUri, parse_place
 from pipelines.local import run_locally
-from pipelines.places import whole_digest
+from pipelines.places import root_of, whole_digest
 from pipelines.retrain_check import module_checksums
 from pipelines.retrain_state import Deployed, State
 from pipelines.run import run_pipeline
@@ -104,9 +104,10 @@ def promotion(
         run=run.get("run", ""),
         better_percent=against.percent if against else None,
         better_ci95=against.ci95 if against else None,
+        regressed=regressed_modules(measured),
     )
     why = f"against the deployed policy {told}" if against else "nothing was deployed"
-    return state.promoted(deployed, regressed_modules(measured)), f"promoted: {why}"
+    return state.promoted(deployed), f"promoted: {why}"
 
 
 def local(place: str) -> Path:
@@ -123,7 +124,7 @@ def retrain(
     Args:
         given: the pipeline's parameters. output, pipeline_root, runner: as of pipelines.local.run_locally.
     """
-    root = pipeline_root or str(output)
+    root = root_of(pipeline_root, output)
     kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
     if any(entry.policy.startswith(f"{root}/") for entry in kept):
         raise UserError(

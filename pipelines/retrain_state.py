@@ -1,6 +1,9 @@
-"""What is deployed, what was before, and what it is bad at: a JSON document in object storage.
+"""What is deployed, what was before, and what each is bad at: a JSON document in object storage.
 
-    {"version": 1, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names]}
+    {"version": 2, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names]}
+
+`regressed` is that of `deployed`, where `mlgo ppo --emphasize` reads it. In version 1 it stood there alone: it was that
+of the policy promoted last, and a rollback left it as it was.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Any
 from components.console import UserError
 from components.storage.document import Document, read_document, write_document
 
-VERSION = 1
+VERSION = 2
 KEPT = 20
 """Entries of the history."""
 
@@ -23,6 +26,7 @@ class Deployed:
     policy: where its artifact is. features: names, sorted. modules: name -> crc32c of the bitcode of the corpus that it
     was trained and judged on. reduction_percent, ci95: of its gate. promoted_at: seconds since the epoch. run: where
     the run that made it is. better_percent: against the policy before it, with interval; None for the first.
+    regressed: modules that it makes clearly larger than -Oz, the worst first.
     """
 
     policy: str
@@ -37,6 +41,7 @@ class Deployed:
     run: str = ""
     better_percent: float | None = None
     better_ci95: tuple[float, float] | None = None
+    regressed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,17 @@ class State:
 
     deployed: Deployed | None = None
     history: tuple[Deployed, ...] = ()
-    regressed: tuple[str, ...] = ()
     read: Document = field(default=Document(None, ""), compare=False)
 
-    def promoted(self, deployed: Deployed, regressed: tuple[str, ...]) -> State:
+    @property
+    def regressed(self) -> tuple[str, ...]:
+        """Modules that the deployed policy makes larger."""
+        return self.deployed.regressed if self.deployed else ()
+
+    def promoted(self, deployed: Deployed) -> State:
         """With another policy deployed; the one before is history."""
         history = ((self.deployed,) if self.deployed else ()) + self.history
-        return replace(self, deployed=deployed, history=history[:KEPT], regressed=regressed)
+        return replace(self, deployed=deployed, history=history[:KEPT])
 
     def rolled_back(self) -> State:
         """With the policy before deployed again. UserError if there is none."""
@@ -66,14 +75,14 @@ def load_state(place: str) -> State:
     if read.content is None:
         return State(read=read)
     try:
-        if read.content["version"] != VERSION:
-            raise UserError(f"{place} has version {read.content['version']}", f"this program reads {VERSION}")
-        return State(
-            _deployed(read.content["deployed"]),
-            tuple(filter(None, map(_deployed, read.content["history"]))),
-            tuple(map(str, read.content["regressed"])),
-            read,
-        )
+        if read.content["version"] not in (1, VERSION):
+            raise UserError(f"{place} has version {read.content['version']}", f"this program reads 1 and {VERSION}")
+        deployed = _deployed(read.content["deployed"])
+        history = tuple(filter(None, map(_deployed, read.content["history"])))
+        regressed = tuple(map(str, read.content["regressed"]))
+        if deployed and read.content["version"] == 1:
+            deployed = replace(deployed, regressed=regressed)
+        return State(deployed, history, read)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{place} is not a state of retraining ({error!r})", "restore an older one") from None
 
@@ -92,5 +101,6 @@ def save_state(place: str, state: State) -> None:
 def _deployed(fields: Any) -> Deployed | None:
     if fields is None:
         return None
+    names = {"features": tuple(fields["features"]), "regressed": tuple(map(str, fields.get("regressed", ())))}
     pairs = {key: tuple(fields[key]) if fields.get(key) is not None else None for key in ("ci95", "better_ci95")}
-    return Deployed(**{**fields, **pairs, "features": tuple(fields["features"])})
+    return Deployed(**{**fields, **pairs, **names})

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from components.console import UserError, say
 from components.storage.directory import make_directory
+from pipelines.flatten import STATUS
 from pipelines.lock import run_lock
 from pipelines.places import whole_digest
 from pipelines.reuse import Records
 from pipelines.runner import Runner, Running
-from pipelines.spec import STATUS
-from pipelines.step import Places, Step
+from pipelines.step import Condition, Places, Step
 
 
 def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Places | None = None) -> set[str]:
@@ -25,7 +25,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
     A step is reused if all it depends on is what its artifact was made from (pipelines.reuse), and it says so.
 
     Args:
-        steps: of pipelines.spec.steps_of.
+        steps: of pipelines.flatten.steps_of.
         run: absolute; the run directory, made if it does not exist: logs, state, and artifacts unless `places` says
             otherwise.
         runner: where steps run.
@@ -41,10 +41,16 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: Place
         try:
             skipped = _run_all([step for step in steps if not step.always], records, runner)
         except UserError as error:
-            # Its words would only repeat the error.
-            _run_last(last, {"state": "FAILED", "error": {"message": error.problem}}, records, runner, shown=False)
-            raise
-        _run_last(last, {"state": "SUCCEEDED"}, records, runner)
+            status: dict[str, object] = {"state": "FAILED", "error": {"message": error.problem}}
+            try:
+                # Its words would only repeat the error.
+                failed = _run_last(last, status, records, runner, shown=False)
+            except KeyboardInterrupt:
+                say(f"error: {error}")
+                raise
+            raise UserError("\n  and then ".join([error.problem, *failed]), error.remedy) from None
+        for problem in _run_last(last, {"state": "SUCCEEDED"}, records, runner):
+            say(f"warning: {problem}")  # what the pipeline made stands, whoever could not be told of it
     return skipped
 
 
@@ -86,21 +92,39 @@ def _run_all(steps: list[Step], records: Records, runner: Runner) -> set[str]:
 
 def _run_last(
     steps: Sequence[Step], status: dict[str, object], records: Records, runner: Runner, shown: bool = True
-) -> None:
+) -> list[str]:
+    """Runs them whatever becomes of each; returns what went wrong."""
     told = json.dumps({**status, "pipelineJobResourceName": records.run.name})
+    failed = []
     for step in steps:
         arguments = tuple(argument.replace(STATUS, told) for argument in step.arguments)
-        runner.start(replace(step, arguments=arguments), "", log_path(records.run, step), shown)
-        ended = runner.wait()
-        if ended.status != 0:  # what the pipeline made stands, whoever could not be told of it
-            say(f"[{step.name}] failed; what it said is in {log_path(records.run, step)}")
+        try:
+            runner.start(replace(step, arguments=arguments), "", log_path(records.run, step), shown)
+            ended = runner.wait()
+            if ended.status != 0:
+                failed.append(_how_it_failed(ended, log_path(records.run, step)))
+        except UserError as error:
+            failed.append(f"step {step.name} failed: {error.problem}")
+        except OSError as error:
+            failed.append(f"step {step.name} failed: {error}")
+    return failed
+
+
+def _how_it_failed(ended: Running, log: Path) -> str:
+    how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
+    return f"step {ended.step.name} failed ({how}); what it said is in {log}"
 
 
 def _conditions_hold(step: Step, records: Records) -> bool:
-    return all(
-        condition.holds(Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8"))
-        for condition in step.conditions
-    )
+    return all(condition.holds(_told(condition, records)) for condition in step.conditions)
+
+
+def _told(condition: Condition, records: Records) -> str:
+    try:
+        return Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problem = f"step {condition.step} ended well but told no value of {condition.parameter}"
+        raise UserError(problem, "a condition of the pipeline needs it: see the step's log") from None
 
 
 def _begin(step: Step, records: Records, runner: Runner) -> bool:
@@ -123,10 +147,9 @@ def _finish(ended: Running, records: Records, undone: Sequence[str]) -> None:
     step = ended.step
     artifact, log = records.places.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
-        how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
         left = f"\n  not done: {', '.join(undone)}" if undone else ""
         raise UserError(
-            f"step {step.name} failed ({how}); what it said is in {log}{left}",
+            f"{_how_it_failed(ended, log)}{left}",
             "mend what it names and run the same command again: finished steps are reused",
         )
     if step.output and not whole_digest(artifact):

@@ -65,7 +65,11 @@ class Runner(ABC):
         stream = open(log, "ab")  # noqa: SIM115 (closed when the step has ended)
         stream.write(f"$ {' '.join(command)}\n".encode())
         stream.flush()
-        handle, output = self._launch(step, command)
+        try:
+            handle, output = self._launch(step, command)
+        except BaseException:
+            stream.close()
+            raise
         os.set_blocking(output, False)
         running = Running(step, key, handle, output, stream, shown)
         self._selector.register(output, selectors.EVENT_READ, running)

@@ -17,6 +17,7 @@ import yaml
 from components.console import UserError, say
 from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
 from pipelines.images import Image
+from pipelines.polling import TIMEOUT_S, NoAnswer, look, may_recover, run_goes_on
 from pipelines.spec import load_spec, parameter_values, with_images
 
 POLL_S = float(os.environ.get("MLGO_POLL_S", "10"))
@@ -26,7 +27,7 @@ _FOLLOWING = {
     "resourceCpuLimit": "1", "resourceCpuRequest": "100m",
     "resourceMemoryLimit": "2G", "resourceMemoryRequest": "500M",
 }  # fmt: skip
-"""Of a step that waits for hours while a Ray cluster trains. (KFP reads the texts, older ones the numbers: CPUs, GB.)"""
+"""Of a step that waits while a Ray cluster trains. KFP reads the texts, older ones the numbers: CPUs and GB."""
 
 
 def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool = False) -> dict[str, Any]:
@@ -67,10 +68,10 @@ def submit(
         UserError: a parameter is wrong, the server does not answer, or rejects the run (with its words).
     """
     parameters = {key: value for key, value in parameter_values(spec, given).items() if key in given}
-    with _kfp(host) as client, tempfile.TemporaryDirectory() as scratch:
+    with _explained(host), tempfile.TemporaryDirectory() as scratch:
         package = Path(scratch, f"{spec['pipelineInfo']['name']}.yaml")
         package.write_text(yaml.safe_dump(dict(spec), sort_keys=True))
-        run = client.create_run_from_pipeline_package(
+        run = _client(host).create_run_from_pipeline_package(
             str(package), arguments=parameters, run_name=name, experiment_name=spec["pipelineInfo"]["name"],
             pipeline_root=pipeline_root or None, service_account=account or None,
         )  # fmt: skip
@@ -81,12 +82,22 @@ def follow(run_id: str, host: str, poll_s: float = POLL_S) -> str:
     """Tells each step's state as it changes until the run ends; returns the run's state.
 
     Raises:
-        UserError: the run did not succeed, or the server does not answer any more.
+        UserError: the run did not succeed, or the server does not answer any more (for pipelines.polling.PATIENCE_S).
     """
     told: dict[str, str] = {}
-    with _kfp(host) as client:
+    where = run_page(host, run_id)
+    clients: list[Any] = []
+
+    def ask() -> Any:
+        with _explained(host):
+            if not clients:
+                clients.append(_client(host))
+            # Client.get_run has no time-out.
+            return clients[0]._run_api.run_service_get_run(run_id=run_id, _request_timeout=TIMEOUT_S)
+
+    with run_goes_on(run_id, where):
         while True:
-            run = client.get_run(run_id)
+            run = look(ask, run_id, where)
             details = run.run_details.task_details if run.run_details else None
             for task in details or []:
                 if task.state and told.get(task.display_name) != task.state:
@@ -97,33 +108,43 @@ def follow(run_id: str, host: str, poll_s: float = POLL_S) -> str:
             time.sleep(poll_s)
     if run.state != "SUCCEEDED":
         failed = sorted(name for name, state in told.items() if state == "FAILED")
-        where = f"step {', '.join(failed)} failed" if failed else f"it is {run.state.lower()}"
-        raise UserError(f"the run {run_id} did not succeed: {where}", f"see its log at {host}/#/runs/details/{run_id}")
+        what = f"step {', '.join(failed)} failed" if failed else f"it is {run.state.lower()}"
+        raise UserError(f"the run {run_id} did not succeed: {what}", f"see its log at {where}")
     return str(run.state)
 
 
-@contextmanager
-def _kfp(host: str) -> Iterator[Any]:
-    """kfp's client; its errors and those of the connection become UserErrors."""
+def run_page(host: str, run_id: str) -> str:
+    """Where a browser shows the run."""
+    return f"{host.rstrip('/')}/#/runs/details/{run_id}"
+
+
+def _client(host: str) -> Any:
     from kfp import Client
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about versions of KFP before 2
+        return Client(host=host)
+
+
+@contextmanager
+def _explained(host: str) -> Iterator[None]:
+    """Turns the errors of kfp's client and of the connection into UserErrors; NoAnswer where asking again may help."""
     from kfp_server_api.exceptions import ApiException
     from urllib3.exceptions import HTTPError
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about versions of KFP before 2
-            client = Client(host=host)
-        yield client
+        yield
     except ApiException as error:
-        raise UserError(
+        kind = NoAnswer if may_recover(error.status or 0) else UserError
+        raise kind(
             f"KFP at {host} refuses: {error.status} {_message(error)}", "see its message; is the address right?"
         ) from None
     except TimeoutError as error:
         problem = f"KFP at {host} does not answer well: {error}"
-        raise UserError(problem, "is this the address of a KFP server?") from None
+        raise NoAnswer(problem, "is this the address of a KFP server?") from None
     except HTTPError as error:
         cause = getattr(error, "reason", None) or error
-        raise UserError(
+        raise NoAnswer(
             f"KFP at {host} does not answer: {cause}",
             "check the address, or kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80",
         ) from None

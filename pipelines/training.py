@@ -47,7 +47,7 @@ def release_if_good(
         released = _sized(
             toolchain_release(policy=policy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G"
         )
-        _sized(
+        reported = _sized(
             report_sizes(
                 corpus=corpus, training=training, policy=policy, evaluation=evaluation,
                 release=released.outputs["release"], recipe=recipe, problem=problem, workers=workers,
@@ -55,6 +55,7 @@ def release_if_good(
             ),
             "4", "8G",
         )  # fmt: skip
+        reported.set_caching_options(False)  # for its recipe, as of the corpus
 
 
 @dsl.pipeline(name="mlgo-training", description="Code in, a clang with a policy trained on it out, and what it gains.")
@@ -88,7 +89,9 @@ def training_pipeline(
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     notify_url: gets a POST with the outcome.
     """
-    with dsl.ExitHandler(finish(notify_url=notify_url)):
+    told = _sized(finish(notify_url=notify_url), "1", "2G")
+    told.set_caching_options(False)  # to tell somebody is not a result
+    with dsl.ExitHandler(told):
         training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
         code = _sized(
             make_corpus(recipe=recipe, existing=corpus, compile_commands=compile_commands, llvm_major=llvm_major),
@@ -118,6 +121,7 @@ def training_pipeline(
             ),
             "8", "16G",
         )  # fmt: skip
+        trained.set_caching_options(False)  # for what `emphasize` names
         trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
         judged = _sized(
             evaluate(

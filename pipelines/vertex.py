@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.console import UserError, say
+from pipelines.polling import PATIENCE_S, TIMEOUT_S, NoAnswer, look, may_recover, run_goes_on
 from pipelines.spec import parameter_values
 
 POLL_S = 30.0
-_TIMEOUT_S = 60.0
+_CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
 
 
 def submit_vertex(
@@ -38,24 +39,32 @@ def submit_vertex(
     return str(_call(session or _session(), "POST", url, job)["name"])
 
 
-def follow_vertex(resource: str, region: str, session: Any = None, endpoint: str = "", poll_s: float = POLL_S) -> None:
-    """Tells each task's state as it changes until the job ends. UserError if it does not succeed."""
+def follow_vertex(
+    resource: str, region: str, session: Any = None, endpoint: str = "", poll_s: float = POLL_S,
+    patience_s: float = PATIENCE_S,
+) -> None:  # fmt: skip
+    """Tells each task's state as it changes until the job ends.
+
+    Raises:
+        UserError: it did not succeed, or the service does not answer for `patience_s`.
+    """
     session = session or _session()
     url = f"{endpoint or f'https://{region}-aiplatform.googleapis.com'}/v1/{resource}"
     told: dict[str, str] = {}
-    while True:
-        job = _call(session, "GET", url, None)
-        for task in job.get("jobDetail", {}).get("taskDetails", []):
-            if told.get(task["taskName"]) != task["state"]:
-                told[task["taskName"]] = task["state"]
-                say(f"[{task['taskName']}] {task['state'].lower()}")
-        state = job["state"].removeprefix("PIPELINE_STATE_")
-        if state == "SUCCEEDED":
-            return
-        if state in ("FAILED", "CANCELLED"):
-            message = job.get("error", {}).get("message", state.lower())
-            raise UserError(f"{resource} did not succeed: {message}", "see it in the console of Vertex AI Pipelines")
-        time.sleep(poll_s)
+    with run_goes_on(resource, _CONSOLE):
+        while True:
+            job = look(lambda: _call(session, "GET", url, None), resource, _CONSOLE, patience_s)
+            for task in job.get("jobDetail", {}).get("taskDetails", []):
+                if told.get(task["taskName"]) != task["state"]:
+                    told[task["taskName"]] = task["state"]
+                    say(f"[{task['taskName']}] {task['state'].lower()}")
+            state = job["state"].removeprefix("PIPELINE_STATE_")
+            if state == "SUCCEEDED":
+                return
+            if state in ("FAILED", "CANCELLED"):
+                message = job.get("error", {}).get("message", state.lower())
+                raise UserError(f"{resource} did not succeed: {message}", f"see it at {_CONSOLE}")
+            time.sleep(poll_s)
 
 
 def _session() -> Any:
@@ -75,18 +84,26 @@ def _session() -> Any:
 
 def _call(session: Any, method: str, url: str, body: Any) -> dict[str, Any]:
     import requests
-    from google.auth.exceptions import GoogleAuthError
+    from google.auth.exceptions import GoogleAuthError, TransportError
 
     try:
-        answer = session.request(method, url, json=body, timeout=_TIMEOUT_S)
+        answer = session.request(method, url, json=body, timeout=TIMEOUT_S)
         document = answer.json()
     except requests.JSONDecodeError:
-        document = {"error": {"message": f"status {answer.status_code}"}}
-    except requests.RequestException as error:
-        raise UserError(f"Vertex AI does not answer: {error}", "check the network and the region") from None
+        document = None
+    except (requests.RequestException, TransportError) as error:  # the latter where credentials are refreshed
+        raise NoAnswer(f"Vertex AI does not answer: {error}", "check the network and the region") from None
     except GoogleAuthError as error:
         raise UserError(f"the credentials are refused: {error}", "gcloud auth application-default login") from None
-    if "error" in document and answer.status_code >= 400:
-        problem = f"Vertex AI refuses: {document['error']['message']}"
-        raise UserError(problem, "see its message; check project and region")
-    return dict(document)
+    if answer.status_code >= 400 or not isinstance(document, dict):
+        problem = f"Vertex AI refuses: {_message(document, answer.status_code)}"
+        kind = NoAnswer if may_recover(answer.status_code) else UserError
+        raise kind(problem, "see its message; check project and region")
+    return document
+
+
+def _message(document: Any, status: int) -> str:
+    try:
+        return str(document["error"]["message"])
+    except (TypeError, KeyError):
+        return f"status {status}"

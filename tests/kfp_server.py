@@ -2,7 +2,9 @@
 
 It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, have images by digest
 and take the parameters given; nothing is run. A run goes on by one task each time it is looked at; with the parameter
-preset=tiny its PPO fails. Runs in the environment `pipelines`, prints its port, and ends when its input does.
+preset=tiny its PPO fails. Of a run named "lossy" two answers of three are lost, of one named "gone" all but the first,
+and one named "forbidden" may not be looked at. Runs in the environment `pipelines`, prints its port, and ends when its
+input does.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"unknown parameter {name}")
     run = {
         "run_id": f"run-{len(RUNS) + 1}", "display_name": body["display_name"], "state": "RUNNING", "looked": 0,
-        "root": body.get("runtime_config", {}).get("pipeline_root", ""), "fails": given.get("preset") == "tiny",
+        "asked": 0, "root": body.get("runtime_config", {}).get("pipeline_root", ""),
+        "fails": given.get("preset") == "tiny",
     }  # fmt: skip
     RUNS[run["run_id"]] = run
     return run
@@ -63,9 +66,21 @@ class Handler(BaseHTTPRequestHandler):
         elif route == "experiments":
             self._answer({"experiments": EXPERIMENTS})
         elif route.startswith("runs/") and route.removeprefix("runs/") in RUNS:
-            self._answer(looked_at(RUNS[route.removeprefix("runs/")]))
+            self._look_at(RUNS[route.removeprefix("runs/")])
         else:
             self._answer({"message": f"no route {self.path}"}, 404)
+
+    def _look_at(self, run: dict[str, Any]) -> None:
+        run["asked"] += 1
+        kind = run["display_name"]
+        if kind == "forbidden":
+            self._answer({"message": "no access to runs"}, 403)
+        elif (kind == "lossy" and run["asked"] % 3 == 1) or (kind == "gone" and run["asked"] > 1):
+            self._answer({"message": "no healthy upstream"}, 503)
+        elif kind == "lossy" and run["asked"] % 3 == 2:
+            self.close_connection = True  # without a word
+        else:
+            self._answer(looked_at(run))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

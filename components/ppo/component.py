@@ -19,8 +19,8 @@ def ppo(  # type: ignore[no-untyped-def]
     return step(
         "training", "ppo",
         ["--corpus", corpus.uri, "--toolchain", training.uri, "--trace", trace.uri, "--warmstart", warmstart.uri,
-         "--problem", problem, "--workers", workers, "--spot", spot, "--cluster", cluster, "--preset", preset, "--minutes", minutes, "--seed", seed,
-         "--emphasize", emphasize,
+         "--problem", problem, "--workers", workers, "--spot", spot, "--cluster", cluster, "--preset", preset,
+         "--minutes", minutes, "--seed", seed, "--emphasize", emphasize,
          "--root-dir", ppo.uri, "--output", policy.uri],
         hours=72,
         metrics={"report.json": "metrics"},

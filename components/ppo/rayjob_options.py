@@ -23,7 +23,7 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
 """Fields of a RayJobSpec that --cluster may set -> what makes a value of text."""
 
 
-def RAYJOB_OPTIONS(command: Any) -> Any:  # noqa: N802: it is used as click.option is
+def RAYJOB_OPTIONS(command: Any) -> Any:
     """Adds the options `cluster_image`, `spot` and `cluster` to a click command; each may be empty."""
     for option in (
         click.option(

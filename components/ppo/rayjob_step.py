@@ -1,4 +1,4 @@
-"""The PPO step as a RayJob: the same options, but the trainer runs on the head of a Ray cluster, and this step follows it.
+"""The PPO step as a RayJob: the same options, but the trainer runs on the head of a Ray cluster; this step follows it.
 
 Nothing that the options name is downloaded here, except for the policy when it is there: what runs this step
 (components.launcher) tells others about it.
@@ -49,7 +49,7 @@ def run_elsewhere(context: click.Context, config: PpoConfig, image: str, spot: s
     if not image:
         raise UserError(
             f"--workers {config.workers}: nothing names the image of the cluster's nodes",
-            f"--cluster-image NAME@sha256:... or {CLUSTER_VARIABLE}, as `mlgo images push` wrote it to build/images.json",
+            f"--cluster-image NAME@sha256:... or {CLUSTER_VARIABLE}; `mlgo images push` writes it to build/images.json",
         )
     server = ApiServer()
     entrypoint, inputs = trainer_command(context)
@@ -67,8 +67,8 @@ def run_elsewhere(context: click.Context, config: PpoConfig, image: str, spot: s
     output = _uri(config.output)
     if not look(output).generation:
         raise UserError(
-            f"RayJob {spec.namespace}/{spec.name} has succeeded, but there is no policy at {output}: it has no {MANIFEST}",
-            "if it was deleted, make the RayJob forgotten, and run the same command again:"
+            f"RayJob {spec.namespace}/{spec.name} has succeeded, but there is no policy at {output} (no {MANIFEST})",
+            "if it was deleted meanwhile, delete the RayJob, too, and run the same command again:"
             f" kubectl delete rayjob --namespace {spec.namespace} {spec.name}",
         )
     fetch(output)

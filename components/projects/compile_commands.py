@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -17,6 +20,21 @@ def output_of(entry: dict[str, Any]) -> str | None:
         return str(arguments[arguments.index("-o") + 1])
     output = entry.get("output")
     return output if isinstance(output, str) else None
+
+
+def objects_in(content: str) -> Iterator[tuple[str, str]]:
+    """Of each command in a compilation database that names its output: its directory, and the object's path.
+
+    Ends where the text is none: the step that reads it says what is wrong.
+    """
+    try:
+        entries = json.loads(content)
+        for entry in entries if isinstance(entries, list) else []:
+            directory, output = entry["directory"], output_of(entry)
+            if output:
+                yield directory, os.path.join(directory, output)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return
 
 
 def _shell_split(command: str) -> list[str]:

@@ -121,9 +121,7 @@ def load_recipes(path: Path) -> RecipeSet:
     recipes = []
     for item in top.items("projects"):
         if isinstance(item, str):
-            file = path.parent / item
-            if not file.exists() and (PACKAGED / item).is_file():
-                file = PACKAGED / item
+            file = _beside(path, item)
             recipes.append(_recipe(Checked(_read_yaml(file), str(file)), file.parent))
         else:
             recipes.append(_recipe(Checked(item, f"{path}: projects"), path.parent))
@@ -135,6 +133,18 @@ def load_recipes(path: Path) -> RecipeSet:
             raise top.error(f"two projects are named {name!r}")
     split = top.mapping("split", {})
     return RecipeSet(tuple(recipes), dict(split.value))
+
+
+def recipe_files(path: Path) -> tuple[Path, ...]:
+    """The files beside a recipe that `load_recipes` reads for it, in their order. `UserError` as there."""
+    top = Checked(_read_yaml(path), str(path))
+    items = top.items("projects") if "projects" in top else ()
+    return tuple(_beside(path, item) for item in items if isinstance(item, str))
+
+
+def _beside(path: Path, name: str) -> Path:
+    file = path.parent / name
+    return PACKAGED / name if not file.exists() and (PACKAGED / name).is_file() else file
 
 
 def _read_yaml(path: Path) -> Any:

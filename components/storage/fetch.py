@@ -32,7 +32,8 @@ def fetch(uri: GsUri, place: Path | None = None) -> Path:
     if not _holds(place, remote.files):
         make_directory(place.parent)
         with put(place) as partial:
-            download(remote, partial)
+            remote = download(remote, partial.directory)
+            partial.files = remote.files
         say(f"{uri}: {len(remote.files)} files, {sum(entry.size_bytes for entry in remote.files) / 1e6:.1f} MB")
     return place
 
@@ -63,7 +64,7 @@ def fetch_tree(uri: GsUri) -> Path:
     make_directory(place.parent)
     shutil.rmtree(place, ignore_errors=True)  # of an earlier time; whether it is still the same, nothing tells
     with put(place) as partial:
-        if not download_folder(uri, partial):
+        if not download_folder(uri, partial.directory):
             raise UserError(f"there is nothing at {uri}", "check the URI")
     (place / MANIFEST).unlink()  # nobody vouched for what was there
     return place

@@ -59,9 +59,13 @@ class Manifest:
     files: tuple[ManifestEntry, ...]
 
 
-def write_manifest(directory: Path) -> Manifest:
-    """Describes every file below `directory` in its manifest.json, flushed to the disk."""
-    entries = describe(directory)
+def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = None) -> Manifest:
+    """Describes every file below `directory` in its manifest.json, flushed to the disk.
+
+    Args:
+        files: what `describe` returns, where that is known already: it reads every byte.
+    """
+    entries = describe(directory) if files is None else files
     with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
         json.dump(manifest_document(entries), stream, indent=1)
         stream.write("\n")

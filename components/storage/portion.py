@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -28,6 +29,7 @@ from components.storage.uri import GsUri, parse_place
 
 _KEEP = 0.8
 """What is left of the limit by an eviction, so that not each new entry needs one."""
+_LONGEST_FETCH_S = 3600.0
 
 
 class Portions:
@@ -40,6 +42,11 @@ class Portions:
         self._used = threading.local()
         directory.mkdir(parents=True, exist_ok=True)
         self._bytes = sum(_size(entry) for entry in directory.iterdir())
+
+    @property
+    def held_bytes(self) -> int:
+        """What the entries hold together, as far as this process knows."""
+        return self._bytes
 
     @contextmanager
     def using(self) -> Iterator[None]:
@@ -110,7 +117,7 @@ class Portions:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _evict(self) -> int:
-        entries = sorted((path for path in self._directory.iterdir()), key=_last_used)
+        entries = sorted((path for path in self._directory.iterdir() if not _is_coming(path)), key=_last_used)
         sizes = {path: _size(path) for path in entries}
         total = sum(sizes.values())
         for path in entries:
@@ -144,6 +151,11 @@ def _remove_unused(path: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def _is_coming(path: Path) -> bool:
+    """Whether it is being filled; what a process left that was killed over it is as old as the hills."""
+    return path.name.startswith(".") and time.time() - _last_used(path) < _LONGEST_FETCH_S
 
 
 def _size(directory: Path) -> int:

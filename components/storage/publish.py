@@ -12,19 +12,24 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from components.console import UserError, say
 from components.storage.directory import make_directory
-from components.storage.manifest import MANIFEST, Manifest, describe, write_manifest
+from components.storage.manifest import MANIFEST, Manifest, ManifestEntry, describe, write_manifest
 from components.storage.uri import uri_of
-
-if TYPE_CHECKING:
-    from components.storage.remote import RemoteManifest
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # linux/fs.h
+
+
+@dataclass
+class Partial:
+    """A directory that becomes an artifact. files: what it holds, if that is known without reading it all again."""
+
+    directory: Path
+    files: tuple[ManifestEntry, ...] | None = None
 
 
 @contextmanager
@@ -48,23 +53,24 @@ def publish(output: Path) -> Iterator[Path]:
     uri = uri_of(output)
     if uri is None:
         with put(output) as partial:
-            yield partial
+            yield partial.directory
         return
-    from components.storage.remote import look, upload
+    from components.storage.remote import download, empty, look, upload
 
     before = look(uri)
     with put(output) as partial:
-        yield partial
-        manifest = Manifest(partial, describe(partial))
-        after = upload(partial, manifest, before)
-        if after.files != manifest.files:
+        yield partial.directory
+        partial.files = describe(partial.directory)
+        after = upload(partial.directory, Manifest(partial.directory, partial.files), before)
+        if after.files != partial.files:
             say(f"{uri}: another writer was first; what it published is used")
-            _replace_content(partial, after)
+            empty(partial.directory)
+            partial.files = download(after, partial.directory).files
 
 
 @contextmanager
-def put(output: Path) -> Iterator[Path]:
-    """`publish` on this machine alone. Args, yields and raises as there; `output` is absolute."""
+def put(output: Path) -> Iterator[Partial]:
+    """`publish` on this machine alone. Args and raises as there; `output` is absolute."""
     _require_replaceable(output)
     make_directory(output.parent, output)
     _remove_left_over(output)
@@ -73,8 +79,9 @@ def put(output: Path) -> Iterator[Path]:
     lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see _remove_left_over
     try:
-        yield partial
-        write_manifest(partial)
+        filled = Partial(partial)
+        yield filled
+        write_manifest(partial, filled.files)
         _flush_directory(partial)
         _require_replaceable(output)
         _put_in_place(partial, output)
@@ -92,14 +99,6 @@ def discard(directory: Path) -> None:
 
         remove(uri)
     shutil.rmtree(directory)
-
-
-def _replace_content(directory: Path, remote: RemoteManifest) -> None:
-    from components.storage.remote import download
-
-    for path in directory.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    download(remote, directory)
 
 
 def _require_replaceable(output: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from components.storage.uri import GsUri
 
 WORKERS = 8  # what the connection pool of the client holds without warnings, with some to spare
 _BATCH = 64  # files between two looks at the progress
+_ATTEMPTS = 5  # at what is replaced while it is read
 _SHOW_FROM = 100  # files; fewer are moved before a progress line would appear
 
 
@@ -58,6 +60,21 @@ def look(uri: GsUri) -> RemoteManifest:
         document = None
     files = parse_manifest(document, str(uri / MANIFEST))
     return RemoteManifest(uri, generation, str(document.get("data", "")), files)
+
+
+class _Damaged(UserError):
+    """Objects are not what the manifest says: it is damaged, or was replaced since the manifest was read."""
+
+
+def look_whole(uri: GsUri) -> RemoteManifest:
+    """As `look`, but of generation 0 also where files of the artifact are missing or differ."""
+    for _attempt in range(_ATTEMPTS):
+        remote = look(uri)
+        if not remote.generation or is_whole(remote):
+            return remote
+        if look(uri).generation == remote.generation:
+            return RemoteManifest(uri)
+    raise _changes_all_the_time(uri)
 
 
 def is_whole(remote: RemoteManifest) -> bool:
@@ -107,12 +124,41 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest) -> Remot
     return after
 
 
-def download(remote: RemoteManifest, into: Path) -> None:
-    """Fills the empty directory `into` with the files of an artifact.
+def download(remote: RemoteManifest, into: Path) -> RemoteManifest:
+    """Fills the empty directory `into` with the files of an artifact; returns what it holds then.
+
+    That is `remote`, or what it was replaced by while it was read.
 
     Raises:
-        UserError: files are missing, or are not what the manifest says (names the first).
+        UserError: files are missing, or are not what the manifest says (names the first); or it was removed meanwhile.
     """
+    for _attempt in range(_ATTEMPTS):
+        try:
+            _download(remote, into)
+            return remote
+        except _Damaged:
+            now = look(remote.uri)
+            if now.generation == remote.generation:
+                raise
+        if not now.generation:
+            raise UserError(f"{remote.uri} was removed while it was read", "find out who did, and make it again")
+        say(f"{remote.uri} was replaced while it was read; reading what is there now")
+        empty(into)
+        remote = now
+    raise _changes_all_the_time(remote.uri)
+
+
+def empty(directory: Path) -> None:
+    """Removes everything in a directory."""
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _changes_all_the_time(uri: GsUri) -> UserError:
+    return UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+
+
+def _download(remote: RemoteManifest, into: Path) -> None:
     from google.api_core.exceptions import NotFound
 
     uri = remote.uri
@@ -128,13 +174,13 @@ def download(remote: RemoteManifest, into: Path) -> None:
         with explained(uri, missing=False):
             _transfer(f"downloading {uri}", pairs, _download_many)
     except NotFound as error:
-        raise UserError(f"{uri} is damaged: a file of it is missing: {error.message}", "make it again") from None
+        raise _Damaged(f"{uri} is damaged: a file of it is missing: {error.message}", "make it again") from None
     for entry in remote.files:
         if entry.executable:
             (into / entry.name).chmod(0o755)
     wrong = sorted({entry.name for entry in set(describe(into)) ^ set(remote.files)})
     if wrong:
-        raise UserError(
+        raise _Damaged(
             f"{uri} is damaged: files whose content is not what its {MANIFEST} says: {', '.join(wrong[:5])}",
             "make it again, at another URI or after deleting this one",
         )

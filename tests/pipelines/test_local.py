@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
+import secrets
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ import pytest
 
 from components.console import PRESETS, UserError
 from components.launcher.__main__ import without_empty
+from components.storage import digest, gcs, publish
+from components.storage.uri import GsUri, mirror
 from pipelines.local import local_steps
 from pipelines.options import RunOptions
 from pipelines.spec import COMPILED
@@ -101,6 +106,46 @@ def test_what_a_command_line_only_names_is_among_the_facts(tmp_path: Path) -> No
         seen.append({step.name: step.facts for step in local_steps(COMPILED, options.parameters())})
     for name in ("toolchain-training", "corpus", "toolchain-release", "size-report"):
         assert seen[0][name] != seen[1][name], name
+
+
+def test_what_a_uri_names_is_among_the_facts_by_its_content(place: GsUri, tmp_path: Path) -> None:
+    """A recipe and a build with what they name, a state of retraining, an artifact, and a folder without a manifest."""
+    tree, made = tmp_path / "tree", tmp_path / "a.o"
+    tree.mkdir()
+    recipe = f"name: mine\nsource: {{path: {tree}}}\ncmake: {{}}\n"
+    database = json.dumps([{"directory": str(tmp_path), "file": "a.c", "command": "cc -c a.c -o a.o"}])
+    folder = {"corpus_description.json": "{}", "a.bc": "bitcode"}
+    for name, text in {"r.yaml": recipe, "cc.json": database, "state.json": "[]", **folder}.items():
+        put(place / "in" / name, text)
+
+    def facts(**given: object) -> dict[str, tuple[str, ...]]:
+        return {step.name: step.facts for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
+
+    def changes(step: str, change: Callable[[], object], **given: object) -> bool:
+        before = facts(**given)[step]
+        assert before and before == facts(**given)[step]
+        change()
+        return before != facts(**given)[step]
+
+    here = place / "in"
+    for step in ("corpus", "size-report"):
+        edited = recipe.replace("mine", f"{step}-of-mine")
+        assert changes(step, lambda text=edited: put(here / "r.yaml", text), recipe=here / "r.yaml")  # type: ignore[misc]
+        assert changes(step, lambda: (tree / secrets.token_hex()).touch(), recipe=here / "r.yaml")
+    assert changes("corpus", lambda: made.write_text("object"), compile_commands=here / "cc.json")
+    assert changes("corpus", lambda: put(here / "cc.json", "[]"), compile_commands=here / "cc.json")
+    assert changes("ppo", lambda: put(here / "state.json", '["a"]'), recipe="demo", emphasize=here / "state.json")
+    assert changes("corpus", lambda: put(here / "a.bc", "BITCODE"), corpus=here)
+    assert not changes("corpus", lambda: put(place / "inside", "beside it"), corpus=here)
+    with publish(mirror(place / "made")) as directory:
+        (directory / "a.bc").write_text("1")
+    assert facts(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
+    with pytest.raises(UserError, match="nothing at"):
+        facts(corpus=place / "nowhere")
+
+
+def put(uri: GsUri, text: str) -> None:
+    gcs.bucket_of(uri).blob(uri.path).upload_from_string(text)
 
 
 def test_the_trainer_gets_the_budget_and_seed_of_the_run(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from components.console import UserError
 from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
 from components.formats.features import FeatureSpec
 from components.formats.policy import PolicyInfo, write_policy_info
+from components.ppo.emphasis import read_emphasis
 from components.storage import publish
 from pipelines.retrain import compare, promotion, regressed_modules
 from pipelines.retrain_check import Facts, Limits, drift, module_checksums, reasons
@@ -135,16 +136,44 @@ def test_a_bad_verdict_promotes_nothing(tmp_path: Path) -> None:
 
 def test_a_promotion_can_be_taken_back_and_is_kept(tmp_path: Path) -> None:
     place = str(tmp_path / "state.json")
-    save_state(place, load_state(place).promoted(OLD, ("m1",)))
-    save_state(place, load_state(place).promoted(replace(OLD, policy="gs://b/new"), ()))
+    save_state(place, load_state(place).promoted(replace(OLD, regressed=("m1",))))
+    save_state(place, load_state(place).promoted(replace(OLD, policy="gs://b/new", regressed=("m2", "m3"))))
     known = load_state(place)
-    assert known.deployed is not None and known.deployed.policy == "gs://b/new" and known.history == (OLD,)
+    assert known.deployed is not None and known.deployed.policy == "gs://b/new"
+    assert [entry.policy for entry in known.history] == ["gs://b/old"]
+    assert known.regressed == read_emphasis(Path(place)) == ("m2", "m3")
     save_state(place, known.rolled_back())
-    assert load_state(place).deployed == OLD and load_state(place).history == ()
+    assert load_state(place).deployed == replace(OLD, regressed=("m1",)) and load_state(place).history == ()
+    assert load_state(place).regressed == read_emphasis(Path(place)) == ("m1",), "of the policy it is about"
     with pytest.raises(UserError, match="no policy before"):
         load_state(place).rolled_back()
     with pytest.raises(UserError, match="somebody else changed"):
         save_state(place, known)
+
+
+def test_a_state_of_the_first_version_is_read(tmp_path: Path) -> None:
+    """There the names stood beside the policies, and were those of the one promoted last."""
+    place = tmp_path / "state.json"
+    entry = {key: value for key, value in asdict(OLD).items() if key != "regressed"}
+    before = {"version": 1, "deployed": entry, "history": [entry | {"policy": "gs://b/older"}], "regressed": ["m1"]}
+    place.write_text(json.dumps(before))
+    known = load_state(str(place))
+    assert known.deployed == replace(OLD, regressed=("m1",)) and known.regressed == ("m1",)
+    back = known.rolled_back()
+    assert back.deployed == replace(OLD, policy="gs://b/older") and back.regressed == (), "nothing is known of it"
+    save_state(str(place), known)
+    assert json.loads(place.read_text())["version"] == 2 and load_state(str(place)) == known
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_only_a_version_that_is_known_is_read(tmp_path: Path, version: int) -> None:
+    place = tmp_path / "state.json"
+    place.write_text(json.dumps({"version": version, "deployed": None, "history": [], "regressed": []}))
+    if version < 3:
+        assert load_state(str(place)) == State()
+        return
+    with pytest.raises(UserError, match=r"version 3"):
+        load_state(str(place))
 
 
 @pytest.mark.parametrize("text", ["{}", '{"version": 2}', '{"version": 1, "deployed": 3, "history": []}'])

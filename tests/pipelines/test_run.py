@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -248,6 +249,12 @@ def test_conditions_decide_what_runs(toys: Toys, value: str, equal: bool, left_o
     assert toys.runs("one") == 2, "without, it is not"
 
 
+def test_a_value_that_a_condition_needs_and_nobody_told_is_named(toys: Toys) -> None:
+    two = replace(toys.step("two", ("one",)), conditions=(Condition("one", "good", "yes"),))
+    with pytest.raises(UserError, match="step one ended well but told no value of good"):
+        toys.run(replace(toys.step("one"), parameters=("good",)), two)
+
+
 @pytest.mark.parametrize("place", ["/proc/run", "/proc", "{}/file"])
 def test_a_place_where_no_run_can_be_is_named(toys: Toys, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
@@ -270,3 +277,34 @@ def test_the_last_step_is_told_how_it_ended(toys: Toys, fails: bool, capsys: pyt
     told = f"told {'FAILED' if fails else 'SUCCEEDED'}"
     assert told in (toys.directory / "logs" / "finish.log").read_text()
     assert (f"[finish] {told}" in capsys.readouterr().out) is not fails, "the error says it already"
+
+
+FAILS = ("python", "-c", "import sys; sys.exit(3)")
+LAST = Step("finish", "mlgo-toolchain", "components.toy", FAILS, (), "", always=True)
+
+
+@pytest.mark.parametrize(
+    ("last", "named"),
+    [
+        (LAST, r"step finish failed \(exit status 3\).*logs/finish\.log"),
+        (replace(LAST, command=("/no/such/program",)), r"step finish failed: .*/no/such/program"),
+        (replace(LAST, arguments=("{{$.inputs.artifacts['x'].uri}}",)), "step finish failed: the step finish has a "),
+    ],
+)
+def test_what_runs_last_hides_no_error(toys: Toys, last: Step, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=rf"^step bad failed \(exit status 1\).*bad\.log\n  and then {named}") as raised:
+        toys.run(last, replace(last, name="again"), toys.step("bad", (), "--fail", "1"))
+    assert "mend what it names" in raised.value.remedy and "and then step again failed" in raised.value.problem
+    toys.run(last, toys.step("good"))
+    assert re.search(rf"^warning: {named}", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_an_interrupted_last_step_hides_no_error(toys: Toys) -> None:
+    sleeper = replace(LAST, command=("python", "-c", "import time; print('late', flush=True); time.sleep(60)"))
+    process = start(toys, sleeper, toys.step("bad", (), "--fail", "1"))
+    log, deadline_s = toys.directory / "logs" / "finish.log", time.monotonic() + 60
+    while not (log.exists() and "\nlate" in log.read_text()) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 130 and "error: step bad failed" in out and err.strip() == INTERRUPTED

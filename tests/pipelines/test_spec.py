@@ -11,7 +11,8 @@ import yaml
 
 from components.console import UserError
 from components.launcher.images import IMAGES
-from pipelines.spec import COMPILED, STATUS, load_spec, parameter_values, steps_of, with_images
+from pipelines.flatten import STATUS, steps_of
+from pipelines.spec import COMPILED, load_spec, parameter_values, with_images
 
 
 @pytest.fixture
@@ -112,3 +113,17 @@ def test_what_is_no_pipeline_is_named(tmp_path: Path, text: str) -> None:
 def test_a_platform_document_behind_the_spec_does_no_harm(tmp_path: Path, spec: dict[str, Any]) -> None:
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(spec) + "---\nplatforms: {}\n")
     assert load_spec(tmp_path / "p.yaml") == spec
+
+
+@pytest.mark.parametrize("broken", ["component", "executor", "producer", "artifact"])
+def test_a_spec_that_does_not_fit_together_is_named(spec: dict[str, Any], broken: str) -> None:
+    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    if broken == "component":
+        del spec["components"]["comp-vocab"]
+    elif broken == "executor":
+        spec["components"]["comp-vocab"]["executorLabel"] = "exec-none"
+    else:
+        wanted = tasks["vocab"]["inputs"]["artifacts"]["trace"]["taskOutputArtifact"]
+        wanted["producerTask" if broken == "producer" else "outputArtifactKey"] = "nothing"
+    with pytest.raises(UserError, match="the task vocab"):
+        steps(spec)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -63,6 +65,48 @@ def test_a_failed_run_is_the_callers_failure(host: str, images: Path, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_lost_answers_do_not_end_the_waiting(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_POLL_S", "0.1")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", "lossy", "--wait")
+    assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
+    assert "503 no healthy upstream; asking again" in done.stdout and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("name", "named"), [("gone", "503 no healthy upstream"), ("forbidden", "403 no access")])
+def test_when_the_waiting_ends_the_run_goes_on(
+    host: str, images: Path, monkeypatch: pytest.MonkeyPatch, name: str, named: str
+) -> None:
+    monkeypatch.setenv("MLGO_POLL_S", "0.1")
+    monkeypatch.setenv("MLGO_POLL_PATIENCE_S", "3")
+    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", name, "--wait")
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    run = re.search(r"/#/runs/details/(run-\d+)", done.stdout)
+    assert run and f"; the run {run[1]} itself goes on" in done.stderr and f"see it at {host}/#/runs" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_waiting_not_the_run(host: str, images: Path, number: signal.Signals) -> None:
+    command = ["pipeline", "submit", "--host", host, "--images", str(images), "--param", "recipe=demo", "--wait"]
+    command = [sys.executable, "-m", "pipelines", *command]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert waiting.stdout is not None
+    said = ""
+    while "[corpus] succeeded" not in said:
+        line = waiting.stdout.readline()
+        assert line, waiting.communicate()[1]
+        said += line
+    waiting.send_signal(number)
+    told = waiting.communicate(timeout=60)[1]
+    run = re.search(r"/#/runs/details/(run-\d+)", said)
+    assert run and f"interrupted; the run {run[1]} itself goes on" in told and "run the same command again" not in told
+    assert waiting.returncode == 130
+
+
+@pytest.mark.slow
 def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -> None:
     images.write_text(images.read_text().replace("1" * 64, "abc"))
     done = submit("--host", host, "--images", images, "--param", "recipe=demo")
@@ -116,12 +160,21 @@ class Vertex(BaseHTTPRequestHandler):
     """One PipelineJob, which ends the second time it is looked at."""
 
     jobs: list[dict[str, Any]]
+    lost: list[int]
+    """Statuses of the next answers, 0 for none at all."""
 
     def do_POST(self) -> None:
         self.jobs.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self._answer({"name": "projects/p/locations/r/pipelineJobs/7"} if "/projects/p/" in self.path else None)
 
     def do_GET(self) -> None:
+        if self.lost:
+            status = self.lost.pop(0)
+            if status:
+                self.send_error(status)
+            else:
+                self.close_connection = True
+            return
         self.jobs.append({})
         state = "RUNNING" if len(self.jobs) < 3 else "FAILED" if "fails" in str(self.jobs[0]) else "SUCCEEDED"
         tasks = [{"taskName": "ppo", "state": state}]
@@ -142,7 +195,7 @@ class Vertex(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def vertex() -> Iterator[str]:
-    Vertex.jobs = []
+    Vertex.jobs, Vertex.lost = [], []
     server = HTTPServer(("127.0.0.1", 0), Vertex)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -169,3 +222,22 @@ def test_a_vertex_job_that_fails_or_is_refused_is_told(vertex: str) -> None:
     name = submit_vertex(spec, {}, "p", "r", "gs://b/root", "fails", session, vertex)
     with pytest.raises(UserError, match="no quota"):
         follow_vertex(name, "r", session, vertex, poll_s=0)
+
+
+def test_lost_answers_of_vertex_are_asked_for_again(vertex: str, capsys: pytest.CaptureFixture[str]) -> None:
+    session = requests.Session()
+    name = submit_vertex(load_spec(COMPILED), {}, "p", "r", "gs://b/root", "name", session, vertex)
+    Vertex.lost = [503, 0, 429]
+    follow_vertex(name, "r", session, vertex, poll_s=0)
+    assert Vertex.lost == [] and "[ppo] succeeded\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "named"), [(503, "status 503"), (403, "status 403")])
+def test_when_vertex_does_not_answer_the_job_goes_on(vertex: str, status: int, named: str) -> None:
+    session = requests.Session()
+    name = submit_vertex(load_spec(COMPILED), {}, "p", "r", "gs://b/root", "name", session, vertex)
+    Vertex.lost = [status] * 1000
+    with pytest.raises(UserError, match=f"{named}; the run {name} itself goes on") as raised:
+        follow_vertex(name, "r", session, vertex, poll_s=0, patience_s=1.5)
+    assert "console.cloud.google.com" in raised.value.remedy
+    assert (len(Vertex.lost) == 999) is (status == 403), "what is refused is not asked again"

@@ -14,9 +14,11 @@ import pytest
 
 from components.console import UserError
 from components.storage import discard, gcs, publish, read_manifest
+from components.storage import manifest as manifest_module
+from components.storage import remote as remote_module
 from components.storage.fetch import fetch, fetch_below, fetch_file, fetch_tree
 from components.storage.manifest import Manifest, describe
-from components.storage.remote import download, look, upload
+from components.storage.remote import RemoteManifest, download, look, look_whole, upload
 from components.storage.uri import GsUri, mirror
 
 
@@ -146,6 +148,77 @@ def test_a_corrupted_byte_is_found(place: GsUri, cache: Path) -> None:
     with pytest.raises(UserError, match=r"damaged.*: a\n") as raised:
         fetch(place)
     assert raised.value.remedy and not mirror(place).exists()
+
+
+def replacing(monkeypatch: pytest.MonkeyPatch, cache: Path, texts: list[str | None]) -> None:
+    """Each time a manifest is read, another writer replaces the artifact by the next of `texts` (None: removes it)."""
+    real = remote_module.look
+
+    def look_then_replace(uri: GsUri) -> RemoteManifest:
+        found = real(uri)
+        if texts:
+            text = texts.pop(0)
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setenv("MLGO_CACHE_DIR", str(cache / f"writer-{len(texts)}"))
+                elsewhere.setattr(remote_module, "look", real)
+                if text is None:
+                    remote_module.remove(uri)
+                else:
+                    write(uri, a=text, b=text)
+        return found
+
+    monkeypatch.setattr(remote_module, "look", look_then_replace)
+
+
+def test_what_is_replaced_while_it_is_read_is_read_anew(
+    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(place, a="one", c="only here")
+    forget(cache)
+    replacing(monkeypatch, cache, ["two", "three"])
+    found = fetch(place)
+    assert {path.name: path.read_text() for path in found.iterdir() if path.name != "manifest.json"} == {
+        "a": "three", "b": "three",
+    }  # fmt: skip
+    assert read_manifest(found).files == describe(found)
+    assert capsys.readouterr().out.count("was replaced while it was read") == 2
+
+
+def test_whether_an_artifact_is_whole_is_asked_of_what_replaced_it(
+    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place, a="one")
+    replacing(monkeypatch, cache, ["two"])
+    found = look_whole(place)
+    assert found.generation and found == look(place)
+    gcs.bucket_of(place).blob((place / found.data / "a").path).delete()
+    assert look_whole(place).generation == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"), [([None], "was removed while it was read"), (list("abcdefghij"), "changes all the time")]
+)
+def test_what_goes_or_never_stands_still_is_told(
+    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str | None], named: str
+) -> None:
+    write(place, a="one")
+    forget(cache)
+    replacing(monkeypatch, cache, list(texts))
+    with pytest.raises(UserError, match=named):
+        fetch(place)
+    assert not mirror(place).exists()
+
+
+def test_each_byte_is_checksummed_once(place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = manifest_module._entry
+    monkeypatch.setattr(manifest_module, "_entry", lambda d, path: read.append(path.name) or real(d, path))
+    write(place, a="1", b="2")
+    assert sorted(read) == ["a", "b"]
+    made = read_manifest(mirror(place)).files
+    forget(cache)
+    read.clear()
+    assert read_manifest(fetch(place)).files == made and sorted(read) == ["a", "b"]
 
 
 def test_a_missing_file_and_a_broken_manifest_are_told(place: GsUri, cache: Path) -> None:

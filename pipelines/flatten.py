@@ -1,0 +1,222 @@
+"""The steps of a run, from a compiled pipeline.
+
+What our pipeline uses of KFP is understood: tasks with containers, nested DAGs (dsl.If and dsl.ExitHandler make those),
+parameters that are constants or the pipeline's, artifacts, conditions on an output parameter. Anything else is an error
+that names it (here, where it shows in how tasks are wired; else in pipelines.constructs); such a pipeline wants KFP.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.console import UserError
+from pipelines.constructs import ON_KFP, require_known
+from pipelines.step import FILES, Condition, Step
+
+STATUS = "{{status}}"
+"""Stands in a step that always runs for KFP's PipelineTaskFinalStatus."""
+
+_PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+_TERM = re.compile(r"^(!)?\(?inputs\.parameter_values\['([^']+)'\] (==|!=) '([^']*)'\)?$")
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A value that a task makes. key: of its output parameter or artifact."""
+
+    task: str
+    key: str
+
+
+@dataclass(frozen=True)
+class _Status:
+    """KFP's PipelineTaskFinalStatus."""
+
+def steps_of(spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The steps of the pipeline with these parameters, those that `always` run last.
+
+    Raises:
+        UserError: a task is of a kind, or is wired in a way, that is unknown here (names it), or two tasks of nested
+            pipelines have one name, or make artifacts of one name.
+    """
+    require_known(spec)
+    steps = tuple(_flatten(spec, spec["root"]["dag"], {k: v for k, v in parameters.items()}, {}, (), ()))
+    for what, names in (
+        ("are named", [step.name for step in steps]),
+        ("make an artifact named", [step.output for step in steps if step.output]),
+    ):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UserError(f"two tasks of the pipeline {what} {twice[0]!r}", "rename one in its component.py")
+    outputs = {step.output for step in steps if step.output and not step.always}
+    for step in steps:
+        if missing := sorted(set(step.inputs.values()) - outputs):
+            problem = f"the task {step.name} reads {missing[0]!r}, which is not what a task makes that is known here"
+            raise UserError(problem, ON_KFP)
+    return tuple(sorted(steps, key=lambda step: step.always))
+
+
+def _flatten(
+    spec: Mapping[str, Any],
+    dag: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    artifacts: Mapping[str, _Made],
+    conditions: tuple[Condition, ...],
+    after: tuple[str, ...],
+) -> Iterator[Step]:
+    """The steps of a DAG and of those nested in it. parameters, artifacts: its inputs, resolved."""
+    for name, task in dag["tasks"].items():
+        component = spec["components"][task["componentRef"]["name"]]
+        inputs = task.get("inputs", {})
+        values = {
+            key: _parameter(source, parameters, dag, spec, name)
+            for key, source in _with_defaults(component, inputs.get("parameters", {})).items()
+        }
+        read = {
+            key: _artifact(source, artifacts, dag, spec, name) for key, source in inputs.get("artifacts", {}).items()
+        }
+        policy = task.get("triggerPolicy", {})
+        always = policy.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
+        held = conditions + _conditions(policy.get("condition", ""), values, name)
+        waits = after if always else after + _leaves(spec, dag, task.get("dependentTasks", ()))
+        if "dag" in component:
+            yield from _flatten(spec, component["dag"], values, read, held, waits)
+        else:
+            executor = spec["deploymentSpec"]["executors"][component["executorLabel"]]
+            yield _step(name, component, executor, values, read, held, waits, always)
+
+
+def _leaves(spec: Mapping[str, Any], dag: Mapping[str, Any], tasks: Iterable[str]) -> tuple[str, ...]:
+    """The names of the steps that these tasks of a DAG are, or that are nested in them."""
+    found: list[str] = []
+    for task in tasks:
+        inner = _component(spec, dag, task).get("dag")
+        found += _leaves(spec, inner, inner["tasks"]) if inner else [task]
+    return tuple(found)
+
+
+def _step(
+    name: str,
+    component: Mapping[str, Any],
+    executor: Mapping[str, Any],
+    values: Mapping[str, Any],
+    read: Mapping[str, _Made],
+    conditions: tuple[Condition, ...],
+    after: tuple[str, ...],
+    always: bool,
+) -> Step:
+    container = executor["container"]
+    arguments = [_PARAMETER.sub(lambda m: _text(values.get(m[1]), name), text) for text in container.get("args", ())]
+    definitions = component.get("outputDefinitions", {})
+    outputs = {key: value["artifactType"]["schemaTitle"] for key, value in definitions.get("artifacts", {}).items()}
+    work = _option(arguments, "--work")
+    made = [key for key, title in outputs.items() if title not in FILES and key != work]
+    if len(made) > 1:
+        raise UserError(f"the task {name} makes {len(made)} artifacts", "one a task is what this runner understands")
+    step = next((a for a in arguments if (Path(__file__).parents[1] / "components" / a / "__main__.py").is_file()), "")
+    return Step(
+        name=name,
+        image=container["image"],
+        module=f"components.{step}" if step else "components.launcher",
+        command=tuple(container.get("command", ())),
+        arguments=tuple(arguments),
+        output=made[0] if made else "",
+        inputs={key: source.key for key, source in read.items()},
+        outputs=outputs,
+        parameters=tuple(definitions.get("parameters", {})),
+        conditions=conditions,
+        after=after,
+        always=always,
+        work=work,
+        extends=tuple(f"--{flag}" for flag in _option(arguments, "--extends").split(",") if flag),
+    )
+
+
+def _with_defaults(component: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    defined = component.get("inputDefinitions", {}).get("parameters", {})
+    defaults = {key: definition["defaultValue"] for key, definition in defined.items() if "defaultValue" in definition}
+    return {**{key: {"runtimeValue": {"constant": value}} for key, value in defaults.items()}, **given}
+
+
+def _parameter(
+    source: Mapping[str, Any], parameters: Mapping[str, Any], dag: Mapping[str, Any], spec: Mapping[str, Any], task: str
+) -> Any:
+    if "runtimeValue" in source and "constant" in source["runtimeValue"]:
+        value = source["runtimeValue"]["constant"]
+        if isinstance(value, str):  # an f-string of the pipeline's parameters
+            if "{{$" in _PARAMETER.sub("", value):
+                raise UserError(f"the task {task} is given the placeholder {value}, unknown here", ON_KFP)
+            return _PARAMETER.sub(lambda m: _text(parameters.get(m[1]), task), value)
+        return value
+    if source.get("componentInputParameter") in parameters:
+        return parameters[source["componentInputParameter"]]
+    if "taskOutputParameter" in source:
+        made = source["taskOutputParameter"]
+        return _Made(_maker(spec, dag, made["producerTask"], task), made["outputParameterKey"])
+    if "taskFinalStatus" in source:
+        return _Status()
+    raise UserError(f"the task {task} takes a parameter in a way unknown here: {source}", ON_KFP)
+
+
+def _artifact(
+    source: Mapping[str, Any], artifacts: Mapping[str, _Made], dag: Mapping[str, Any], spec: Mapping[str, Any],
+    task: str,
+) -> _Made:  # fmt: skip
+    if source.get("componentInputArtifact") in artifacts:
+        return artifacts[source["componentInputArtifact"]]
+    if "taskOutputArtifact" in source:
+        made = source["taskOutputArtifact"]
+        return _Made(_maker(spec, dag, made["producerTask"], task), made["outputArtifactKey"])
+    raise UserError(f"the task {task} reads an artifact in a way unknown here: {source}", ON_KFP)
+
+
+def _maker(spec: Mapping[str, Any], dag: Mapping[str, Any], producer: str, task: str) -> str:
+    if producer not in dag["tasks"]:
+        raise UserError(f"the task {task} takes an output of {producer}, which is no task", ON_KFP)
+    if "dag" in _component(spec, dag, producer):
+        raise UserError(f"the task {task} takes an output of {producer}, which is a pipeline of its own", ON_KFP)
+    return producer
+
+
+def _conditions(text: str, values: Mapping[str, Any], task: str) -> tuple[Condition, ...]:
+    found = []
+    for term in filter(None, text.split(" && ")):
+        match = _TERM.match(term.strip())
+        made = values.get(match[2]) if match else None
+        if match is None or not isinstance(made, _Made):
+            raise UserError(f"the task {task} has a condition unknown here: {text}", ON_KFP)
+        equal = (match[3] == "==") is not bool(match[1])
+        found.append(Condition(made.task, made.key, match[4], equal))
+    return tuple(found)
+
+
+def _component(spec: Mapping[str, Any], dag: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    component: Mapping[str, Any] = spec["components"][dag["tasks"][task]["componentRef"]["name"]]
+    return component
+
+
+def _option(arguments: list[str], flag: str) -> str:
+    return next((value for f, value in itertools.pairwise(arguments) if f == flag), "")
+
+
+def _text(value: Any, task: str) -> str:
+    """As KFP's launcher writes a parameter into a command: strings as they are, all else in JSON; 19.0 is an int's."""
+    if value is None:
+        raise UserError(f"the task {task} has an argument without a value, unknown here", ON_KFP)
+    if isinstance(value, _Made):
+        raise UserError(
+            f"the task {task} takes the output {value.key} of {value.task} as a parameter, unknown here", ON_KFP
+        )
+    if isinstance(value, _Status):
+        return STATUS
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value)

@@ -1,0 +1,90 @@
+"""Steps in containers: what they see and may write. The image is one static program that tells."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from pipelines.docker_runner import DockerRunner
+from pipelines.images import Image, docker_client
+from pipelines.run import run_pipeline
+from pipelines.step import Places, Step
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+LOOK = r"""
+#include <stdio.h>
+#include <string.h>
+/* Says of each argument look:PATH how the file begins and whether it can be written. */
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (strncmp(argv[i], "look:", 5)) continue;
+    char text[64] = "";
+    FILE *file = fopen(argv[i] + 5, "r"), *written = fopen(argv[i] + 5, "a");
+    if (file && !fgets(text, sizeof text, file)) text[0] = 0;
+    printf("%s: %s, %s\n", argv[i] + 5, file ? text : "missing", written ? "writable" : "read-only");
+  }
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Image]]:
+    folder = tmp_path_factory.mktemp("image")
+    (folder / "look.c").write_text(LOOK)
+    subprocess.run(["clang-19", "-static", "look.c", "-o", "look"], cwd=folder, check=True)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(folder / "look", "look")
+    tag = f"mlgo-test-look:{os.getpid()}"
+    with docker_client() as client:
+        identity = json.loads(client.api.import_image_from_data(packed.getvalue(), *tag.split(":")))["status"]
+        image = Image(tag, identity, 0, False)
+        yield {"toolchain": image, "training": image}
+        client.images.remove(identity, force=True)
+
+
+def look(
+    run: Path, images: dict[str, Image], paths: list[Path], *arguments: object, root: Path | None = None
+) -> list[str]:
+    """What a step with these arguments says of each path."""
+    given = (*map(str, arguments), *(f"look:{path}" for path in paths))
+    step = Step("look", "mlgo-toolchain", "components.corpus", ("/look",), given, "")
+    run_pipeline([step], run, DockerRunner(images), Places(str(root or run), str(run / ".files")))
+    said = (run / "logs" / "look.log").read_text().splitlines()[-len(paths) :]
+    return [line.removeprefix(f"{path}: ") for line, path in zip(said, paths, strict=True)]
+
+
+def test_a_step_sees_what_its_command_names_and_may_not_write_it(tmp_path: Path, images: dict[str, Image]) -> None:
+    """An artifact of another run, and a build whose objects are elsewhere; nothing of what no command names."""
+    policy, thing, secret = tmp_path / "old" / "policy" / "policy.json", tmp_path / "build" / "a.o", tmp_path / "secret"
+    for path in (policy, thing, secret):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+        path.chmod(0o666)
+    entries = [{"directory": str(thing.parent), "file": "a.c", "command": "cc -c a.c -o a.o"}]
+    (tmp_path / "cc.json").write_text(json.dumps(entries))
+    named = ("--policy", policy.parent, "--compile-commands", tmp_path / "cc.json")
+    assert look(tmp_path / "run", images, [policy, thing, secret], *named) == [
+        "policy.json, read-only", "a.o, read-only", "missing, read-only",
+    ]  # fmt: skip
+
+
+def test_artifacts_go_to_a_root_that_is_not_the_runs_directory(tmp_path: Path, images: dict[str, Image]) -> None:
+    root = tmp_path / "root"
+    assert look(tmp_path / "run", images, [root / "made"], root=root) == ["missing, writable"]
+    assert (root / "made").exists() and not (tmp_path / "run" / "made").exists()
+
+
+def test_what_would_hide_the_containers_own_is_refused(tmp_path: Path, images: dict[str, Image]) -> None:
+    with pytest.raises(UserError, match="a container has"):
+        look(tmp_path / "run", images, [], "--existing", "/usr")
