@@ -21,7 +21,7 @@ from components.ppo.config import PpoConfig
 from components.ppo.kubernetes import ApiServer
 from components.ppo.rayjob import job_name
 from components.ppo.rayjob_options import parse_settings, parse_spot
-from components.ppo.rayjob_spec import NAMESPACE, TRAINER, RayJobSpec
+from components.ppo.rayjob_spec import NAMESPACE, ON_HEAD, TRAINER, RayJobSpec
 from components.ppo.submit import run_rayjob
 from components.storage.fetch import fetch
 from components.storage.gcs import EMULATOR, read_object
@@ -91,7 +91,7 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
             words += [parameter.opts[0], text]
             if parameter.type is ARTIFACT or parameter.type is FILE:
                 digests[text] = _digest(_uri(one), parameter.type)
-    return (*TRAINER, "--workers", "ray:auto", *words), digests
+    return (*TRAINER, "--workers", ON_HEAD, *words), digests
 
 
 def _digest(uri: GsUri, kind: Any) -> str:
