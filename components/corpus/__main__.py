@@ -178,7 +178,14 @@ def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
 @click.option("--input", "source", type=TREE, required=True, help="Directory of the corpus that exists.")
 @output_option
 @split_options
-def import_corpus(source: Path, output: Path, **split: Any) -> None:
+@click.option(
+    "--layout",
+    type=click.Choice(["packed", "standard"]),
+    default="packed",
+    show_default=True,
+    help="At gs://: small files together in tar archives, many times faster; or each an object, as other tools want.",
+)
+def import_corpus(source: Path, output: Path, layout: str, **split: Any) -> None:
     """Copies a corpus that mlgo-utils, or this command elsewhere, made, and splits it.
 
     A split that is there already is kept, unless a flag asks for another.
@@ -186,12 +193,14 @@ def import_corpus(source: Path, output: Path, **split: Any) -> None:
     \b
     Example: a corpus that extract_ir wrote
       python -m components.corpus import --input extracted --output corpus
+    Example: back to where ml-compiler-opt's tools read it
+      python -m components.corpus import --input gs://B/corpus --output gs://B/plain --layout standard
     """
     from components.corpus.take import take_corpus
 
     keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
     splits = split_config(split)
-    with publish(output) as partial:
+    with publish(output, packing=layout == "packed") as partial:
         corpus = take_corpus(source, partial)
         projects = Counter(module.project for module in corpus)
         report = Report(dict(projects), ())

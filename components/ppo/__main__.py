@@ -21,7 +21,8 @@ Examples:
         --warmstart warmstart --root-dir ppo --output policy --minutes 60
   Watch it:
     tensorboard --logdir ppo/tensorboard
-  Go on after an interruption: the same command again.
+  Go on after an interruption, however it came: the same command again. Of two
+  trainings on one --root-dir the second is refused.
   On a cluster of up to 16 pods that KubeRay starts for it, spot nodes of GKE's (from a pod; every place gs://):
     python -m components.ppo --workers rayjob:16 --spot cloud.google.com/gke-spot=true \\
         --cluster-image REGISTRY/mlgo-cluster@sha256:... --corpus gs://BUCKET/corpus ...
@@ -35,6 +36,11 @@ Examples:
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace: the size of each module under the heuristic.")
 @click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")
 @click.option("--root-dir", type=WORK_DIR, required=True, help="Checkpoints and TensorBoard logs; kept.")
+@click.option(
+    "--root-by-inputs",
+    is_flag=True,
+    help="Train in a folder of --root-dir named by a digest of inputs and hyperparameters: changed ones begin anew.",
+)
 @click.option("--output", type=OUTPUT, required=True, help="Where the best policy is published.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
@@ -78,6 +84,13 @@ Examples:
 )
 @click.option(
     "--keep", type=click.IntRange(min=1), default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    default=PpoConfig.checkpoint_every,
+    show_default=True,
+    help="Iterations between checkpoints: how many a killed training may have to repeat.",
 )
 @click.option(
     "--seed",

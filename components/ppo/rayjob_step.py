@@ -86,6 +86,9 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
         name, value = parameter.name or "", context.params.get(parameter.name or "")
         if name not in PpoConfig.__dataclass_fields__ or name == "workers" or value is None:
             continue
+        if isinstance(value, bool):
+            words += parameter.opts[:1] if value else []
+            continue
         for one in value if parameter.multiple else (value,):
             text = str(_uri(one)) if isinstance(one, Path) else str(one)
             words += [parameter.opts[0], text]

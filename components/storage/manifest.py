@@ -187,13 +187,18 @@ def _entry(directory: Path, path: Path) -> ManifestEntry:
     name = path.relative_to(directory).as_posix()
     if path.is_symlink():
         return ManifestEntry(name, link=os.readlink(path))
-    checksum, size_bytes = google_crc32c.Checksum(), 0
+    executable = bool(path.stat().st_mode & stat.S_IXUSR)
+    return ManifestEntry(name, *checksum(path), executable=executable)
+
+
+def checksum(path: Path) -> tuple[int, str]:
+    """Size in bytes and crc32c (as in the manifest) of a file, read once."""
+    crc32c, size_bytes = google_crc32c.Checksum(), 0
     with open(path, "rb") as stream:
-        executable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IXUSR)
         while block := stream.read(READ_BYTES):
-            checksum.update(block)
+            crc32c.update(block)
             size_bytes += len(block)
-    return ManifestEntry(name, size_bytes, base64.b64encode(checksum.digest()).decode(), executable=executable)
+    return size_bytes, base64.b64encode(crc32c.digest()).decode()
 
 
 def _parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:

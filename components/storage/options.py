@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from components.console import UserError
-from components.storage.fetch import fetch, fetch_below, fetch_file, fetch_tree
+from components.storage.fetch import fetch, fetch_file, fetch_loose, fetch_tree
 from components.storage.uri import GsUri, mirror, parse_place
 
 _LEFT = "components.storage.options.left"
@@ -51,8 +51,10 @@ ARTIFACT = Place("dir|uri", fetch)
 """An artifact that is read."""
 OUTPUT = Place("dir|uri", mirror)
 """An artifact that is written; nothing is fetched."""
-WORK_DIR = Place("dir|uri", fetch_below)
-"""A directory in which artifacts come and go, such as checkpoints; those that are there are fetched."""
+WORK_DIR = Place("dir|uri", mirror)
+"""A directory in which artifacts come and go, such as checkpoints; the step fetches what it wants of it."""
+LOOSE = Place("dir|uri", fetch_loose)
+"""What lies in such a directory beside the artifacts, to be read."""
 TREE = Place("dir|uri", fetch_tree)
 """An artifact, or a folder that another tool filled: without a manifest, so nothing tells whether it is whole."""
 FILE = Place("file|uri", fetch_file)

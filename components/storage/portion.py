@@ -22,9 +22,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from components.console import UserError
-from components.storage.gcs import bucket_of, explained, request
 from components.storage.manifest import ManifestEntry, manifest_digest
 from components.storage.remote import RemoteManifest, look
+from components.storage.some import download_some
 from components.storage.uri import GsUri, parse_place
 
 _KEEP = 0.8
@@ -95,16 +95,8 @@ class Portions:
 
     def _fetch(self, remote: RemoteManifest, wanted: Sequence[ManifestEntry], place: Path) -> None:
         partial = self._directory / f".{place.name}-{secrets.token_hex(4)}"
-        bucket = bucket_of(remote.uri)
         try:
-            for entry in wanted:
-                path = partial / entry.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with explained(remote.uri):
-                    blob = bucket.blob((remote.uri / remote.data / entry.name).path)
-                    blob.download_to_filename(str(path), checksum="crc32c", **request())
-                if path.stat().st_size != entry.size_bytes:
-                    raise UserError(f"{remote.uri} is damaged: {entry.name} has another size", "make it again")
+            download_some(remote, wanted, partial)
             try:
                 os.rename(partial, place)
             except OSError:

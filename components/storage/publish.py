@@ -33,7 +33,7 @@ class Partial:
 
 
 @contextmanager
-def publish(output: Path) -> Iterator[Path]:
+def publish(output: Path, packing: bool = True) -> Iterator[Path]:
     """Yields a fresh directory to fill; when the block ends without an exception it becomes `output`.
 
     The directory is a sibling of `output` (same file system, so that a rename is atomic), named
@@ -42,7 +42,8 @@ def publish(output: Path) -> Iterator[Path]:
     exception it is removed. Partial directories left by a killed process of the same output are removed first.
 
     Where `output` is the mirror of a gs:// URI, the artifact is uploaded before it appears here. If another writer has
-    published there since this block began, that one's artifact stays, and becomes `output` instead.
+    published there since this block began, that one's artifact stays, and becomes `output` instead. `packing`: whether
+    many small files may share objects there (components.storage.packs); other tools than ours want each as an object.
 
     Raises:
         UserError: `output` exists and is not an artifact (a file, or a directory with content but no manifest):
@@ -61,7 +62,7 @@ def publish(output: Path) -> Iterator[Path]:
     with put(output) as partial:
         yield partial.directory
         partial.files = describe(partial.directory)
-        after = upload(partial.directory, Manifest(partial.directory, partial.files), before)
+        after = upload(partial.directory, Manifest(partial.directory, partial.files), before, packing)
         if after.files != partial.files:
             say(f"{uri}: another writer was first; what it published is used")
             empty(partial.directory)
@@ -98,7 +99,8 @@ def discard(directory: Path) -> None:
         from components.storage.remote import remove
 
         remove(uri)
-    shutil.rmtree(directory)
+    # A mirror holds what was wanted here: of ten checkpoints in the bucket perhaps one.
+    shutil.rmtree(directory, ignore_errors=uri is not None)
 
 
 def _require_replaceable(output: Path) -> None:

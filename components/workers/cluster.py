@@ -59,8 +59,11 @@ class Cluster:
         self._ray.wait(list(references), num_returns=len(references), timeout=timeout_s)
 
     def want(self, cpus: int) -> None:
-        """Tells the cluster's autoscaler, if it has one, how many processors there is work for."""
-        if self._local or cpus == self._wanted:
+        """Tells the cluster's autoscaler, if it has one, how many processors there is work for; 0: none any more.
+
+        It only grows: between iterations there is little to do, and nodes should not go for that.
+        """
+        if self._local or 0 < cpus <= self._wanted or cpus == self._wanted:
             return
         from ray.autoscaler.sdk import request_resources
 

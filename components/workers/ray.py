@@ -241,8 +241,9 @@ class RayPool:
             if agent in self._agents:
                 self._agents.remove(agent)
                 self._cluster.kill(agent.handle)
-                self._looked_s = 0.0
-                say(f"a worker with {agent.slots} slots is gone; what it had is compiled again elsewhere")
+                if agent.ready:  # one that never was may be on a node that is going: not again at once
+                    self._looked_s = 0.0
+                    say(f"a worker with {agent.slots} slots is gone; what it had is compiled again elsewhere")
         elif kind == "hello":
             agent.ready = True
         elif kind == "prepared":

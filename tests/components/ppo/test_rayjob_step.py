@@ -70,8 +70,8 @@ def arguments(place: GsUri) -> dict[str, str]:
     }  # fmt: skip
 
 
-def step(arguments: dict[str, str]) -> None:
-    main.main([word for pair in arguments.items() for word in pair], standalone_mode=False)
+def step(arguments: dict[str, str], *flags: str) -> None:
+    main.main([word for pair in arguments.items() for word in pair] + [*flags], standalone_mode=False)
 
 
 def job(cluster: Cluster) -> dict[str, Any]:
@@ -86,9 +86,11 @@ def test_the_trainer_is_told_what_the_step_was_told(
     cluster: Cluster, arguments: dict[str, str], place: GsUri, cache: Path
 ) -> None:
     bucket_of(place).blob(f"{place.path}/names.json").upload_from_string("[]")
-    step({**arguments, "--emphasize": str(place / "names.json"), "--gin-binding": "A.b = 'c d'"})
+    step({**arguments, "--emphasize": str(place / "names.json"), "--gin-binding": "A.b = 'c d'"}, "--root-by-inputs")
     words = shlex.split(job(cluster)["spec"]["entrypoint"])
     assert words[:4] == ["mlgo", "ppo", "--workers", "ray:auto"]
+    given = words[2:]
+    words.remove("--root-by-inputs")
     told = dict(zip(words[2::2], words[3::2], strict=True))
     for name in (*INPUTS, "root-dir", "output"):
         assert told[f"--{name}"] == arguments[f"--{name}"]
@@ -97,7 +99,7 @@ def test_the_trainer_is_told_what_the_step_was_told(
     assert told["--modules"] == str(PRESETS["tiny"]["modules"]) and float(told["--minutes"]) == 7
     assert not {"--preset", "--cluster-image", "--spot", "--cluster"} & set(told)
     # And it is a command line of the step.
-    main.make_parser(click.Context(main)).parse_args(words[2:])
+    main.make_parser(click.Context(main)).parse_args(given)
     # Of what was named, only what came of it was fetched: others read its report here.
     fetched = {path.relative_to(cache).parts[-2] for path in cache.rglob("file")}
     assert fetched == {"output"}

@@ -1,0 +1,69 @@
+"""Downloads some files of an artifact: objects of their own, or ranges of packs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import google_crc32c
+
+from components.console import UserError
+from components.storage.gcs import bucket_of, explained, request
+from components.storage.manifest import ManifestEntry
+from components.storage.packs import Pack
+from components.storage.remote import RemoteManifest
+
+GAP_BYTES = 64 << 10
+"""Between two files of a pack that are read with one request: what a request takes, a network carries more."""
+
+
+def download_some(remote: RemoteManifest, wanted: Sequence[ManifestEntry], into: Path) -> None:
+    """Writes these regular files of the artifact below `into`, which need not exist.
+
+    Raises:
+        UserError: files are missing or are not what the manifest says; object storage refuses or does not answer.
+    """
+    content: dict[str, bytes] = {}
+    for pack in remote.packs:
+        inside = [entry for entry in wanted if entry.name in pack.offsets]
+        for group in _neighbours(inside, pack):
+            content |= _range(remote, group, pack)
+    for entry in wanted:
+        if entry.name not in content:
+            with explained(remote.uri):
+                blob = bucket_of(remote.uri).blob((remote.uri / remote.data / entry.name).path)
+                content[entry.name] = blob.download_as_bytes(checksum="crc32c", **request())
+        _check(remote, entry, content[entry.name])
+        path = into / entry.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content[entry.name])
+
+
+def _neighbours(entries: Sequence[ManifestEntry], pack: Pack) -> list[list[ManifestEntry]]:
+    groups: list[list[ManifestEntry]] = []
+    end = 0
+    for entry in sorted(entries, key=lambda entry: pack.offsets[entry.name]):
+        if not groups or pack.offsets[entry.name] - end > GAP_BYTES:
+            groups.append([])
+        groups[-1].append(entry)
+        end = pack.offsets[entry.name] + entry.size_bytes
+    return groups
+
+
+def _range(remote: RemoteManifest, entries: Sequence[ManifestEntry], pack: Pack) -> dict[str, bytes]:
+    start = pack.offsets[entries[0].name]
+    end = pack.offsets[entries[-1].name] + entries[-1].size_bytes
+    data = b""
+    if end > start:
+        with explained(remote.uri):
+            blob = bucket_of(remote.uri).blob((remote.uri / remote.data / pack.name).path)
+            data = blob.download_as_bytes(start=start, end=end - 1, checksum=None, **request())
+    begins = ((entry, pack.offsets[entry.name] - start) for entry in entries)
+    return {entry.name: data[begin : begin + entry.size_bytes] for entry, begin in begins}
+
+
+def _check(remote: RemoteManifest, entry: ManifestEntry, data: bytes) -> None:
+    crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+    if (len(data), crc32c) != (entry.size_bytes, entry.crc32c):
+        raise UserError(f"{remote.uri} is damaged: the content of {entry.name} differs", "make it again")
