@@ -9,8 +9,10 @@ import click
 
 from components.console import SEED, preset_option, run_step
 from components.ppo.config import PRESETS, PpoConfig
+from components.ppo.rayjob_options import RAYJOB_OPTIONS, choose_workers
 from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.workers.make import HELP as WORKERS_HELP
+from components.workers.make import rayjob_workers
 
 EPILOG = """\b
 Examples:
@@ -21,6 +23,9 @@ Examples:
     tensorboard --logdir ppo/tensorboard
   Go on after an interruption, however it came: the same command again. Of two
   trainings on one --root-dir the second is refused.
+  On a cluster of up to 16 pods that KubeRay starts for it, spot nodes of GKE's (from a pod; every place gs://):
+    python -m components.ppo --workers rayjob:16 --spot cloud.google.com/gke-spot=true \\
+        --cluster-image REGISTRY/mlgo-cluster@sha256:... --corpus gs://BUCKET/corpus ...
 """
 
 
@@ -94,7 +99,14 @@ Examples:
     show_default=True,
     help="Same seed, same machine: same rewards.",
 )
-@click.option("--workers", default=PpoConfig.workers, show_default=True, help=WORKERS_HELP)
+@click.option(
+    "--workers",
+    default=PpoConfig.workers,
+    show_default=True,
+    is_eager=True,  # it decides what becomes of the others
+    callback=choose_workers,
+    help=WORKERS_HELP,
+)
 @click.option(
     "--min-finished-fraction",
     type=click.FloatRange(0, 1, min_open=True),
@@ -135,9 +147,14 @@ Examples:
     multiple=True,
     help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4; may be repeated.",
 )
-def main(**options: Any) -> None:
+@RAYJOB_OPTIONS
+def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
     """Train a policy by proximal policy optimization on the size of the code that it makes."""
     config = PpoConfig(**options)
+    if rayjob_workers(config.workers):
+        from components.ppo.rayjob_step import run_elsewhere
+
+        return run_elsewhere(click.get_current_context(), config, cluster_image, spot, cluster)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notices are not about this run
     # Here, not above: --help and a wrong option need not wait for TensorFlow.
     from components.ppo.step import run
