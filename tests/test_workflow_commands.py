@@ -128,7 +128,7 @@ def test_the_check_tells_the_job_whether_to_train(storage: None, tmp_path: Path)
         promoted_at=time.time(),
     )  # fmt: skip
     place = VALUES["vars.MLGO_STATE"]
-    save_state(place, load_state(place).promoted(deployed, ()))
+    save_state(place, load_state(place).promoted(deployed))
     said, yes = trains()
     assert not yes and "nothing speaks for training again" in said
 
