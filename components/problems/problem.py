@@ -20,15 +20,16 @@ class Problem:
     per_instruction_option, which this project never gives; no policy may want them.
 
     What a compile is judged by. measure: "size", the text of the object, or "score", a number for each function that
-    the training log carries as the outcome of its last decision; then no object is made. Less is better of both.
-    callsites: whether the compiler writes, beside the log, the callers and callees of its decisions.
+    the training log carries as the outcome of its last decision; then a compile that logs makes no object. Less is
+    better of both. callsites: whether the compiler writes callers and callees of its decisions beside the log.
 
     What it is called in LLVM. model_class, model_macro: the class that a release build embeds and the macro that makes
     it. *_options: LLVM options (each goes behind -mllvm) that put the advisor in that mode; log_option, policy_option:
     those that take a path; channel_option: with the release options, takes decisions from the file PATH.in instead of
     an embedded model, and writes PATH.out in the form of a training log.
 
-    probe, probe_reply: C++ in which something is to be decided, and a decision that is allowed wherever it asks for one.
+    probe, probe_reply: C++ in which something is to be decided, and a decision that is allowed wherever it asks for
+    one.
     """
 
     name: str

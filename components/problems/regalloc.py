@@ -6,9 +6,9 @@ range itself, which stands for evicting nothing (it is then split or spilled). W
 
 A context of the log is a function. Its outcome is LLVM's score: loads, stores, copies and rematerializations, weighted
 by kind and by the frequency of their blocks relative to the function's entry. Of two allocations of one function the
-better has the smaller score; between functions scores compare nothing, so rewards compare with a mean of the function's
-own. A function is in the log if it has a decision; whether it has a first one depends on no policy, so that all policies
-log the same functions of a module.
+better has the smaller score; scores of different functions do not compare, so a reward compares with a mean of the
+function's own. A function is in the log if it has a decision; whether it has a first one depends on no policy, so that
+all policies log the same functions of a module.
 
 Names are LLVM's: lib/CodeGen/MLRegAllocEvictAdvisor.cpp (features, decision, model class, options), RegAllocScore.cpp.
 """
