@@ -28,8 +28,7 @@ class Problem:
     those that take a path; channel_option: with the release options, takes decisions from the file PATH.in instead of
     an embedded model, and writes PATH.out in the form of a training log.
 
-    probe, probe_reply: C++ in which something is to be decided, and a decision that is allowed wherever it asks for
-    one.
+    probe: C++ in which something is to be decided.
     """
 
     name: str
@@ -48,7 +47,6 @@ class Problem:
     policy_option: str
     channel_option: str
     probe: str
-    probe_reply: int = 0
     mask: str | None = None
     per_instruction_features: frozenset[str] = frozenset()
     per_instruction_option: str | None = None

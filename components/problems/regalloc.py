@@ -51,5 +51,4 @@ REGALLOC = Problem(
     policy_option="-regalloc-model",
     channel_option="-regalloc-evict-interactive-channel-base",
     probe=_PROBE,
-    probe_reply=MAX_INTERFERENCES,  # evict nothing
 )

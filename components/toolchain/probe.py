@@ -15,9 +15,10 @@ from components.compiler.training_log import LogError, read_log
 from components.console import UserError
 from components.formats.features import FeatureSpec
 
+_NOTHING_TO_DECIDE = "int next(int x) { return x + 1; }\n"
 _TIMEOUT_S = 120.0
 _REPLIES = 1000
-"""Far more than the probe has decisions."""
+"""Should a compiler ask all the same: at the end of the file it would wait for more, for ever."""
 
 
 def triple(clang: Path) -> str:
@@ -32,7 +33,7 @@ def logged_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """What a training clang logs of each decision of `problem`, without the decisions themselves."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         log = Path(scratch, "log")
-        _compile(clang, problem, Advisor("log").flags(problem, log, None), Path(scratch))
+        _compile(clang, problems.get(problem).probe, Advisor("log").flags(problem, log, None), Path(scratch))
         return _features(clang, problem, log, decisions_expected=True)
 
 
@@ -40,26 +41,26 @@ def known_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """What a release clang would tell a model of each decision of `problem`, whatever the one that it carries uses.
 
     It logs nothing; but LLVM can ask another process for its decisions, and says first what it will tell. Plain files
-    do in place of that process's pipes: one with answers enough, one for the questions.
+    do in place of that process's pipes, for code in which nothing is to be decided: what may be answered depends on the
+    question, and a register that must not be evicted ends the compile.
     """
-    faces = problems.get(problem)
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         channel = Path(scratch, "channel")
-        channel.with_suffix(".in").write_bytes(struct.pack("<q", faces.probe_reply) * _REPLIES)
-        flags = ["-mllvm", f"{faces.channel_option}={channel}"]
-        _compile(clang, problem, Advisor("release").flags(problem, None, None) + flags, Path(scratch))
+        channel.with_suffix(".in").write_bytes(struct.pack("<q", 0) * _REPLIES)
+        flags = ["-mllvm", f"{problems.get(problem).channel_option}={channel}"]
+        _compile(clang, _NOTHING_TO_DECIDE, Advisor("release").flags(problem, None, None) + flags, Path(scratch))
         return _features(clang, problem, channel.with_suffix(".out"), decisions_expected=False)
 
 
 def check_release(clang: Path, problem: str) -> None:
     """Raises UserError if this clang does not compile with the model that it carries."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
-        _compile(clang, problem, Advisor("release").flags(problem, None, None), Path(scratch))
+        _compile(clang, problems.get(problem).probe, Advisor("release").flags(problem, None, None), Path(scratch))
 
 
-def _compile(clang: Path, problem: str, flags: Sequence[str], scratch: Path) -> None:
+def _compile(clang: Path, text: str, flags: Sequence[str], scratch: Path) -> None:
     source = scratch / "probe.cpp"
-    source.write_text(problems.get(problem).probe)
+    source.write_text(text)
     _run([str(clang), "-Oz", *flags, "-c", str(source), "-o", str(scratch / "probe.o")])
 
 
