@@ -1,8 +1,9 @@
 """The numpy form of a policy: what the SavedModel, the TFLite model and the emitted C++ are all derived from.
 
 A feature value x becomes its quantile q in the trace of the default heuristic (the share of the vocab's boundaries that
-are <= x, in [0, 1]; 1 if it is not a number, which is how LLVM normalizes an infinite weight); the network sees q, sqrt(q) and q*q, as ml-compiler-opt's does, so that the scale of a feature (a
-count of 2, a cost of -15000) is of no consequence. Dense layers with relu between them give the logits of the actions.
+are <= x, in [0, 1]; 1 if x is not a number, which is how LLVM normalizes an infinite weight). The network sees q,
+sqrt(q) and q*q, as ml-compiler-opt's does, so that the scale of a feature (a count of 2, a cost of -15000) is of no
+consequence. Dense layers with relu between them give the logits of the actions.
 
 Of a problem with a mask, features describe one action each, by position. Then the same layers score each action by its
 own features (and by those that are scalars), a logit each; an action that the mask excludes has the logit -inf.
@@ -62,7 +63,8 @@ class DensePolicy:
             boundaries = self.buckets.get(feature.name)
             if boundaries is None:
                 raise ValueError(f"no boundaries for feature {feature.name}")
-            if boundaries.ndim != 1 or not 1 <= len(boundaries) <= MAX_BOUNDARIES or not np.all(np.diff(boundaries) >= 0):
+            nondecreasing = boundaries.ndim == 1 and bool(np.all(np.diff(boundaries) >= 0))
+            if not nondecreasing or not 1 <= len(boundaries) <= MAX_BOUNDARIES:
                 raise ValueError(f"boundaries of {feature.name} are not a nondecreasing list")
         inputs = EXPANSION * len(self.network_features)
         for i, (weights, bias) in enumerate(self.layers):
