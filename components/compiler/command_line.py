@@ -31,7 +31,7 @@ _DROPPED_PREFIXES = (
 def replay_arguments(
     recorded: Sequence[str],
     bitcode: Path,
-    output: Path | str,
+    output: Path | str | None,
     extra_flags: Sequence[str] = (),
     thinlto_index: Path | None = None,
 ) -> list[str]:
@@ -39,7 +39,7 @@ def replay_arguments(
 
     Args:
         recorded: the module's cc1 arguments as extracted, with or without the leading "-cc1".
-        output: the object's path, "-" for standard output.
+        output: the object's path, "-" for standard output, None to make the code and write nothing.
         extra_flags: put behind the recorded ones, where a later flag wins over an earlier one.
         thinlto_index: the module's ThinLTO index. Its bitcode has had its imports already, and says so to LLVM.
 
@@ -64,6 +64,8 @@ def replay_arguments(
             kept.append(argument)
     if thinlto_index is not None:
         kept += [f"-fthinlto-index={thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
+    if output is None:
+        return ["-cc1", *kept, "-emit-codegen-only", *extra_flags, "-x", "ir", str(bitcode)]
     return ["-cc1", *kept, "-emit-obj", *extra_flags, "-x", "ir", str(bitcode), "-o", str(output)]
 
 
