@@ -63,7 +63,8 @@ def flags_of(kind: str, build: Path, tmp_path: Path) -> list[object]:
         return ["--input", build, "--input-type", kind]
     source = build / "link.params"
     if kind == "bazel_aquery":
-        source = aquery(tmp_path / "aquery.json", ["clang", "-shared", "-o", "lib.so", "gone.o"], ["clang", *map(str.strip, link)])
+        library, program = ["clang", "-shared", "-o", "lib.so", "gone.o"], ["clang", *map(str.strip, link)]
+        source = aquery(tmp_path / "aquery.json", library, program)
     return ["--input", source, "--input-type", kind, "--obj-base-dir", build]
 
 
