@@ -15,7 +15,7 @@ from components.console import UserError
 from components.corpus.files import read, write
 from components.corpus.objects import ObjectFile
 from components.corpus.outcome import ASSEMBLY, EXTRACTED, FAILED, FILTERED, MISSING, NO_BITCODE, NO_INDEX, Outcome
-from components.corpus.thinlto import INDEX, ThinLto, copy_saved, index_of
+from components.corpus.thinlto import INDEX, INDEX_LOST, ThinLto, copy_saved, index_of
 
 
 @dataclass(frozen=True)
@@ -113,4 +113,4 @@ def _extract_from(
         write(f"{base}{INDEX}", index)
     write(f"{base}.cmd", command)
     write(f"{base}.bc", bitcode)
-    return Outcome(item, EXTRACTED)
+    return Outcome(item, EXTRACTED, INDEX_LOST if config.thinlto is None and index_of(arguments, "") else "")

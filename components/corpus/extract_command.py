@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from components.console import UserError
+from components.console import UserError, say
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.finish import announce, finish, split_config
 from components.corpus.inputs import INPUT_TYPES, InputType, read_input
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.outcome import EXTRACTED, FILTERED, MISSING
 from components.corpus.report import OUTSIDE, Report, make_report
-from components.corpus.thinlto import BUILDS, ThinLto
+from components.corpus.thinlto import BUILDS, INDEX_LOST, ThinLto
 from components.formats.corpus import write_description
 from components.storage import publish
 from components.storage.options import FILE, TREE
@@ -97,6 +97,9 @@ def extract(
         write_description(partial, names, thinlto, default_args.split() if default_args else None)
         done = finish(partial, splits, report)
     announce(output, report, done)
+    lost = sum(outcome.detail == INDEX_LOST for outcome in outcomes)
+    if lost:
+        say(f"{lost} modules are {INDEX_LOST}: they compile to other code; pass --thinlto-build distributed")
 
 
 def _place(

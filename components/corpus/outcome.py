@@ -17,7 +17,10 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one object: `kind` is one of the constants above, `detail` says why unless it was extracted."""
+    """What became of one object: `kind` is one of the constants above, `detail` says why.
+
+    Of what was extracted there is a detail only if something is odd about it.
+    """
 
     object: ObjectFile
     kind: str

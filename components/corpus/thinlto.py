@@ -18,6 +18,7 @@ from components.corpus.outcome import EXTRACTED, FAILED, NO_INDEX, Outcome
 ThinLto = Literal["distributed", "local"]
 BUILDS: tuple[ThinLto, ...] = ("distributed", "local")
 INDEX = ".thinlto.bc"
+INDEX_LOST = "compiled with -fthinlto-index=, extracted without the index"
 _OPTION = "-fthinlto-index="
 
 

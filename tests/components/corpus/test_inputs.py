@@ -106,6 +106,15 @@ def test_each_kind_of_input_with_distributed_thinlto(kind: str, distributed: Pat
     assert index == (distributed / "thin/lib/helper.c.o.thinlto.bc").read_bytes()
 
 
+def test_thinlto_that_nobody_spoke_of_is_told(distributed: Path, tmp_path: Path) -> None:
+    flags = flags_of("params", distributed, tmp_path)
+    assert len(same(tmp_path, *flags)) == 4
+    assert "4 modules are compiled with -fthinlto-index=" in extract(tmp_path / "c", *flags).stdout
+    for how in flags_of("json", distributed, tmp_path), [*flags, "--thinlto-build", "distributed"]:
+        run = extract(tmp_path / "c", *how)
+        assert run.returncode == 0 and ("pass --thinlto-build" in run.stdout) == ("--thinlto-build" not in how)
+
+
 @pytest.mark.parametrize(
     ("cmd_filter", "names"),
     [
