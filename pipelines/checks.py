@@ -11,9 +11,10 @@ import click
 from components import problems
 from components.console import PRESETS, SEED, UserError
 from components.evaluation.config import RELEASE_IF
+from components.ppo.rayjob_options import parse_settings, parse_spot
 from components.projects.recipe import recipe_place
 from components.storage.uri import SCHEME, parse_place
-from components.workers.make import check_workers
+from components.workers.make import check_workers, rayjob_workers
 from pipelines.spec import parameter_values
 
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
@@ -74,9 +75,16 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             raise UserError(problem, f"for example {spelled(name, example)}") from None
     if values.get("workers"):
         check_workers(values["workers"])
+    parse_spot(values.get("spot", ""))
+    parse_settings(values.get("cluster", ""))
     # A recipe by its path may be there for the step and not here; a bare name is one of ours, wherever the step runs.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])
+
+
+def uses_rayjob(values: Mapping[str, Any]) -> bool:
+    """Whether the PPO step of a pipeline with these parameters starts a Ray cluster."""
+    return rayjob_workers(values.get("workers") or "") is not None
 
 
 def check_cloud_root(root: str) -> None:

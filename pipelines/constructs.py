@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.console import UserError
+from components.launcher.images import CLUSTER_VARIABLE
 
 ON_KFP = "submit it to KFP, which runs every pipeline"
 _STRATEGIES = (None, "TRIGGER_STRATEGY_UNSPECIFIED", "ALL_UPSTREAM_TASKS_SUCCEEDED", "ALL_UPSTREAM_TASKS_COMPLETED")
@@ -67,8 +68,9 @@ def _unknown_of_container(container: Mapping[str, Any]) -> Iterator[str]:
     command, arguments = container.get("command", []), container.get("args", [])
     if "--function_to_execute" in arguments:
         yield "is a Python function (dsl.component)"
-    if container.get("env"):
-        yield f"sets the environment variable {container['env'][0]['name']}"
+    for variable in container.get("env", ()):
+        if variable["name"] != CLUSTER_VARIABLE:  # of RayJobs, which nothing here starts
+            yield f"sets the environment variable {variable['name']}"
     for argument in arguments:
         if argument.startswith(('{"IfPresent"', '{"Concat"')):
             yield f"has an argument that depends on what is present: {argument}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from components.console import UserError, say
 from components.formats.policy import IMAGE_VARIABLE
-from components.launcher.images import IMAGES
+from components.launcher.images import IMAGES, STEPS
 from components.storage.cache import default_cache_dir
 from pipelines.images import Image, docker_client
 from pipelines.mounts import shown_paths
@@ -39,10 +39,10 @@ class DockerRunner(Runner):
 
     def __init__(self, images: Mapping[str, Image]) -> None:
         super().__init__()
-        missing = sorted(set(IMAGES) - set(images))
+        missing = sorted(set(STEPS) - set(images))
         if missing:
             raise UserError(f"there is no image {missing[0]}", "make images, or mlgo images build")
-        self._references = {name: images[key].reference for key, name in IMAGES.items()}
+        self._references = {IMAGES[key]: images[key].reference for key in STEPS}
         self._stack = ExitStack()
         self._client: Any = None
         self._user = (_USER, _USER) if os.getuid() == 0 else (os.getuid(), os.getgid())

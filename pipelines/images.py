@@ -23,13 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from components.console import UserError, say
+from components.launcher.images import CLUSTER, STEPS
 from components.storage.directory import make_directory
 from pipelines.source import ROOT
 
 IMAGES_JSON = Path("build/images.json")
 LOCAL_BASE = "mlgo.local-base"
-BASES = {"toolchain": "debian:bookworm-slim", "training": "python:3.11-slim-bookworm"}
+_PYTHON = "python:3.11-slim-bookworm"
+BASES = {"toolchain": "debian:bookworm-slim", "training": _PYTHON, CLUSTER: _PYTHON}
 """What each image is built on; the keys are the folders of docker/ with a Dockerfile."""
+ON_IMAGE = {CLUSTER: "training"}
+"""Images that are built on another one of ours, of the same commit."""
 _TIMEOUT_S = 1800
 
 
@@ -47,7 +51,7 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
     """Builds the images `names`, tagged by git commit, and writes their references to `output`.
 
     Args:
-        names: of BASES.
+        names: of BASES; an image that one of them is built on is built, too. Empty: those that steps run in.
         registry: prefix of the tags, "europe-docker.pkg.dev/PROJECT/REPO"; empty for this machine.
 
     Raises:
@@ -62,20 +66,32 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
             f"--registry {registry!r} cannot be the beginning of an image's name",
             "write it as HOST/PROJECT/REPOSITORY, in lower case: europe-docker.pkg.dev/my-project/mlgo",
         )
+    wanted = {*(names or STEPS)}
+    wanted |= {ON_IMAGE[name] for name in wanted if name in ON_IMAGE}
+    ordered = tuple(name for name in BASES if name in wanted)
+    before = read_images(output) if output.exists() else {}
     with docker_client() as client:
-        ensure_bases(names)
-        images = {name: _build(client, name, prefix) for name in names}
-    write_images(output, read_images(output) | images if output.exists() else images)
+        ensure_bases(ordered)
+        images: dict[str, Image] = {}
+        for name in ordered:
+            images[name] = _build(client, name, prefix, images)
+    # What stands on an image that is another now would run another commit's code beside it.
+    outdated = {name for name, below in ON_IMAGE.items() if below in images and before.get(below) != images[below]}
+    write_images(output, {name: image for name, image in before.items() if name not in outdated} | images)
     return images
 
 
 def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
     """Pushes what `build_images` built and replaces the references in `output` by the registry's digests.
 
+    Args:
+        names: of BASES. Empty: those that are built.
+
     Raises:
         UserError: not built, built on a base image made here, or the registry refuses.
     """
     images = read_images(output)
+    names = names or tuple(images)
     with docker_client() as client:
         for name in names:
             if name not in images:
@@ -143,7 +159,7 @@ def ensure_bases(names: tuple[str, ...]) -> None:
         raise UserError(problem, remedy)
 
 
-def _build(client: Any, name: str, prefix: str) -> Image:
+def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Image:
     from docker.errors import APIError
 
     revision = commit()
@@ -155,6 +171,8 @@ def _build(client: Any, name: str, prefix: str) -> Image:
         "REVISION": revision,
         "CREATED": _committed_at(),
     }
+    if below := ON_IMAGE.get(name):
+        arguments[below.upper()] = built[below].tag
     last: list[str] = []
     try:
         stream = client.api.build(

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from components.console import say
+from components.launcher.images import STEPS
 from pipelines import images
 
 _NAMES = click.Choice(sorted(images.BASES))
-_IMAGE = click.option("--image", "names", type=_NAMES, multiple=True, help="Only this one; repeatable.  [default: all]")
 _OUTPUT = click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), default=images.IMAGES_JSON, show_default=True,
     help="Where the references are written that the pipeline uses.",
@@ -19,36 +19,41 @@ _OUTPUT = click.option(
 
 @click.group("images")
 def images_group() -> None:
-    """Build and push the container images that the steps run in.
+    """Build and push the container images that the steps run in, and that of a Ray cluster's nodes.
 
     \b
     Examples:
       mlgo images build
-      mlgo images build --registry europe-docker.pkg.dev/my-project/mlgo
+      mlgo images build --all --registry europe-docker.pkg.dev/my-project/mlgo
       mlgo images push
     """
 
 
 @images_group.command()
-@_IMAGE
+@click.option("--image", "names", type=_NAMES, multiple=True,
+              help=f"Only this one; repeatable.  [default: {', '.join(STEPS)}]")
+@click.option("--all", "everything", is_flag=True, help="Also the image of a Ray cluster's nodes.")
 @click.option("--registry", default="", metavar="PREFIX", help="Of the tags: HOST/PROJECT/REPOSITORY.")
 @_OUTPUT
-def build(names: tuple[str, ...], registry: str, output: Path) -> None:
+def build(names: tuple[str, ...], everything: bool, registry: str, output: Path) -> None:
     """Build the images with the docker daemon, tagged by git commit.
 
-    Base images are pulled; where no registry answers, docker/base-image makes them (that needs root).
+    Base images are pulled; where no registry answers, docker/base-image makes them (that needs root). The image cluster
+    is built on the image training, which is then built, too.
 
     \b
-    Example:
+    Examples:
       mlgo images build --image training
+      mlgo images build --all
     """
-    built = images.build_images(names or tuple(images.BASES), registry.rstrip("/"), output)
+    built = images.build_images(tuple(images.BASES) if everything else names, registry.rstrip("/"), output)
     _show(built)
     say(f"references: {output}")
 
 
 @images_group.command()
-@_IMAGE
+@click.option("--image", "names", type=_NAMES, multiple=True,
+              help="Only this one; repeatable.  [default: all that are built]")
 @_OUTPUT
 def push(names: tuple[str, ...], output: Path) -> None:
     """Push the images to the registry that they were built for, and note their digests.
@@ -57,7 +62,7 @@ def push(names: tuple[str, ...], output: Path) -> None:
     Example:
       mlgo images build --registry europe-docker.pkg.dev/my-project/mlgo && mlgo images push
     """
-    images.push_images(names or tuple(images.BASES), output)
+    images.push_images(names, output)
     say(f"references: {output}")
 
 

@@ -10,7 +10,7 @@ from components.console import UserError
 from components.projects.recipe import recipe_place
 from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
-from pipelines.checks import checked_values
+from pipelines.checks import as_parameter, checked_values, uses_rayjob
 from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
 from pipelines.flatten import steps_of
 from pipelines.places import root_of
@@ -51,7 +51,13 @@ def run_locally(
 def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
     """The pipeline's steps with the facts of this machine. UserError for a parameter that no step would take."""
     spec = load_spec(pipeline)
-    steps = steps_of(spec, checked_values(spec, given))
+    values = checked_values(spec, given)
+    if uses_rayjob(values):
+        raise UserError(
+            f"{as_parameter('workers', values['workers'])}: a RayJob is started by a step in a Kubernetes cluster",
+            "mlgo pipeline submit --host URL; from here a Ray cluster is used by workers=ray:HOST:PORT",
+        )
+    steps = steps_of(spec, values)
     return tuple(replace(step, facts=tuple(_facts(step))) for step in steps)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 from components.console import UserError, say
-from pipelines.checks import check_cloud_root, checked_values
+from pipelines.checks import check_cloud_root, checked_values, uses_rayjob
 from pipelines.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.runner import Runner
-from pipelines.spec import COMPILED
+from pipelines.spec import COMPILED, load_spec
 
 _PIPELINE = click.option(
     "--pipeline", type=click.Path(path_type=Path, dir_okay=False), default=COMPILED,
@@ -83,12 +83,14 @@ def run_command(
 @click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH.  [default: the server's]")
 @click.option("--name", default="", help="Of the run.  [default: the pipeline's and the time]")
 @click.option("--wait", is_flag=True, help="Follow the run: exit status 0 only if it succeeds.")
+@click.option("--service-account", "account", default="", metavar="NAME",
+              help="Kubernetes' account of the steps, mlgo-steps of k8s/base for example.  [default: the server's]")
 @PARAMS
 @_PIPELINE
 @IMAGES
 def submit_command(
-    host: str | None, vertex: str | None, pipeline_root: str, name: str, wait: bool, params: tuple[str, ...],
-    pipeline: Path, images: Path,
+    host: str | None, vertex: str | None, pipeline_root: str, name: str, wait: bool, account: str,
+    params: tuple[str, ...], pipeline: Path, images: Path,
 ) -> None:  # fmt: skip
     """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
 
@@ -109,12 +111,17 @@ def submit_command(
     from pipelines.images import read_images
     from pipelines.submit import follow, ready_spec, run_page, submit
 
-    spec = ready_spec(pipeline, read_images(images))
     given = parameters(params)
-    checked_values(spec, given)
+    ray = uses_rayjob(checked_values(load_spec(pipeline), given))
+    if ray and vertex:
+        raise UserError(
+            "--param workers=rayjob: a RayJob is started in the Kubernetes cluster that the steps run in",
+            "submit to a KFP server (--host URL), or use workers=local",
+        )
+    spec = ready_spec(pipeline, read_images(images), ray)
     name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     if host:
-        run_id = submit(spec, given, host, pipeline_root, name)
+        run_id = submit(spec, given, host, pipeline_root, name, account)
         say(f"run {name}: {run_page(host, run_id)}")
         if wait:
             follow(run_id, host.rstrip("/"))

@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 
 from components.console import UserError, say
-from components.console.command import EXIT_INTERRUPTED
+from components.console.command import interrupted_status
 
 PATIENCE_S = float(os.environ.get("MLGO_POLL_PATIENCE_S", "300"))
 """How long answers may be lost one after the other."""
@@ -70,6 +70,6 @@ def run_goes_on(run: str, where: str) -> Iterator[None]:
     """Ctrl-C (or SIGTERM) ends the block, and says that it does not end the run."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print(f"interrupted; the run {run} itself goes on\n  remedy: see it, or end it, at {where}", file=sys.stderr)
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        raise click.exceptions.Exit(interrupted_status(error)) from None

@@ -11,6 +11,7 @@ import yaml
 
 from components.console import UserError
 from components.formats.policy import IMAGE_VARIABLE
+from components.launcher.images import CLUSTER_VARIABLE
 from pipelines.constructs import ON_KFP
 
 COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
@@ -36,12 +37,19 @@ def load_spec(path: Path) -> dict[str, Any]:
 
 
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
-    """A copy of `spec` that names images by `references`: name in the compiled pipeline -> digest."""
+    """A copy of `spec` that names images by `references`: name in the compiled pipeline -> digest.
+
+    A step that starts containers itself is told their image by CLUSTER_VARIABLE, or not at all if it is not among them.
+    """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for executor in copy["deploymentSpec"]["executors"].values():
         container = executor["container"]
         container["image"] = references.get(container["image"], container["image"])
-        container["env"] = [*container.get("env", ()), {"name": IMAGE_VARIABLE, "value": container["image"]}]
+        told = [entry for entry in container.get("env", ()) if entry["name"] != CLUSTER_VARIABLE]
+        for entry in container.get("env", ()):
+            if entry["name"] == CLUSTER_VARIABLE and entry["value"] in references:
+                told.append({**entry, "value": references[entry["value"]]})
+        container["env"] = [*told, {"name": IMAGE_VARIABLE, "value": container["image"]}]
     return copy
 
 

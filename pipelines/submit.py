@@ -15,30 +15,54 @@ from typing import Any
 import yaml
 
 from components.console import UserError, say
-from components.launcher.images import IMAGES
+from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
 from pipelines.images import Image
 from pipelines.polling import TIMEOUT_S, NoAnswer, look, may_recover, run_goes_on
 from pipelines.spec import load_spec, parameter_values, with_images
 
 POLL_S = float(os.environ.get("MLGO_POLL_S", "10"))
 _ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
+_FOLLOWING = {
+    "cpuLimit": 1.0, "cpuRequest": 0.1, "memoryLimit": 2.0, "memoryRequest": 0.5,
+    "resourceCpuLimit": "1", "resourceCpuRequest": "100m",
+    "resourceMemoryLimit": "2G", "resourceMemoryRequest": "500M",
+}  # fmt: skip
+"""Of a step that waits while a Ray cluster trains. KFP reads the texts, older ones the numbers: CPUs and GB."""
 
 
-def ready_spec(pipeline: Path, images: Mapping[str, Image]) -> dict[str, Any]:
-    """The PipelineSpec with the digests of pushed images. UserError if an image was not pushed: no cluster has it."""
+def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool = False) -> dict[str, Any]:
+    """The PipelineSpec with the digests of pushed images.
+
+    Args:
+        images: of pipelines.images.read_images.
+        ray: whether a step starts a Ray cluster, and needs the image of its nodes.
+
+    Raises:
+        UserError: an image was not pushed, so that no cluster has it.
+    """
     references = {}
-    for key, name in IMAGES.items():
+    for key in (*STEPS, CLUSTER) if ray else STEPS:
         if key not in images or "@sha256:" not in images[key].reference:
             raise UserError(
                 f"the image {key} has no digest in a registry, and a cluster could not pull it",
-                "mlgo images build --registry HOST/PROJECT/REPOSITORY && mlgo images push",
+                f"mlgo images build{' --all' if ray else ''} --registry HOST/PROJECT/REPOSITORY && mlgo images push",
             )
-        references[name] = images[key].reference
-    return with_images(load_spec(pipeline), references)
+        references[IMAGES[key]] = images[key].reference
+    spec = with_images(load_spec(pipeline), references)
+    for executor in spec["deploymentSpec"]["executors"].values() if ray else ():
+        container = executor["container"]
+        if any(entry["name"] == CLUSTER_VARIABLE for entry in container["env"]):
+            container["resources"] = dict(_FOLLOWING)
+    return spec
 
 
-def submit(spec: Mapping[str, Any], given: Mapping[str, str], host: str, pipeline_root: str, name: str) -> str:
+def submit(
+    spec: Mapping[str, Any], given: Mapping[str, str], host: str, pipeline_root: str, name: str, account: str = ""
+) -> str:
     """Starts a run on the KFP server at `host`; returns its id.
+
+    Args:
+        account: Kubernetes' service account of its steps; empty for the server's own.
 
     Raises:
         UserError: a parameter is wrong, the server does not answer, or rejects the run (with its words).
@@ -49,7 +73,7 @@ def submit(spec: Mapping[str, Any], given: Mapping[str, str], host: str, pipelin
         package.write_text(yaml.safe_dump(dict(spec), sort_keys=True))
         run = _client(host).create_run_from_pipeline_package(
             str(package), arguments=parameters, run_name=name, experiment_name=spec["pipelineInfo"]["name"],
-            pipeline_root=pipeline_root or None,
+            pipeline_root=pipeline_root or None, service_account=account or None,
         )  # fmt: skip
         return str(run.run_id)
 

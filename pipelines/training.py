@@ -12,6 +12,7 @@ from components.corpus.component import corpus as make_corpus
 from components.evaluation.component import evaluation as evaluate
 from components.evaluation.component import size_report as report_sizes
 from components.launcher.component import finish
+from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace
@@ -68,6 +69,8 @@ def training_pipeline(
     llvm_major: int = 19,
     llvm_source: str = "deb",
     workers: str = "local",
+    spot: str = "",
+    cluster: str = "",
     seed: int = 1,
     min_reduction_percent: float = 0.5,
     release_if: str = "better",
@@ -78,7 +81,9 @@ def training_pipeline(
     recipe: projects to fetch and build, a path or URI of a recipe.
     corpus: a corpus that exists already. compile_commands: of a finished build. Exactly one of the three is not empty.
     problem: what the policy decides. preset: how much training. train_minutes: of PPO, instead of the preset's.
-    llvm_major, llvm_source: the LLVM whose clang is trained and released. workers: where modules are compiled.
+    llvm_major, llvm_source: the LLVM whose clang is trained and released. workers: where modules are compiled;
+    `rayjob:N` is PPO's, on a Ray cluster of up to N pods that KubeRay starts for it, and `local` to all other steps.
+    spot, cluster: of that cluster, as `mlgo ppo --help` says.
     seed: of everything random. min_reduction_percent: held-out modules must shrink by this for the verdict `better`.
     release_if: `better` makes a release clang of such a policy only, `always` of any.
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
@@ -111,12 +116,13 @@ def training_pipeline(
         trained = _sized(
             train(
                 corpus=code.outputs["corpus"], training=training.outputs["training"], trace=traced.outputs["trace"],
-                warmstart=cloned.outputs["warmstart"], problem=problem, workers=workers, preset=preset,
-                minutes=train_minutes, seed=seed, emphasize=emphasize,
+                warmstart=cloned.outputs["warmstart"], problem=problem, workers=workers, spot=spot, cluster=cluster,
+                preset=preset, minutes=train_minutes, seed=seed, emphasize=emphasize,
             ),
             "8", "16G",
         )  # fmt: skip
         trained.set_caching_options(False)  # for what `emphasize` names
+        trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
         judged = _sized(
             evaluate(
                 corpus=code.outputs["corpus"], training=training.outputs["training"],

@@ -1,10 +1,11 @@
 """A stand-in for the routes of a KFP server that a submission uses: /apis/v2beta1/{healthz,experiments,runs}.
 
 It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, have images by digest
-and take the parameters given; nothing is run. A run goes on by one task each time it is looked at; with the parameter
-preset=tiny its PPO fails. Of a run named "lossy" two answers of three are lost, of one named "gone" all but the first,
-and one named "forbidden" may not be looked at. Runs in the environment `pipelines`, prints its port, and ends when its
-input does.
+and take the parameters given; nothing is run. With workers=rayjob PPO must know the image of the nodes and be the
+account that may start RayJobs; no name stands where a digest must, with or without. A run goes on by one task each time
+it is looked at; with the parameter preset=tiny its PPO fails. Of a run named "lossy" two answers of three are lost, of
+one named "gone" all but the first, and one named "forbidden" may not be looked at. Runs in the environment `pipelines`,
+prints its port, and ends when its input does.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
 EXPERIMENTS: list[dict[str, Any]] = []
 RUNS: dict[str, dict[str, Any]] = {}
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 def created(body: dict[str, Any]) -> dict[str, Any]:
@@ -29,13 +31,22 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
     document = body["pipeline_spec"]
     spec = json_format.ParseDict(document.get("pipeline_spec", document), pipeline_spec_pb2.PipelineSpec())
     for name, executor in document.get("pipeline_spec", document)["deploymentSpec"]["executors"].items():
-        if not re.search(r"@sha256:[0-9a-f]{64}$", executor["container"]["image"]):
+        if not DIGEST.search(executor["container"]["image"]):
             raise ValueError(f"{name}: the image {executor['container']['image']} is no digest")
+        for variable in executor["container"].get("env", ()):
+            if "IMAGE" in variable["name"] and not DIGEST.search(variable["value"]):
+                raise ValueError(f"{name}: {variable['name']}={variable['value']} is no digest")
     known = spec.root.input_definitions.parameters
     given = body.get("runtime_config", {}).get("parameters", {})
     for name in given:
         if name not in known:
             raise ValueError(f"unknown parameter {name}")
+    if given.get("workers", "").startswith("rayjob"):
+        container = document.get("pipeline_spec", document)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+        if "MLGO_CLUSTER_IMAGE" not in [variable["name"] for variable in container["env"]]:
+            raise ValueError("exec-ppo: nothing names the image of Ray's nodes")
+        if body.get("service_account") != "mlgo-steps":
+            raise ValueError(f"{body.get('service_account')!r} may not start RayJobs")
     run = {
         "run_id": f"run-{len(RUNS) + 1}", "display_name": body["display_name"], "state": "RUNNING", "looked": 0,
         "asked": 0, "root": body.get("runtime_config", {}).get("pipeline_root", ""),

@@ -1,20 +1,25 @@
-"""gcp-storage-emulator with the two things that it lacks and that our tests are about.
+"""gcp-storage-emulator with the things that it lacks and that our tests are about.
 
-Generation preconditions (it ignores ifGenerationMatch, so that of racing writers all would win), and a bucket named
-"forbidden" that answers 403 as Cloud Storage does to an account without a role. Everything else is the emulator's.
+Generation preconditions (it ignores ifGenerationMatch, so that of racing writers all would win), a bucket named
+"forbidden" that answers 403 as Cloud Storage does to an account without a role, and requests that fail or hang when
+they are told to. Everything else is the emulator's.
 
     python -m tests.storage_server --host 0.0.0.0 --port 9023 --bucket runs --directory DIR
+    python -m tests.storage_server --fail-every 3 --fail-times 100
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from http.server import HTTPServer
+from http.server import HTTPServer, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -26,17 +31,48 @@ from gcp_storage_emulator.storage import Storage
 FORBIDDEN = "forbidden"
 
 
+@dataclass
+class Faults:
+    """What goes wrong, and when; may be changed while the server runs.
+
+    every: each so-manieth request fails, 0 for none, until `times` have failed, None for no end. They fail in turn in
+    the ways of FAULTS. silent: requests wait while it is set. seen, failed: requests so far.
+    """
+
+    every: int = 0
+    times: int | None = None
+    silent: threading.Event = field(default_factory=threading.Event)
+    seen: int = 0
+    failed: int = 0
+
+    def next(self) -> str:
+        """How the request at hand fails, "" if it does not."""
+        while self.silent.is_set():
+            time.sleep(0.05)
+        self.seen += 1
+        if not self.every or self.seen % self.every or (self.times is not None and self.failed >= self.times):
+            return ""
+        self.failed += 1
+        return FAULTS[self.failed % len(FAULTS)]
+
+
+FAULTS = ("refused", "answer is an error", "answer is lost")
+"""503 and nothing done; done, but 503; done, but the connection ends without an answer."""
+
+
 class Refused(Exception):
     """What the handler answers instead: a status and a message."""
 
 
 class ConditionalStorage(Storage):  # type: ignore[misc]
-    """`wanted` is the precondition of the request at hand. Requests come one at a time, so check and write are one."""
+    """`wanted` is the precondition of the request at hand. `lock` is held meanwhile, so check and write are one."""
 
     wanted: int | None = None
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, faults: Faults, **options: Any) -> None:
         super().__init__(**options)
+        self.faults = faults
+        self.lock = threading.Lock()
         self._wanted_by_upload: dict[str, int | None] = {}
 
     def _write_config_to_file(self) -> None:
@@ -92,41 +128,68 @@ class Handler(RequestHandler):  # type: ignore[misc]
         self._answer(super().do_DELETE)
 
     def _answer(self, work: Callable[[], None]) -> None:
+        # Read before and written after the lock: a client that stops in the midst of it is to stop nobody else.
+        requested, connection = self.rfile, self.wfile
+        if "Content-Length" in self.headers:
+            self.rfile = io.BytesIO(requested.read(int(self.headers["Content-Length"])))
+        self.wfile = io.BytesIO()
+        fault = self.storage.faults.next()
+        try:
+            with self.storage.lock:
+                if fault == "refused":
+                    raise Refused(503, "Backend Error")
+                self._work(work)
+        except Refused as refused:
+            self._refuse(*refused.args)
+        answer = self.wfile.getvalue()
+        if fault == "answer is an error":
+            self.wfile = io.BytesIO()
+            self._refuse(503, "Backend Error")
+            answer = self.wfile.getvalue()
+        self.rfile, self.wfile = requested, connection
+        if fault == "answer is lost":
+            self.close_connection = True
+        else:
+            connection.write(answer)
+
+    def _work(self, work: Callable[[], None]) -> None:
         parts = urlsplit(self.path)
+        if f"/b/{FORBIDDEN}/" in parts.path:
+            raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
         wanted = parse_qs(parts.query).get("ifGenerationMatch")
         self.storage.wanted = int(wanted[0]) if wanted else None
-        try:
-            if f"/b/{FORBIDDEN}/" in parts.path:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
-            work()
-        except Refused as refused:
-            status, message = refused.args
-            content = json.dumps({"error": {"code": status, "message": message}}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+        work()
+
+    def _refuse(self, status: int, message: str) -> None:
+        content = json.dumps({"error": {"code": status, "message": message}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
 
-def make_server(host: str, port: int, bucket: str, directory: str | None = None) -> HTTPServer:
+def make_server(
+    host: str, port: int, bucket: str, directory: str | None = None, faults: Faults | None = None
+) -> HTTPServer:
     """A server that listens but does not serve yet; port 0 for any. In memory without a directory."""
-    storage = ConditionalStorage(use_memory_fs=directory is None, data_dir=directory)
+    storage = ConditionalStorage(faults or Faults(), use_memory_fs=directory is None, data_dir=directory)
     if not any(name == bucket for name in storage.buckets):
         create_bucket(bucket, storage)
-    return HTTPServer((host, port), partial(Handler, storage))
+    return ThreadingHTTPServer((host, port), partial(Handler, storage))
 
 
 @contextmanager
-def storage_server(bucket: str, host: str = "127.0.0.1") -> Iterator[str]:
+def storage_server(bucket: str, host: str = "127.0.0.1", faults: Faults | None = None) -> Iterator[str]:
     """Serves from memory while the block runs; yields the URL for STORAGE_EMULATOR_HOST."""
-    server = make_server(host, 0, bucket)
+    faults = faults or Faults()
+    server = make_server(host, 0, bucket, faults=faults)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
+        faults.silent.clear()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -138,8 +201,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9023)
     parser.add_argument("--bucket", default="mlgo")
     parser.add_argument("--directory")
+    parser.add_argument("--fail-every", type=int, default=0)
+    parser.add_argument("--fail-times", type=int)
     options = parser.parse_args()
-    make_server(options.host, options.port, options.bucket, options.directory).serve_forever()
+    faults = Faults(options.fail_every, options.fail_times)
+    make_server(options.host, options.port, options.bucket, options.directory, faults).serve_forever()
 
 
 if __name__ == "__main__":

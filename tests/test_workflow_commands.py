@@ -17,7 +17,7 @@ import pytest
 
 from components.storage import gcs, publish
 from components.storage.uri import mirror, parse_place
-from pipelines.images import BASES
+from pipelines.images import BASES, ON_IMAGE
 from pipelines.retrain_check import module_checksums
 from pipelines.retrain_cli import _installed
 from pipelines.retrain_state import Deployed, load_state, save_state
@@ -128,7 +128,7 @@ def test_the_check_tells_the_job_whether_to_train(storage: None, tmp_path: Path)
         promoted_at=time.time(),
     )  # fmt: skip
     place = VALUES["vars.MLGO_STATE"]
-    save_state(place, load_state(place).promoted(deployed, ()))
+    save_state(place, load_state(place).promoted(deployed))
     said, yes = trains()
     assert not yes and "nothing speaks for training again" in said
 
@@ -136,8 +136,8 @@ def test_the_check_tells_the_job_whether_to_train(storage: None, tmp_path: Path)
 def test_an_image_has_a_name_that_registries_take_and_the_time_of_its_commit(tmp_path: Path) -> None:
     step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
     given = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
-    _said, found = Runner(tmp_path, {"matrix.image": "training"}, given).run(step)
-    assert found["name"] == "ghcr.io/some-owner/mlgo-training"
+    _said, found = Runner(tmp_path, {}, given).run(step)
+    assert found["prefix"] == "ghcr.io/some-owner/mlgo-"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", found["created"])
 
 
@@ -150,10 +150,20 @@ def test_the_images_are_those_that_have_a_dockerfile_and_take_the_arguments() ->
     job = load(FOLDER / "images.yml")["jobs"]["images"]
     (build,) = [step["with"] for step in job["steps"] if step.get("id") == "build"]
     assert set(job["strategy"]["matrix"]["image"]) == set(BASES)
-    passed = {line.partition("=")[0] for line in build["build-args"].splitlines() if line}
+    *lines, last = build["build-args"].splitlines()
+    passed = {line.partition("=")[0] for line in lines}
+    assert last.startswith("${{ matrix.image == 'cluster' && format('TRAINING={0}training:{1}', ")
     for image in BASES:
         text = (ROOT / filled(build["file"], {"matrix.image": image})).read_text()
-        assert passed == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)) - {"BASE"}
+        below = {ON_IMAGE[image].upper()} if image in ON_IMAGE else set()
+        assert passed | below == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)) - {"BASE"}
+
+
+def test_an_image_is_built_after_the_one_that_it_is_built_on() -> None:
+    strategy = load(FOLDER / "images.yml")["jobs"]["images"]["strategy"]
+    order = strategy["matrix"]["image"]
+    assert int(strategy["max-parallel"]) == 1
+    assert all(order.index(below) < order.index(image) for image, below in ON_IMAGE.items())
 
 
 def test_the_commands_of_cloud_build(tmp_path: Path) -> None:

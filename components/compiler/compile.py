@@ -1,4 +1,4 @@
-"""One module in, its native size and its decisions out: the measurement that everything else is built on."""
+"""One module in, its native size or scores and its decisions out: the measurement that everything else is built on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from components import problems
 from components.compiler import process
 from components.compiler.advisor import Advisor
 from components.compiler.callsites import Callsites, callsites_path, read_callsites
@@ -37,13 +38,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Sample:
-    """One object. text_size_bytes: native text as llvm-size counts it. log and callsites: if the advisor logs.
-    function_sizes: bytes by symbol name, if they were wanted."""
+    """What one compile made, of which the problem says what it is judged by.
 
-    text_size_bytes: int
+    text_size_bytes: native text as llvm-size counts it; 0 if no object was made, because the log has scores. log: if
+    the advisor logs. callsites: of a log that has them. function_sizes: bytes by symbol name, if they were wanted.
+    scores: by function, of a log that has them; the same functions whoever decided, less is better.
+    """
+
+    text_size_bytes: int = 0
     log: TrainingLog | None = None
     callsites: Callsites | None = None
     function_sizes: dict[str, int] | None = None
+    scores: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class Compiler:
             completed = self._run(request, prefix)
             names = [f"m.{i}" for i in range(request.advisor.samples)] or ["m"]
             try:
-                samples = tuple(_read_sample(scratch / name, request) for name in names)
+                samples = tuple(self._read_sample(scratch / name, request) for name in names)
             except (LogError, ElfError, FileNotFoundError) as error:
                 problem = error.problem if isinstance(error, UserError) else str(error)
                 raise CompileError(request.module.name, "log", problem) from error
@@ -99,7 +105,9 @@ class Compiler:
     def _run(self, request: Request, prefix: Path) -> process.Completed:
         module, advisor = request.module, request.advisor
         flags = advisor.flags(self.problem, prefix.with_name("m.log"), prefix)
-        output: Path | str = "-" if advisor.samples else prefix.with_name("m.o")
+        output: Path | str | None = "-" if advisor.samples else prefix.with_name("m.o")
+        if not self._makes_object(advisor):
+            output = None
         arguments = replay_arguments(
             module.arguments(), module.bitcode, output, [*flags, *request.extra_flags], module.thinlto_index
         )
@@ -116,20 +124,38 @@ class Compiler:
             raise CompileError(module.name, "failed", f"{how}; {completed.stderr}")
         return completed
 
+    def _makes_object(self, advisor: Advisor) -> bool:
+        return problems.get(self.problem).measure == "size" or not advisor.logs
 
-def _read_sample(stem: Path, request: Request) -> Sample:
-    """Reads the files that the compiler wrote with the names `stem`.o, .log and .log.calls or .calls."""
-    text_size_bytes, function_sizes = _read_object(Path(f"{stem}.o"), request.want_functions)
-    if not request.advisor.logs:
-        return Sample(text_size_bytes, function_sizes=function_sizes)
-    log_path = Path(f"{stem}.log")
-    log = read_log(log_path)
-    calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
-    callsites = read_callsites(calls_path)
-    if len(callsites.caller) != log.decisions:
-        what = f"{len(callsites.caller)} callsites of {log.decisions} logged decisions"
-        raise LogError(calls_path, 0, what)
-    return Sample(text_size_bytes, log, callsites, function_sizes)
+    def _read_sample(self, stem: Path, request: Request) -> Sample:
+        """Reads the files that the compiler wrote with the names `stem`.o, .log and .log.calls or .calls."""
+        faces = problems.get(self.problem)
+        text_size_bytes, function_sizes = 0, None
+        if self._makes_object(request.advisor):
+            text_size_bytes, function_sizes = _read_object(Path(f"{stem}.o"), request.want_functions)
+        if not request.advisor.logs:
+            return Sample(text_size_bytes, function_sizes=function_sizes)
+        log_path = Path(f"{stem}.log")
+        log = read_log(log_path)
+        callsites = None
+        if faces.callsites:
+            calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
+            callsites = read_callsites(calls_path)
+            if len(callsites.caller) != log.decisions:
+                what = f"{len(callsites.caller)} callsites of {log.decisions} logged decisions"
+                raise LogError(calls_path, 0, what)
+        scores = read_scores(log_path, log) if faces.measure == "score" else None
+        return Sample(text_size_bytes, log, callsites, function_sizes, scores)
+
+
+def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
+    """The score of each context of `log`: the outcome of its last decision. LogError if `path`'s log has no scores."""
+    scores = {}
+    for context in log.contexts:
+        if context.outcomes is None or not len(context):
+            raise LogError(path, 0, f"the function {context.name!r} has no score")
+        scores[context.name] = float(context.outcomes.reshape(-1)[-1])
+    return scores
 
 
 def _read_object(path: Path, want_functions: bool) -> tuple[int, dict[str, int] | None]:

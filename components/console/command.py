@@ -1,7 +1,8 @@
 """Runs a step's click command, so that every step ends the same way.
 
 Exit statuses: 0 done, 1 an error the user can mend (one message on stderr), 2 wrong usage (click's own),
-130 interrupted by Ctrl-C or SIGTERM. Anything else is a defect of ours and keeps its traceback (Python's status 1).
+130 interrupted by Ctrl-C, 143 by SIGTERM (128 and the signal's number, as shells count). Anything else is a defect of
+ours and keeps its traceback (Python's status 1).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import click
 from components.console.errors import UserError
 
 EXIT_USER_ERROR = 1
-EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = "interrupted; nothing half-done is left\n  remedy: run the same command again to go on"
 
 _SETTINGS: dict[str, Any] = {
@@ -40,10 +42,19 @@ def run_step(command: Callable[..., Any]) -> NoReturn:
     sys.exit(_status_of(command))
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+def interrupted_status(error: BaseException) -> int:
+    """The exit status that says what interrupted a command."""
+    return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     # A second signal must not break the clean-up that the first one started.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    raise Terminated
 
 
 def _status_of(command: Callable[..., Any]) -> int:
@@ -55,8 +66,10 @@ def _status_of(command: Callable[..., Any]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return _fail(INTERRUPTED, EXIT_INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _fail(INTERRUPTED, interrupted_status(error))
+    except click.Abort as error:  # what click makes of it
+        return _fail(INTERRUPTED, interrupted_status(error.__cause__ or error))
     except BrokenPipeError:
         # The reader of our output went away (`... | head`): nothing to tell, and nobody to tell it to.
         sys.stdout = None  # type: ignore[assignment]

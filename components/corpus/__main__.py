@@ -12,46 +12,20 @@ from typing import Any
 import click
 
 from components.console import UserError, run_step, say
-from components.corpus.extract import EXTRACTED, ExtractConfig, extract_objects, remove_empty_directories
+from components.corpus.extract_command import extract
 from components.corpus.finish import announce, describe, finish, split_config
-from components.corpus.objects import from_compile_commands
-from components.corpus.report import NO_OUTPUT, Report, make_report
-from components.corpus.split import SplitConfig, split_modules
-from components.formats.corpus import load_corpus, write_description
+from components.corpus.options import PATH, output_option, split_options
+from components.corpus.report import Report
+from components.corpus.split import split_modules
+from components.formats.corpus import load_corpus
 from components.formats.splits import FILE as SPLITS_FILE
 from components.formats.splits import write_splits
 from components.projects.option import RECIPE
 from components.projects.recipe import load_recipes
 from components.storage import publish
-from components.storage.options import FILE, OUTPUT, TREE
+from components.storage.options import FILE, TREE
 
-PATH = click.Path(path_type=Path)
 _SOURCES = ("recipe", "existing", "compile_commands")
-
-
-def split_options(command: Any) -> Any:
-    """The flags of a SplitConfig, on every command that writes a corpus."""
-    default = SplitConfig()
-    for option in (
-        click.option("--seed", type=int, help=f"Another seed, another split. Default {default.seed}."),
-        click.option(
-            "--heldout-project", "heldout_projects", multiple=True,
-            help="Hold out all modules of this project (the first folder of their names). Repeatable.",
-        ),
-        click.option(
-            "--heldout-fraction", type=float, help=f"Held out of the rest. Default {default.heldout_fraction}."
-        ),
-        click.option(
-            "--validation-fraction", type=float,
-            help=f"Chooses the best checkpoint. Default {default.validation_fraction}.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def output_option(command: Any) -> Any:
-    return click.option("--output", type=OUTPUT, required=True, help="Directory of the new corpus.")(command)
 
 
 @click.group()
@@ -69,50 +43,7 @@ def main() -> None:
     """
 
 
-@main.command()
-@click.option("--compile-commands", type=FILE, required=True, help="compile_commands.json of a finished build.")
-@output_option
-@click.option("--cmd-filter", help="Keep modules of which one cc1 argument matches this regular expression.")
-@click.option("--obj-base-dir", type=PATH, help="Name modules by their objects' paths relative to this directory.")
-@click.option("--cmd-section-name", default=".llvmcmd", show_default=True, help="ELF section of the arguments.")
-@click.option("--bitcode-section-name", default=".llvmbc", show_default=True, help="ELF section of the bitcode.")
-@click.option("--num-workers", type=click.IntRange(1), help="Threads. Default: all processors.")
-@split_options
-def extract(
-    compile_commands: Path,
-    output: Path,
-    cmd_filter: str | None,
-    obj_base_dir: Path | None,
-    cmd_section_name: str,
-    bitcode_section_name: str,
-    num_workers: int | None,
-    **split: Any,
-) -> None:
-    """Extracts the modules of a build that embedded its bitcode.
-
-    \b
-    Example: only what was compiled at -Oz
-      python -m components.corpus extract --compile-commands build/compile_commands.json \\
-        --cmd-filter '^-Oz$' --output corpus
-    """
-    splits = split_config(split)
-    config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers)
-    objects, without_output = from_compile_commands(compile_commands, obj_base_dir)
-    with publish(output) as partial:
-        outcomes = extract_objects(objects, partial, config)
-        other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]
-        report = make_report(compile_commands.absolute().parent.name, outcomes, other)
-        names = [outcome.object.name for outcome in outcomes if outcome.kind == EXTRACTED]
-        if not names:
-            details = "\n".join(report.examples())
-            raise UserError(
-                f"{compile_commands} yields no module: {report.line()}\n{details}",
-                "build the project with clang and -Xclang -fembed-bitcode=all (no -flto), then run this again",
-            )
-        remove_empty_directories(partial)
-        write_description(partial, names)
-        done = finish(partial, splits, report)
-    announce(output, report, done)
+main.add_command(extract)
 
 
 @main.command()
@@ -155,7 +86,10 @@ def build(
 @main.command()
 @click.option("--input", "source", type=TREE, required=True, help="Directory that is searched for .bc files.")
 @output_option
-@click.option("--default-args", default="", help="cc1 arguments that all modules are compiled with, in one string.")
+@click.option(
+    "--default-args", default="",
+    help="What all modules are compiled with, in one string: cc1's arguments behind -cc1, or else clang's.",
+)
 @split_options
 def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
     """Makes a corpus of loose bitcode files.

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.console import Progress, UserError, say
-from components.corpus.extract import EXTRACTED, ExtractConfig, Outcome, extract_objects, remove_empty_directories
+from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.objects import from_compile_commands
+from components.corpus.outcome import EXTRACTED, Outcome
 from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
 from components.formats.corpus import write_description
 from components.projects.build import BuiltProject, build_project, configure_project
@@ -60,7 +61,6 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
                 future.cancel()
             stop_running()
             raise
-    remove_empty_directories(output)
     write_description(output, names)
     return join_reports(reports)
 

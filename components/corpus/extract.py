@@ -5,21 +5,17 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterable
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.compiler.elf import Elf, ElfError
 from components.console import UserError
+from components.corpus.files import read, write
 from components.corpus.objects import ObjectFile
-
-EXTRACTED = "extracted"
-ASSEMBLY = "assembly"
-NO_BITCODE = "no_bitcode"
-MISSING = "missing"
-FILTERED = "filtered"
-FAILED = "failed"
+from components.corpus.outcome import ASSEMBLY, EXTRACTED, FAILED, FILTERED, MISSING, NO_BITCODE, NO_INDEX, Outcome
+from components.corpus.thinlto import INDEX, INDEX_LOST, ThinLto, copy_saved, index_of
 
 
 @dataclass(frozen=True)
@@ -29,38 +25,28 @@ class ExtractConfig:
     cmd_filter: a regular expression; modules of which no single cc1 argument matches are left out. None: all stay.
     cmd_section, bitcode_section: names of the ELF sections that -fembed-bitcode=all writes.
     num_workers: threads; None: as many as this process has processors.
+    thinlto: how ThinLTO compiled the objects, if it did; then each module's index is extracted, too.
     """
 
     cmd_filter: str | None = None
     cmd_section: str = ".llvmcmd"
     bitcode_section: str = ".llvmbc"
     num_workers: int | None = None
+    thinlto: ThinLto | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one object: `kind` is one of the constants above, `detail` says why unless it was extracted."""
-
-    object: ObjectFile
-    kind: str
-    detail: str = ""
-
-
-def extract_objects(
-    objects: list[ObjectFile], output: Path, config: ExtractConfig
-) -> list[Outcome]:
+def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConfig) -> list[Outcome]:
     """Write <name>.bc and <name>.cmd below `output` for every object that has them; outcomes in the objects' order.
 
-    The files have the bytes that llvm-objcopy --dump-section writes. Raises `UserError` for a regular expression
-    that is none; whatever is wrong with single objects is in their outcomes.
+    The files have the bytes that llvm-objcopy --dump-section writes. With ThinLTO there is also <name>.thinlto.bc, and
+    if it was local, there is no <name>.cmd. Raises `UserError` for a regular expression that is none; whatever is wrong
+    with single objects is in their outcomes.
     """
     try:
         pattern = None if config.cmd_filter is None else re.compile(config.cmd_filter)
     except re.error as error:
         problem = f"--cmd-filter {config.cmd_filter!r} is not a regular expression: {error}"
         raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
-    _make_directories(output, objects)
-
     outcomes: list[Outcome | None] = [None] * len(objects)
     workers = config.num_workers or len(os.sched_getaffinity(0))
 
@@ -75,19 +61,9 @@ def extract_objects(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-def remove_empty_directories(directory: Path) -> None:
-    """Directories that were made for objects without bitcode."""
-    for folder, _, _ in os.walk(directory, topdown=False):
-        if folder != str(directory) and not os.listdir(folder):
-            os.rmdir(folder)
-
-
-def _make_directories(output: Path, objects: Iterable[ObjectFile]) -> None:
-    for folder in {os.path.dirname(item.name) for item in objects}:
-        os.makedirs(output / folder, exist_ok=True)
-
-
 def _extract(item: ObjectFile, output: str, config: ExtractConfig, pattern: re.Pattern[str] | None) -> Outcome:
+    if config.thinlto == "local":
+        return copy_saved(item, output)
     absent = ASSEMBLY if item.assembly else NO_BITCODE
     try:
         file = os.open(item.path, os.O_RDONLY)
@@ -96,7 +72,10 @@ def _extract(item: ObjectFile, output: str, config: ExtractConfig, pattern: re.P
     except OSError as error:
         return Outcome(item, FAILED, str(error))
     try:
-        if os.fstat(file).st_size == 0:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            return Outcome(item, FAILED, "not a file")
+        if status.st_size == 0:
             return Outcome(item, FAILED, "the object is an empty file")
         # Unmapped when the last view of it is gone; closing it here would fail while an error's traceback has one.
         view = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
@@ -119,20 +98,19 @@ def _extract_from(
     ]
     if not command or not bitcode:
         return Outcome(item, absent, f"no section {' and no section '.join(missing)}")
-    if pattern is not None:
-        arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
-        if not any(pattern.search(argument) for argument in arguments):
-            return Outcome(item, FILTERED, f"no argument matches {pattern.pattern}")
+    arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
+    if pattern is not None and not any(pattern.search(argument) for argument in arguments):
+        return Outcome(item, FILTERED, f"no argument matches {pattern.pattern}")
     base = f"{output}/{item.name}"
-    _write(f"{base}.cmd", command)
-    _write(f"{base}.bc", bitcode)
-    return Outcome(item, EXTRACTED)
-
-
-def _write(path: str, content: memoryview) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
-        while content:
-            content = content[os.write(file, content) :]
-    finally:
-        os.close(file)
+    if config.thinlto is not None:
+        path = index_of(arguments, item.directory)
+        if path is None:
+            return Outcome(item, NO_INDEX, "compiled without -fthinlto-index=")
+        try:
+            index = read(path)
+        except OSError as error:
+            return Outcome(item, NO_INDEX, f"its index: {error}")
+        write(f"{base}{INDEX}", index)
+    write(f"{base}.cmd", command)
+    write(f"{base}.bc", bitcode)
+    return Outcome(item, EXTRACTED, INDEX_LOST if config.thinlto is None and index_of(arguments, "") else "")

@@ -8,16 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.corpus.extract import EXTRACTED, FAILED, MISSING, Outcome
+from components.corpus.outcome import EXTRACTED, FAILED, MISSING, NO_INDEX, Outcome
 from components.formats.corpus import REPORT
 
 NO_OUTPUT = "no_output"
+OUTSIDE = "outside"
 COMPILE_FAILED = "compile_failed"
 _SHOWN = 5
 _PLAIN = {
     EXTRACTED: "extracted", "assembly": "made from assembly", "no_bitcode": "without bitcode", MISSING: "missing",
     "filtered": "filtered out", FAILED: "unreadable", NO_OUTPUT: "commands without an output",
-    COMPILE_FAILED: "failed to compile",
+    COMPILE_FAILED: "failed to compile", NO_INDEX: "without a ThinLTO index", OUTSIDE: "outside of the base directory",
 }  # fmt: skip
 
 

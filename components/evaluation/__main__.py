@@ -14,7 +14,7 @@ from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.projects.option import RECIPE
-from components.storage.options import ARTIFACT, OUTPUT, WORK_DIR
+from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
 
 EXIT_NOT_BETTER = 3
@@ -57,7 +57,7 @@ def main() -> None:
 @click.option("--release-if", type=click.Choice(RELEASE_IF), default="better", show_default=True,
               help="Which verdict wants a release clang: `release` in metrics.json says yes or no.")  # fmt: skip
 @click.option(
-    "--ppo-root", type=WORK_DIR,
+    "--ppo-root", type=LOOSE,
     help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
 )  # fmt: skip
 @click.option("--recipe", type=RECIPE, help="Rebuilds the held-out projects whole and compares what they link.")

@@ -50,8 +50,9 @@ def read_curve(directory: Path) -> Curve | None:
     """
     if not directory.is_dir():
         raise UserError(f"no training at {directory}: no such directory", "pass what PPO wrote as --ppo-root")
-    files = sorted(directory.rglob("*.tfevents.*"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    series = _join([read_event_file(path) for path in files])
+    # Not by the time of the file: what came from object storage has that of the download.
+    runs = sorted((read_event_file(path) for path in directory.rglob("*.tfevents.*")), key=lambda run: run.start_s)
+    series = _join(runs)
     rewards = {tag.rsplit("/", 1)[-1]: found for tag, found in series.items() if REWARD_SECTION in tag}
     mean_tag = next((tag for tag in rewards if re.search("mean|average", tag, re.IGNORECASE)), None)
     if mean_tag is None:
@@ -76,19 +77,21 @@ def _validation(series: dict[str, Series]) -> Series | None:
 
 
 def _join(runs: list[EventFile]) -> dict[str, Series]:
-    """Curves over all runs of one training, each run being one process (a resumed training has several).
+    """Curves over all files of one training: a long or a resumed one has several.
 
-    A resumed training repeats steps that its killed run had already reported: the later run holds. Time goes on from
-    where the last kept step stood.
+    A resumed training may repeat steps that its killed run had already reported: the later run holds. Time goes on
+    from where the last kept step stood.
     """
     points: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)  # tag -> step -> (minutes, value)
     for run in runs:
         if not run.scalars:
             continue
-        first_step = min(scalar.step for scalar in run.scalars)
-        for kept in points.values():
-            for step in [step for step in kept if step >= first_step]:
-                del kept[step]
+        first_steps: dict[str, int] = {}
+        for scalar in run.scalars:
+            first_steps[scalar.tag] = min(scalar.step, first_steps.get(scalar.tag, scalar.step))
+        for tag, first_step in first_steps.items():
+            for step in [step for step in points[tag] if step >= first_step]:
+                del points[tag][step]
         offset = max((minutes for kept in points.values() for minutes, _ in kept.values()), default=0.0)
         for scalar in run.scalars:
             minutes = offset + (scalar.wall_time_s - run.start_s) / 60.0

@@ -96,7 +96,7 @@ def load_release(directory: Path, policy: Path, training: Toolchain) -> Toolchai
             f"{training.directory} is {training.llvm_version}: their difference would not be the policy's alone",
             "build both from one LLVM version",
         )
-    if release.built.get("policy_digest") != digest(policy):
+    if digest(policy) not in release.built.get("policies", {}).values():
         raise UserError(
             f"the release clang in {directory} embeds another policy than {policy}",
             f"build it from this policy: python -m components.toolchain --mode release --policy {policy}",

@@ -62,17 +62,20 @@ class Module:
         return PurePosixPath(self.name).parts[0]
 
     def arguments(self) -> tuple[str, ...]:
-        """The cc1 arguments that the module was compiled with."""
+        """What the module was compiled with: cc1's arguments, "-cc1" first; those of clang itself, without it, only
+        where global_command_override has them. google/ml-compiler-opt tells the two apart in this way."""
         if self.command_override is not None:
             if UNSPECIFIED_OVERRIDE in self.command_override:
                 raise UserError(
                     f"the corpus in {self.directory} does not say how its modules are compiled: "
                     f"global_command_override is {UNSPECIFIED_OVERRIDE}",
-                    f"write the cc1 arguments into global_command_override of {self.directory / DESCRIPTION}",
+                    "extract it again with --default-args, or write clang's arguments into that list in "
+                    f"{self.directory / DESCRIPTION} and make a corpus of it with mlgo corpus import",
                 )
             return self.command_override
         text = self.cmd.read_bytes().decode("utf-8", "surrogateescape")
-        return tuple(text.removesuffix("\0").split("\0"))
+        arguments = tuple(text.removesuffix("\0").split("\0"))
+        return arguments if arguments[0] == "-cc1" or not any(arguments) else ("-cc1", *arguments)
 
 
 @dataclass(frozen=True)
@@ -136,14 +139,14 @@ def write_description(
 ) -> None:
     """Write corpus_description.json with the bytes that mlgo-utils would write.
 
-    `thinlto` is None, "distributed" or "local"; a local ThinLTO corpus gets the override that asks the user
-    to fill it in.
+    `thinlto` is None, "distributed" or "local"; a local ThinLTO corpus without `command_override` gets the one that
+    asks the user to fill it in.
     """
     description: dict[str, Any] = {}
-    if thinlto == "local":
-        description["global_command_override"] = [UNSPECIFIED_OVERRIDE]
-    elif command_override is not None:
+    if command_override is not None:
         description["global_command_override"] = command_override
+    elif thinlto == "local":
+        description["global_command_override"] = [UNSPECIFIED_OVERRIDE]
     description["has_thinlto"] = thinlto is not None
     description["modules"] = modules
     (directory / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")

@@ -9,7 +9,11 @@
     report.json            the trace step's own account: modules in quarantine with their reasons
 
 All rows of a module are in one shard, in the order of the decisions: of its contexts one after the other, `step` counts
-from 0 in each. `reward` is 1 - text_size_bytes / baseline size, so 0 in a trace of the baseline itself.
+from 0 in each.
+
+Of a problem that is judged by size, `reward` is 1 - text_size_bytes / baseline size, so 0 in a trace of the baseline
+itself. Of one that is judged by scores, `reward` is the score of the context (less is better), the same in all of its
+rows, and there is no text_size_bytes. There is no caller and no callee where the compiler does not tell them.
 """
 
 from __future__ import annotations
@@ -35,7 +39,12 @@ DESCRIPTION = "trace.json"
 MODULES = "modules.parquet"
 REPORT = "report.json"
 _VERSION = 1
-_MODULE_COLUMNS = ("module", "text_size_bytes", "decisions", "compile_s")
+_MODULE_COLUMNS = {
+    "module": pa.string(), "text_size_bytes": pa.int64(), "decisions": pa.int32(), "compile_s": pa.float64(),
+}  # fmt: skip
+_ROWS_PER_SHARD = 1 << 18
+_SHARD_BYTES = 96 << 20
+"""Of features in memory: a decision of the inliner has 300 bytes of them, of the register allocator 3500."""
 _STRINGS = ("module", "context", "caller", "callee")
 _DTYPES = {"step": "int32", "reward": "float32", "action": "int64"}
 _REMEDY = "make it again with: python -m components.trace --corpus DIR --toolchain DIR --output DIR"
@@ -45,22 +54,25 @@ _REMEDY = "make it again with: python -m components.trace --corpus DIR --toolcha
 class ModuleTrace:
     """The decisions of one module, all arrays of the same length N.
 
-    context, caller, callee: indices (int32) of `contexts` and of `names`. step: int32, the decision's place in its
-    context. columns: by feature name, [N, *shape]. action: [N]. reward: of the module as a whole.
+    text_size_bytes: None if no object was made. context, caller, callee: indices (int32) of `contexts` and of `names`;
+    the last two None where there are no callsites. step: int32, the decision's place in its context. columns: by
+    feature name, [N, *shape]. action: [N]. reward: of the module as a whole, or [N].
+
+    What is None in one module of a trace is so in all.
     """
 
     module: str
-    text_size_bytes: int
+    text_size_bytes: int | None
     compile_s: float
     contexts: Sequence[str]
     context: Array
     step: Array
     names: Sequence[str]
-    caller: Array
-    callee: Array
+    caller: Array | None
+    callee: Array | None
     columns: dict[str, Array]
     action: Array
-    reward: float = 0.0
+    reward: float | Array = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,16 +118,17 @@ class TraceWriter:
         problem: str,
         decision: str,
         features: Sequence[FeatureSpec],
-        rows_per_shard: int = 1 << 18,
+        rows_per_shard: int | None = None,
     ) -> None:
         self.directory = directory
         self.problem = problem
         self.decision = decision
         self.features = tuple(features)
-        self.rows_per_shard = rows_per_shard
+        row_bytes = sum(spec.size_bytes for spec in self.features)
+        self.rows_per_shard = rows_per_shard or min(_ROWS_PER_SHARD, _SHARD_BYTES // max(1, row_bytes))
         self.decisions = 0
         self._shards = 0
-        self._modules: list[tuple[str, int, int, float]] = []
+        self._modules: list[tuple[str, int | None, int, float]] = []
         self._buffer: list[ModuleTrace] = []
         self._buffered = 0
 
@@ -133,10 +146,9 @@ class TraceWriter:
         """Writes what is left, modules.parquet and trace.json. `corpus` and `toolchain` are their digests."""
         self._flush()
         columns = list(zip(*self._modules, strict=True)) or [()] * 4
-        types = (pa.string(), pa.int64(), pa.int32(), pa.float64())
-        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-        table = pa.table(dict(zip(_MODULE_COLUMNS, arrays, strict=True)))
-        pq.write_table(table, self.directory / MODULES, compression="zstd")
+        described = zip(_MODULE_COLUMNS.items(), columns, strict=True)
+        arrays = {name: pa.array(values, kind) for (name, kind), values in described if None not in values}
+        pq.write_table(pa.table(arrays), self.directory / MODULES, compression="zstd")
         description = {
             "version": _VERSION,
             "problem": self.problem,
@@ -174,15 +186,16 @@ def _table(modules: list[ModuleTrace], features: Sequence[FeatureSpec]) -> pa.Ta
     for part in modules:
         strings["module"].add([part.module], np.zeros(len(part.action), np.int32))
         strings["context"].add(part.contexts, part.context)
-        strings["caller"].add(part.names, part.caller)
-        strings["callee"].add(part.names, part.callee)
+        for name, codes in (("caller", part.caller), ("callee", part.callee)):
+            if codes is not None:
+                strings[name].add(part.names, codes)
     columns: dict[str, pa.Array] = {"module": strings["module"].column(), "context": strings["context"].column()}
     columns["step"] = pa.array(np.concatenate([part.step for part in modules]).astype(np.int32, copy=False))
-    columns |= {"caller": strings["caller"].column(), "callee": strings["callee"].column()}
+    columns |= {name: strings[name].column() for name in ("caller", "callee") if strings[name].codes}
     for spec in features:
         columns[spec.name] = _feature(np.concatenate([part.columns[spec.name] for part in modules]), spec)
     columns["action"] = pa.array(np.concatenate([part.action for part in modules]).astype(np.int64, copy=False))
-    rewards = [np.full(len(part.action), part.reward, np.float32) for part in modules]
+    rewards = [np.broadcast_to(np.asarray(part.reward, np.float32), part.action.shape) for part in modules]
     columns["reward"] = pa.array(np.concatenate(rewards))
     return pa.table(columns)
 
@@ -228,7 +241,8 @@ def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
     """
     trace = load_trace(directory)
     specs = {spec.name: spec for spec in trace.features}
-    known = {*_STRINGS, "step", "action", "reward", *specs}
+    # A trace without a decision has no shard to say whether there would be callers and callees.
+    known = set(_columns(trace.shards[0])) if trace.shards else {*_STRINGS, *_DTYPES, *specs}
     missing = [name for name in names if name not in known]
     if missing:
         raise UserError(
@@ -240,13 +254,21 @@ def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
 
 
 def read_modules(directory: Path) -> dict[str, Array]:
-    """modules.parquet as columns: module (object), text_size_bytes, decisions, compile_s. UserError as read_columns."""
+    """modules.parquet as columns: module (object), text_size_bytes if there are sizes, decisions, compile_s. UserError
+    as read_columns."""
     load_trace(directory)
-    table = _read(directory / MODULES, list(_MODULE_COLUMNS))
+    table = _read(directory / MODULES, None)
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def _read(path: Path, names: list[str]) -> pa.Table:
+def _columns(path: Path) -> list[str]:
+    try:
+        return list(pq.read_schema(path).names)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise UserError(f"{path} is not a sound Parquet file: {error}", _REMEDY) from None
+
+
+def _read(path: Path, names: list[str] | None) -> pa.Table:
     try:
         return pq.read_table(path, columns=names, partitioning=None)
     except (OSError, pa.ArrowException, ValueError) as error:

@@ -1,13 +1,18 @@
 """The numpy form of a policy: what the SavedModel, the TFLite model and the emitted C++ are all derived from.
 
 A feature value x becomes its quantile q in the trace of the default heuristic (the share of the vocab's boundaries that
-are <= x, in [0, 1]); the network sees q, sqrt(q) and q*q, as ml-compiler-opt's does, so that the scale of a feature (a
-count of 2, a cost of -15000) is of no consequence. Dense layers with relu between them give the logits of the actions.
+are <= x, in [0, 1]; 1 if x is not a number, which is how LLVM normalizes an infinite weight). The network sees q,
+sqrt(q) and q*q, as ml-compiler-opt's does, so that the scale of a feature (a count of 2, a cost of -15000) is of no
+consequence. Dense layers with relu between them give the logits of the actions.
+
+Of a problem with a mask, features describe one action each, by position. Then the same layers score each action by its
+own features (and by those that are scalars), a logit each; an action that the mask excludes has the logit -inf.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from components import problems
 from components.console import UserError
 from components.formats.features import FeatureSpec
 
@@ -34,9 +40,10 @@ Layer = tuple[Float32, Float32]
 class DensePolicy:
     """A policy as plain arrays.
 
-    Invariants (checked): every feature is a scalar (shape product 1) with at least one, nondecreasing boundary;
-    layer i is (W float32 [inputs, outputs], b float32 [outputs]) with inputs = 3 * len(features) for the first and the
-    outputs of the layer before otherwise; relu follows every layer but the last, whose outputs are the logits.
+    Invariants (checked): every feature but the mask is a scalar (shape product 1), or with a mask has as many elements
+    as the mask, and has at least one, nondecreasing boundary; layer i is (W float32 [inputs, outputs], b float32
+    [outputs]) with inputs = 3 * len(network_features) for the first and the outputs of the layer before otherwise; relu
+    follows every layer but the last, whose outputs are the logits: of all actions, or with a mask of one.
     """
 
     problem: str
@@ -45,15 +52,21 @@ class DensePolicy:
     layers: tuple[Layer, ...]
 
     def __post_init__(self) -> None:
-        for feature in self.features:
-            if int(np.prod(feature.shape)) != 1:
-                raise ValueError(f"feature {feature.name} has shape {feature.shape}; only scalars are supported")
+        mask = self.mask
+        if mask is not None and self.layers[-1][1].shape != (1,):
+            raise ValueError(f"with a mask the last layer scores one action, this one {self.layers[-1][1].shape}")
+        sizes = [1] if mask is None else [1, elements(mask)]
+        for feature in self.network_features:
+            if elements(feature) not in sizes:
+                allowed = "only scalars" + "".join(f" and tensors of {size}" for size in sizes[1:])
+                raise ValueError(f"feature {feature.name} has shape {feature.shape}; {allowed} are supported")
             boundaries = self.buckets.get(feature.name)
             if boundaries is None:
                 raise ValueError(f"no boundaries for feature {feature.name}")
-            if boundaries.ndim != 1 or not 1 <= len(boundaries) <= MAX_BOUNDARIES or np.any(np.diff(boundaries) < 0):
+            nondecreasing = boundaries.ndim == 1 and bool(np.all(np.diff(boundaries) >= 0))
+            if not nondecreasing or not 1 <= len(boundaries) <= MAX_BOUNDARIES:
                 raise ValueError(f"boundaries of {feature.name} are not a nondecreasing list")
-        inputs = EXPANSION * len(self.features)
+        inputs = EXPANSION * len(self.network_features)
         for i, (weights, bias) in enumerate(self.layers):
             if weights.ndim != 2 or weights.shape[0] != inputs or bias.shape != weights.shape[1:]:
                 raise ValueError(f"layer {i} is {weights.shape} + {bias.shape}, expected {inputs} inputs")
@@ -64,34 +77,55 @@ class DensePolicy:
             inputs = weights.shape[1]
 
     @cached_property
+    def mask(self) -> FeatureSpec | None:
+        """The feature that says which actions are allowed. ValueError if the problem has one and this policy not."""
+        name = problems.get(self.problem).mask
+        if name is None:
+            return None
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise ValueError(f"the mask {name} is not among the features")
+
+    @cached_property
+    def network_features(self) -> tuple[FeatureSpec, ...]:
+        """The features that the layers see, in order: all but the mask."""
+        return tuple(feature for feature in self.features if feature != self.mask)
+
+    @cached_property
     def num_actions(self) -> int:
-        return int(self.layers[-1][1].shape[0])
+        return elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def quantiles(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """Features as the network takes them: float32 [N, len(features)], each in [0, 1].
+        """Features as the network takes them, each in [0, 1]: float32 [N, F], or with a mask [N, num_actions, F].
 
         Args:
-            columns: feature name -> values, [N] or [N, 1]; other columns are ignored.
+            columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
         """
-        return quantiles(self.features, self.buckets, columns)
+        return quantiles(self.network_features, self.buckets, columns)
 
     def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """float32 [N, num_actions] for N decisions; the reference that the other forms are compared with."""
-        return self.logits_of_quantiles(self.quantiles(columns))
+        """float32 [N, num_actions] for N decisions, -inf where an action is excluded; the reference that the other
+        forms are compared with."""
+        logits = self.logits_of_quantiles(self.quantiles(columns))
+        if self.mask is None:
+            return logits
+        allowed = np.asarray(columns[self.mask.name]).reshape(logits.shape) != 0
+        return np.where(allowed, logits, np.float32(-np.inf))
 
     def logits_of_quantiles(self, q: Float32) -> Float32:
-        """float32 [N, num_actions] from `quantiles()`."""
+        """float32 [N, num_actions] from `quantiles()`, of excluded actions as well."""
         x = expand(q)
         for i, (weights, bias) in enumerate(self.layers):
             x = x @ weights + bias
             if i + 1 < len(self.layers):
                 x = np.maximum(x, 0)
-        return x
+        return x if self.mask is None else x[..., 0]
 
     def save(self, directory: Path) -> Path:
         """Writes weights.npz: features (JSON), buckets/<feature>, layers/<i>/weights and layers/<i>/bias."""
         arrays: dict[str, NDArray[np.generic]] = {}
-        for feature in self.features:
+        for feature in self.network_features:
             arrays[f"buckets/{feature.name}"] = self.buckets[feature.name]
         for i, (weights, bias) in enumerate(self.layers):
             arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"] = weights, bias
@@ -115,7 +149,7 @@ def read_dense(directory: Path) -> DensePolicy:
             return DensePolicy(
                 problem=header["problem"],
                 features=features,
-                buckets={f.name: arrays[f"buckets/{f.name}"] for f in features},
+                buckets={f.name: arrays[key] for f in features if (key := f"buckets/{f.name}") in arrays},
                 layers=tuple(
                     (arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"]) for i in range(header["layers"])
                 ),
@@ -129,14 +163,23 @@ def read_dense(directory: Path) -> DensePolicy:
         raise UserError(f"{path} is damaged: {error}", "delete the policy directory and make it again") from None
 
 
+def elements(feature: FeatureSpec) -> int:
+    """How many numbers one value of the feature is."""
+    return math.prod(feature.shape)
+
+
 def quantiles(
     features: Sequence[FeatureSpec],
     buckets: Mapping[str, NDArray[np.float64]],
     columns: Mapping[str, NDArray[np.generic]],
 ) -> Float32:
-    """float32 [N, len(features)]: for each value the share of its feature's boundaries that are <= it, in [0, 1].
+    """For each value the share of its feature's boundaries that are <= it, in [0, 1].
 
-    UserError if a column is missing.
+    Returns:
+        float32 [N, F]; if features have C > 1 elements [N, C, F], in which those of one element are repeated.
+
+    Raises:
+        UserError: a column is missing.
     """
     missing = [f.name for f in features if f.name not in columns]
     if missing:
@@ -145,15 +188,16 @@ def quantiles(
             "use a trace that was logged by the same compiler as the policy's",
         )
     rows = len(columns[features[0].name]) if features else 0
-    result = np.empty((rows, len(features)), np.float32)
+    most = max(map(elements, features), default=1)
+    result = np.empty((rows, most, len(features)), np.float32)
     for i, feature in enumerate(features):
-        boundaries = buckets[feature.name]
-        below = np.searchsorted(boundaries, np.asarray(columns[feature.name]).reshape(-1), side="right")
+        boundaries, values = buckets[feature.name], np.asarray(columns[feature.name]).reshape(rows, elements(feature))
+        below = np.searchsorted(boundaries, values, side="right")
         # One correctly rounded float32 division, which every other form repeats bit by bit.
-        result[:, i] = below.astype(np.float32) / np.float32(len(boundaries))
-    return result
+        result[:, :, i] = below.astype(np.float32) / np.float32(len(boundaries))
+    return result if most > 1 else result[:, 0]
 
 
 def expand(q: Float32) -> Float32:
-    """The network's inputs [N, 3 * F] from quantiles [N, F]: all q, then all sqrt(q), then all q*q."""
+    """The network's inputs [..., 3 * F] from quantiles [..., F]: all q, then all sqrt(q), then all q*q."""
     return np.concatenate([q, np.sqrt(q), q * q], axis=-1)

@@ -8,20 +8,24 @@ in one compiler; policy.so also exports them under the names that a loader can k
                                              //        "num_actions"}
     void mlgo_policy_logits(const void *const *inputs, float *logits);
 
-`inputs` holds one pointer per feature in the order of describe(), to an int64_t or a float; `logits` takes num_actions
-floats. Both are safe to call from several threads.
+`inputs` holds one pointer per feature in the order of describe(), to as many int64_t or float as its shape says;
+`logits` takes num_actions floats, -infinity for an action that the mask excludes. Both are safe to call from several
+threads.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from components import problems
-from components.policy.dense import EXPANSION, DensePolicy, Float32
+from components.formats.features import FeatureSpec
+from components.policy.dense import EXPANSION, DensePolicy, Float32, elements
 from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
 
 POLICY_HEADER = "policy.h"
@@ -55,6 +59,7 @@ def emit_header(policy: DensePolicy) -> str:
     name = policy.problem
     guard = f"MLGO_POLICY_{name.upper()}_H"
     count = len(policy.features)
+    *places, words = word_offsets(policy.features)
     return f"""\
 // Written by mlgo-pipeline: a policy for {name}. Do not edit; export the policy again instead.
 #ifndef {guard}
@@ -77,7 +82,7 @@ class {problem.model_class} {{
 public:
   {problem.model_class}() {{
     for (int I = 0; I < {count}; ++I)
-      Inputs[I] = &Arguments[I];
+      Inputs[I] = arg_data(I);
   }}
   {problem.model_class}(const {problem.model_class} &) = delete;
   {problem.model_class} &operator=(const {problem.model_class} &) = delete;
@@ -88,12 +93,13 @@ public:
   int LookupResultIndex(const std::string &Name) const {{
     return Name == "fetch_{problem.decision}" ? 0 : -1;
   }}
-  void *arg_data(int Index) {{ return &Arguments[Index]; }}
+  void *arg_data(int Index) {{ return &Arguments[Places[Index]]; }}
   void *result_data(int) {{ return &Decision; }}
   void Run() {{ Decision = mlgo_{name}_decide(Inputs); }}
 
 private:
-  int64_t Arguments[{count}] = {{}}; // eight bytes for each feature, whatever its type
+  static constexpr int Places[] = {{{", ".join(map(str, places))}}};
+  int64_t Arguments[{words}] = {{}}; // whole words for each feature, whatever its type
   const void *Inputs[{count}];
   int64_t Decision = 0;
 }};
@@ -102,6 +108,11 @@ private:
 
 #endif // {guard}
 """
+
+
+def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:
+    """Where each feature begins in a buffer of eight-byte words that holds them all, and how many words that are."""
+    return [0, *accumulate(-(-feature.size_bytes // 8) for feature in features)]
 
 
 def emit_source(policy: DensePolicy) -> str:
@@ -117,7 +128,7 @@ def emit_source(policy: DensePolicy) -> str:
         f"constexpr unsigned num_features = {len(tables)};",
         f"constexpr unsigned num_actions = {policy.num_actions};",
         f"constexpr unsigned max_inputs = {max_inputs};\n",
-        *_feature_arrays(tables),
+        *_feature_arrays(tables, policy),
     ]
     for i, (weights, bias) in enumerate(layers):
         parts.append(_array("float", f"weights_{i}", _floats(weights), align=16))
@@ -128,14 +139,7 @@ def emit_source(policy: DensePolicy) -> str:
 
 def _functions(policy: DensePolicy, widths: list[int]) -> str:
     name = policy.problem
-    lines = ["  ActiveInputs active;", "  activate_features(inputs, active);"]
-    for i, width in enumerate(widths):
-        block = next(b for b in _BLOCKS if width % b == 0)
-        lines.append(f"  float layer_{i}[{width}];")
-        lines.append(f"  dense<{width}, {block}>(weights_{i}, biases_{i}, active, layer_{i});")
-        if i + 1 < len(widths):
-            lines.append(f"  activate_units<{width}>(layer_{i}, active);")
-    body = "\n".join(lines)
+    body = _all_actions(widths) if policy.mask is None else _action_by_action(policy, policy.mask, widths)
     return f"""\
 extern "C" {{
 
@@ -143,8 +147,6 @@ const char *mlgo_{name}_describe(void) {{ return {_string(describe(policy))}; }}
 
 void mlgo_{name}_logits(const void *const *inputs, float *logits) {{
 {body}
-  for (unsigned a = 0; a < num_actions; ++a)
-    logits[a] = layer_{len(widths) - 1}[a];
 }}
 
 // The action with the greatest logit, the first of equals.
@@ -160,7 +162,7 @@ int64_t mlgo_{name}_decide(const void *const *inputs) {{
 
 // The place of a feature in describe(), or -1.
 int mlgo_{name}_feature_index(const char *feature) {{
-  for (unsigned i = 0; i < num_features; ++i)
+  for (unsigned i = 0; i < sizeof feature_names / sizeof *feature_names; ++i)
     if (__builtin_strcmp(feature_names[i], feature) == 0)
       return static_cast<int>(i);
   return -1;
@@ -179,7 +181,50 @@ __attribute__((visibility("default"))) void mlgo_policy_logits(const void *const
 """
 
 
-def _feature_arrays(tables: tuple[FeatureTable, ...]) -> list[str]:
+def _all_actions(widths: list[int]) -> str:
+    """One pass of the layers gives the logits of all actions."""
+    return f"""\
+{_layers("inputs", widths, indent=2)}
+  for (unsigned a = 0; a < num_actions; ++a)
+    logits[a] = layer_{len(widths) - 1}[a];"""
+
+
+def _action_by_action(policy: DensePolicy, mask: FeatureSpec, widths: list[int]) -> str:
+    """A pass of the layers for each action that is allowed, over pointers to that action's element of each feature."""
+    places = [
+        f"  at[{i}] = static_cast<const char *>(inputs[{policy.features.index(f)}])"
+        + ("" if elements(f) == 1 else f" + a * {f.numpy_dtype.itemsize}")
+        + ";"
+        for i, f in enumerate(policy.network_features)
+    ]
+    ctype = STORAGE_TYPES[mask.dtype]
+    pointers = "\n".join(f"  {place}" for place in places)
+    return f"""\
+  const {ctype} *mask = static_cast<const {ctype} *>(inputs[{policy.features.index(mask)}]);
+  for (unsigned a = 0; a < num_actions; ++a) {{
+    if (mask[a] == 0) {{
+      logits[a] = -__builtin_inff();
+      continue;
+    }}
+    const void *at[num_features];
+{pointers}
+{_layers("at", widths, indent=4)}
+    logits[a] = layer_{len(widths) - 1}[0];
+  }}"""
+
+
+def _layers(inputs: str, widths: list[int], indent: int) -> str:
+    lines = ["ActiveInputs active;", f"activate_features({inputs}, active);"]
+    for i, width in enumerate(widths):
+        block = next(b for b in _BLOCKS if width % b == 0)
+        lines.append(f"float layer_{i}[{width}];")
+        lines.append(f"dense<{width}, {block}>(weights_{i}, biases_{i}, active, layer_{i});")
+        if i + 1 < len(widths):
+            lines.append(f"activate_units<{width}>(layer_{i}, active);")
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def _feature_arrays(tables: tuple[FeatureTable, ...], policy: DensePolicy) -> list[str]:
     pools: dict[str, list[NDArray[np.generic]]] = {storage: [] for storage in STORAGE_TYPES}
     records, row, rank = [], 0, 0
     for t in tables:
@@ -205,8 +250,8 @@ def _feature_arrays(tables: tuple[FeatureTable, ...]) -> list[str]:
         "};\n",
         "const Feature features[] = {\n" + "\n".join(records) + "\n};",
         # Fixed-size entries: an array of pointers would need a relocation per feature in a shared object.
-        f"const char feature_names[][{max(len(t.spec.name) for t in tables) + 1}] = {{\n"
-        + "\n".join(f"  {_string(t.spec.name)}," for t in tables)
+        f"const char feature_names[][{max(len(f.name) for f in policy.features) + 1}] = {{\n"
+        + "\n".join(f"  {_string(f.name)}," for f in policy.features)
         + "\n};",
         *(
             _array(STORAGE_TYPES[storage], f"boundaries_{storage}", _numbers(storage, arrays))

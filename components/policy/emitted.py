@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
+from components.policy.dense import elements
+from components.policy.emit import word_offsets
 from components.policy.shared_object import SHARED_OBJECT
 
 
@@ -39,16 +41,18 @@ class EmittedPolicy:
         self._logits.restype = None
 
     def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-        """float32 [N, num_actions] for N decisions, columns [N] or [N, 1]; one call of the C function for each."""
+        """float32 [N, num_actions] for N decisions, columns [N] or [N, *shape]; one call of the C function for each."""
         rows = len(columns[self.features[0].name])
-        # Eight bytes for each feature, whatever its type: the layout of the emitted class.
-        values = np.zeros((rows, len(self.features)), np.int64)
-        for i, feature in enumerate(self.features):
-            typed = np.ascontiguousarray(columns[feature.name], feature.dtype).reshape(rows)
-            values.view(feature.dtype)[:, i * 8 // typed.itemsize] = typed
+        # Whole words for each feature, whatever its type: the layout of the emitted class.
+        *offsets, words = word_offsets(self.features)
+        values = np.zeros((rows, words), np.int64)
+        for feature, offset in zip(self.features, offsets, strict=True):
+            typed = np.ascontiguousarray(columns[feature.name], feature.dtype).reshape(rows, elements(feature))
+            first = offset * 8 // typed.itemsize
+            values.view(feature.dtype)[:, first : first + typed.shape[1]] = typed
         output = np.empty((rows, self.num_actions), np.float32)
-        row = np.empty(len(self.features), np.int64)
-        inputs = (ctypes.c_void_p * len(self.features))(*(row.ctypes.data + 8 * i for i in range(len(self.features))))
+        row = np.empty(words, np.int64)
+        inputs = (ctypes.c_void_p * len(offsets))(*(row.ctypes.data + 8 * offset for offset in offsets))
         place, stride = output.ctypes.data, output.strides[0]
         for i in range(rows):
             row[:] = values[i]

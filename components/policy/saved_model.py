@@ -65,7 +65,7 @@ class PolicyModule(tf.Module):
 
     def _act(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         ranks = [
-            tf.reduce_sum(tf.where(boundaries <= inputs[feature.name], counts, tf.zeros_like(counts)))
+            tf.reduce_sum(tf.where(inputs[feature.name] < boundaries, tf.zeros_like(counts), counts))
             for feature, (boundaries, counts) in zip(self._policy.features, self._tables, strict=True)
         ]
         q = tf.cast(tf.stack(ranks), tf.float32) / self._scales

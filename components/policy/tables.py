@@ -73,10 +73,10 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
     Sums of weights are taken in float64 and rounded once, so that they agree with the layer they replace to about 1e-7.
     """
     weights, bias = policy.layers[0]
-    per_feature = weights.astype(np.float64).reshape(EXPANSION, len(policy.features), -1).swapaxes(0, 1)
+    per_feature = weights.astype(np.float64).reshape(EXPANSION, len(policy.network_features), -1).swapaxes(0, 1)
     new_bias = bias.astype(np.float64)
     tables = []
-    for spec, feature_weights in zip(policy.features, per_feature, strict=True):
+    for spec, feature_weights in zip(policy.network_features, per_feature, strict=True):
         vocab = policy.buckets[spec.name]
         boundaries, ranks = distinct_boundaries(spec, vocab)
         # How often a boundary is repeated is how often the trace had that value, in thousandths.

@@ -9,8 +9,10 @@ import click
 
 from components.console import SEED, preset_option, run_step
 from components.ppo.config import PRESETS, PpoConfig
+from components.ppo.rayjob_options import RAYJOB_OPTIONS, choose_workers
 from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.workers.make import HELP as WORKERS_HELP
+from components.workers.make import rayjob_workers
 
 EPILOG = """\b
 Examples:
@@ -19,7 +21,11 @@ Examples:
         --warmstart warmstart --root-dir ppo --output policy --minutes 60
   Watch it:
     tensorboard --logdir ppo/tensorboard
-  Go on after an interruption: the same command again.
+  Go on after an interruption, however it came: the same command again. Of two
+  trainings on one --root-dir the second is refused.
+  On a cluster of up to 16 pods that KubeRay starts for it, spot nodes of GKE's (from a pod; every place gs://):
+    python -m components.ppo --workers rayjob:16 --spot cloud.google.com/gke-spot=true \\
+        --cluster-image REGISTRY/mlgo-cluster@sha256:... --corpus gs://BUCKET/corpus ...
 """
 
 
@@ -30,6 +36,11 @@ Examples:
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace: the size of each module under the heuristic.")
 @click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")
 @click.option("--root-dir", type=WORK_DIR, required=True, help="Checkpoints and TensorBoard logs; kept.")
+@click.option(
+    "--root-by-inputs",
+    is_flag=True,
+    help="Train in a folder of --root-dir named by a digest of inputs and hyperparameters: changed ones begin anew.",
+)
 @click.option("--output", type=OUTPUT, required=True, help="Where the best policy is published.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
@@ -75,13 +86,27 @@ Examples:
     "--keep", type=click.IntRange(min=1), default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
 )
 @click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    default=PpoConfig.checkpoint_every,
+    show_default=True,
+    help="Iterations between checkpoints: how many a killed training may have to repeat.",
+)
+@click.option(
     "--seed",
     type=SEED,
     default=PpoConfig.seed,
     show_default=True,
     help="Same seed, same machine: same rewards.",
 )
-@click.option("--workers", default=PpoConfig.workers, show_default=True, help=WORKERS_HELP)
+@click.option(
+    "--workers",
+    default=PpoConfig.workers,
+    show_default=True,
+    is_eager=True,  # it decides what becomes of the others
+    callback=choose_workers,
+    help=WORKERS_HELP,
+)
 @click.option(
     "--min-finished-fraction",
     type=click.FloatRange(0, 1, min_open=True),
@@ -122,9 +147,14 @@ Examples:
     multiple=True,
     help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4; may be repeated.",
 )
-def main(**options: Any) -> None:
+@RAYJOB_OPTIONS
+def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
     """Train a policy by proximal policy optimization on the size of the code that it makes."""
     config = PpoConfig(**options)
+    if rayjob_workers(config.workers):
+        from components.ppo.rayjob_step import run_elsewhere
+
+        return run_elsewhere(click.get_current_context(), config, cluster_image, spot, cluster)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notices are not about this run
     # Here, not above: --help and a wrong option need not wait for TensorFlow.
     from components.ppo.step import run

@@ -1,21 +1,21 @@
 """Everything that training needs to go on, published as one.
 
-ROOT/checkpoints/<iteration>/ holds
+A checkpoint is a directory with
 
     variables.npz   policy weights, Adam's moments and counters (learner.state())
     average/        the moving average of the weights (weights.npz, see components/policy/dense.py)
     best/           the average that was best on the validation modules so far
-    state.json      digests of the inputs, iteration, seconds trained, sampler, generators, quarantine, history of
-                    validations
+    state.json      what it was begun with, iteration, seconds trained, sampler, generators, quarantine, history of
+                    validations, digest of the policy, TensorBoard's files as far as they belong to it
     manifest.json   last: a directory without it does not exist
 
-so a kill leaves the one before, and a run loses at most the iteration it was in.
+`store.py` says where they are and which of them holds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.policy.dense import DensePolicy, read_dense
-from components.storage import digest, discard, publish
-from components.storage.manifest import MANIFEST, verify
+from components.storage import publish
+from components.storage.manifest import verify
+from components.storage.uri import shown
 
 VARIABLES = "variables.npz"
 STATE = "state.json"
@@ -43,61 +44,38 @@ class Checkpoint:
     best: DensePolicy
     state: dict[str, Any]
 
-
-def digest_of(directory: Path) -> str:
-    """The digest of an input artifact; "" for one without a manifest, such as a corpus that another tool made."""
-    return digest(directory) if (directory / MANIFEST).exists() else ""
-
-
-def require_same_inputs(root: Path, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raises UserError unless a training that was begun with inputs of these digests may go on with those."""
-    changed = [name for name, value in now.items() if begun.get(name, value) != value]
-    if changed:
-        raise UserError(
-            f"the training in {root} was begun with another {' and another '.join(changed)}",
-            "pass what it was begun with, or another --root-dir to begin anew",
-        )
+    @property
+    def policy_digest(self) -> str:
+        """sha256 (hex) over the weights of the policy."""
+        found = hashlib.sha256()
+        for name in sorted(name for name in self.variables if name.startswith("weights/")):
+            found.update(name.encode() + np.ascontiguousarray(self.variables[name]).tobytes())
+        return found.hexdigest()
 
 
-def save(root: Path, checkpoint: Checkpoint, keep: int) -> None:
-    """Publishes a checkpoint and removes all but the newest `keep`."""
-    directory = root / "checkpoints"
-    directory.mkdir(parents=True, exist_ok=True)
-    with publish(directory / f"{checkpoint.iteration:06d}") as partial:
+def write(directory: Path, checkpoint: Checkpoint) -> None:
+    """Publishes it as `directory`."""
+    with publish(directory) as partial:
         np.savez(partial / VARIABLES, **checkpoint.variables)  # type: ignore[arg-type]
         for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
             (partial / name).mkdir()
             policy.save(partial / name)
-        (partial / STATE).write_text(json.dumps({"version": 1, **checkpoint.state}))
-    for old in _complete(root)[:-keep]:
-        discard(old)
+        head = {"version": 1, "iteration": checkpoint.iteration, "policy": checkpoint.policy_digest}
+        (partial / STATE).write_text(json.dumps(head | checkpoint.state))
 
 
-def latest(root: Path) -> Checkpoint | None:
-    """The newest checkpoint, None if there is none.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    complete = _complete(root)
-    if not complete:
-        return None
-    directory = complete[-1]
-    remedy = f"remove {directory}: training then goes on from the checkpoint before it"
+def read(directory: Path) -> Checkpoint:
+    """The reverse of `write`. UserError if the directory is not there or damaged."""
     try:
         verify(directory)
         with np.load(directory / VARIABLES, allow_pickle=False) as arrays:
             variables = {name: arrays[name] for name in arrays.files}
         state = json.loads((directory / STATE).read_text())
         average, best = (read_dense(directory / name) for name in (AVERAGE, BEST))
-        return Checkpoint(int(directory.name), variables, average, best, state)
-    except UserError as error:
-        raise UserError(f"the checkpoint {directory} is damaged: {error.problem}", remedy) from None
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"the checkpoint {directory} is damaged: {error}", remedy) from None
-
-
-def _complete(root: Path) -> list[Path]:
-    found = (path.parent for path in root.glob(f"checkpoints/[0-9]*/{MANIFEST}"))
-    found = (directory for directory in found if directory.name.isdecimal())  # not one that was moved aside
-    return sorted(found, key=lambda directory: int(directory.name))
+        found = Checkpoint(int(state["training"]["iteration"]), variables, average, best, state)
+        if state.get("policy", found.policy_digest) != found.policy_digest:
+            raise ValueError("its weights are not those of the policy that it names")
+        return found
+    except (UserError, OSError, ValueError, KeyError, TypeError) as error:
+        told = error.problem if isinstance(error, UserError) else error
+        raise UserError(f"the checkpoint {shown(directory)} is damaged: {told}") from None

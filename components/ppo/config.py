@@ -24,7 +24,10 @@ class PpoConfig:
     module_weight: weight of the module's own size beside its functions' (credit "function").
     validate_every: iterations between two looks at the validation modules.
     average_decay: of the moving average of the weights, per iteration.
-    keep: how many checkpoints are kept.
+    keep: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training publishes one
+        of its last finished iteration, too, but a killed one cannot.
+    root_by_inputs: train in a folder of root_dir that is named after everything that decides what is learned, so that
+        changed inputs begin anew there, where otherwise they would be refused.
     min_finished_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
     emphasize: JSON file of module names, a list or an object with the list "regressed": they, and where they are not
         trained on the modules of their directories, take part in every round.
@@ -46,6 +49,8 @@ class PpoConfig:
     validate_every: int = 5
     average_decay: float = 0.7
     keep: int = 3
+    checkpoint_every: int = 1
+    root_by_inputs: bool = False
     seed: int = 0
     workers: str = "local"
     min_finished_fraction: float = 1.0
@@ -58,7 +63,7 @@ class PpoConfig:
     def __post_init__(self) -> None:
         if self.minutes is None and self.iterations is None:
             raise UserError("nothing says how long to train", "pass --minutes or --iterations")
-        for name in ("modules", "validate_every", "keep"):
+        for name in ("modules", "validate_every", "keep", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
         if not 0 < self.min_finished_fraction <= 1:

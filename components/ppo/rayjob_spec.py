@@ -12,6 +12,12 @@ RAY_VERSION = "2.60.0"
 """Of the image. KubeRay does not look: it takes our word for which health checks and authentication there are."""
 GKE_SPOT = ("cloud.google.com/gke-spot", "true")
 """Label and taint of GKE's spot nodes."""
+NAMESPACE = "mlgo"
+"""Of k8s/base, where service accounts, rights and network policies of RayJobs are."""
+TRAINER = ("mlgo", "ppo")
+"""The trainer's program in the image mlgo-cluster, whose `python` and `ray` are those of the nodes."""
+ON_HEAD = "ray:auto"
+"""--workers of a trainer that runs on a cluster's head."""
 
 MAX_NAME = 47  # KubeRay appends to it: to 53 for the cluster's name, to 63 for the names of services
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1035, as KubeRay wants names

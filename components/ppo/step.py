@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing
+from dataclasses import replace
 
 import gin
 import tensorflow as tf
@@ -17,10 +15,15 @@ from components.console import UserError, say
 from components.formats.policy import PolicyInfo
 from components.policy.exhausted import exhaustion_explained
 from components.policy.export import export_policy
+from components.ppo.begun import begun_with, folder_of
 from components.ppo.config import PpoConfig
-from components.ppo.train import Trained, Trainer
+from components.ppo.fence import Fence, Lost
+from components.ppo.signals import ended_in_time
+from components.ppo.store import Store
+from components.ppo.train import Trained, Trainer, configure
 from components.storage import publish
 from components.storage.directory import make_directory
+from components.storage.uri import shown
 
 _REPORTED = ("modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed")
 """Fields of the config that say how it was trained, for the policy's card."""
@@ -30,28 +33,34 @@ def run(config: PpoConfig) -> None:
     """Trains (or goes on training) in `config.root_dir` and publishes the best policy to `config.output`."""
     # The same rewards twice needs the same sums twice, whatever threads did them.
     tf.config.experimental.enable_op_determinism()
-    make_directory(config.root_dir)
-    with _alone_in(config.root_dir), exhaustion_explained(config.root_dir):
-        trainer = Trainer(config)
-        try:
-            trainer.resume()
-            trained = trainer.run()
-        finally:
-            trainer.close()
+    configure(config)
+    begun = begun_with(config)
+    if config.root_by_inputs:
+        config = replace(config, root_dir=config.root_dir / folder_of(begun))
+    root = config.root_dir
+    make_directory(root)
+    with ended_in_time(), exhaustion_explained(root), Fence(root) as fence:
+        trainer = Trainer(config, begun, Store(fence, config.keep))
+        trained = _train(trainer)
+        fence.update()  # a training that was replaced publishes nothing
         _publish(config, trainer, trained)
 
 
-@contextmanager
-def _alone_in(root: Path) -> Iterator[None]:
-    """Locks the root directory; the lock goes with the process, however it ends."""
-    with open(root / "lock", "w") as lock:
+def _train(trainer: Trainer) -> Trained:
+    try:
+        with closing(trainer):
+            trainer.resume()
+            return trainer.run()
+    except Lost:
+        raise
+    except (KeyboardInterrupt, UserError):
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another training is running in {root}", "wait until it has ended, or use another --root-dir"
-            ) from None
-        yield
+            trainer.save()
+            if trainer.saved:
+                say(f"the state after iteration {trainer.saved} is kept in {shown(trainer.config.root_dir)}")
+        except UserError as error:
+            say(f"warning: the last iterations are not published: {error.problem}")
+        raise
 
 
 def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:

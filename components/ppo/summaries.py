@@ -1,22 +1,55 @@
-"""TensorBoard's view of a training: what is written after each iteration."""
+"""TensorBoard's view of a training: what is written after each iteration.
+
+Event files only grow. So a checkpoint names each with its length, and a training that goes on from it cuts them there:
+what was written of iterations that are done again is gone, and each iteration appears once. Files are named after
+their writer, and another is begun when one has grown, for in object storage a file that has grown is uploaded whole.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.storage.workdir import drop_file, listing, pull_file, push_file
+
 PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
+FULL_BYTES = 1 << 16
 
 
 class Summaries:
-    """Writes event files below ROOT/tensorboard. Steps are iterations."""
+    """Writes event files in ROOT/tensorboard. Steps are iterations."""
 
     def __init__(self, root: Path) -> None:
-        self._writer = tf.summary.create_file_writer(str(root / "tensorboard"))
+        self._directory = root / "tensorboard"
+        self._closed: dict[str, int] = {}
+        self._pushed: dict[str, int] = {}
+        self._suffix = ""
+        self._open: Any = None
+
+    def rewind(self, lengths: Mapping[str, int]) -> None:
+        """Makes the directory what it was when `kept` returned `lengths`."""
+        there = listing(self._directory)
+        here = {path.name for path in self._directory.iterdir()} if self._directory.is_dir() else set()
+        for name in (there.keys() | here) - lengths.keys():
+            drop_file(self._directory / name)
+        for name, length in lengths.items():
+            path = self._directory / name
+            if name in there and (name not in here or path.stat().st_size < length):
+                pull_file(path)
+            if not path.is_file():
+                continue  # somebody removed it: the curve has a gap
+            if path.stat().st_size > length:
+                os.truncate(path, length)
+            self._closed[name] = path.stat().st_size
+            self._pushed[name] = there.get(name, 0)
+        self.push()
 
     def iteration(
         self,
@@ -28,7 +61,7 @@ class Summaries:
         decisions: int,
     ) -> None:
         """One iteration: `rewards` of any shape, `losses` and `seconds` by name, modules that failed, decisions."""
-        with self._writer.as_default(step=iteration):
+        with self._writer().as_default(step=iteration):
             tf.summary.scalar("reward_distribution/mean", float(rewards.mean()))
             for percentile in PERCENTILES:
                 value = float(np.percentile(rewards, percentile))
@@ -42,9 +75,34 @@ class Summaries:
 
     def validation(self, iteration: int, reduction_percent: float) -> None:
         """What the greedy policy makes of the validation modules, against the heuristic."""
-        with self._writer.as_default(step=iteration):
+        with self._writer().as_default(step=iteration):
             tf.summary.scalar("validation/reduction_percent", reduction_percent)
 
-    def flush(self) -> None:
-        """Makes what was written visible."""
-        self._writer.flush()
+    def kept(self) -> dict[str, int]:
+        """Makes what was written visible; returns the bytes of each file."""
+        if self._open is not None:
+            self._open.flush()
+            path = self._path()
+            if (length := path.stat().st_size) < FULL_BYTES:
+                return {**self._closed, path.name: length}
+            self._open.close()
+            self._open = None
+            self._closed[path.name] = path.stat().st_size
+        return dict(self._closed)
+
+    def push(self) -> None:
+        """Uploads what has changed, where the directory is in object storage."""
+        for name, length in self.kept().items():
+            if self._pushed.get(name) != length:
+                push_file(self._directory / name)
+                self._pushed[name] = length
+
+    def _writer(self) -> Any:
+        if self._open is None:
+            self._suffix = f".{secrets.token_hex(4)}.v2"
+            self._open = tf.summary.create_file_writer(str(self._directory), filename_suffix=self._suffix)
+        return self._open
+
+    def _path(self) -> Path:
+        (path,) = self._directory.glob(f"*{self._suffix}")
+        return path

@@ -9,8 +9,10 @@ reported.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,13 +30,15 @@ from components.formats.toolchain import load_toolchain
 from components.formats.trace import read_columns, read_modules
 from components.policy import networks
 from components.policy.dense import DensePolicy, read_dense
-from components.ppo import checkpoint
 from components.ppo.agent import Experience, Learner, PpoParameters
+from components.ppo.begun import require_same
+from components.ppo.checkpoint import Checkpoint
 from components.ppo.config import PpoConfig
 from components.ppo.credit import squash
 from components.ppo.emphasis import emphasized, read_emphasis
 from components.ppo.rollout import Roller, Rollout
 from components.ppo.sampler import Sampler, worth
+from components.ppo.store import Store
 from components.ppo.summaries import Summaries
 from components.ppo.weights import blend, emitted, soften
 from components.workers import make_pool
@@ -43,6 +47,13 @@ GIN_DIRECTORY = Path(__file__).with_name("gin")
 SCALE_DECAY = 0.9
 SOME_DECISIONS = 20_000
 """Decisions of the trace that the warmstart's entropy is measured on."""
+
+
+def configure(config: PpoConfig) -> None:
+    """Gives gin the problem's hyperparameters and the user's. UserError if there is no such problem or gin refuses."""
+    problem = problems.get(config.problem).name
+    hyperparameters = GIN_DIRECTORY / f"{problem}.gin"
+    networks.configure(problem, config.gin_bindings, (hyperparameters, *config.gin_files))
 
 
 @dataclass
@@ -67,13 +78,17 @@ class Trained:
 
 
 class Trainer:
-    """Everything that a run has in its hands."""
+    """Everything that a run has in its hands.
 
-    def __init__(self, config: PpoConfig) -> None:
+    Args:
+        begun: of begun.begun_with; gin has its bindings already (see `configure`).
+        store: where checkpoints are read and published.
+    """
+
+    def __init__(self, config: PpoConfig, begun: Mapping[str, str], store: Store) -> None:
         self.config = config
-        artifacts = ("corpus", "toolchain", "trace", "warmstart")
-        self.inputs = {name: checkpoint.digest_of(getattr(config, name)) for name in artifacts}
-        self.inputs |= {"seed": str(config.seed), "credit": config.credit}
+        self.inputs = dict(begun)
+        self.store = store
         problem = problems.get(config.problem)
         corpus = load_corpus(config.corpus)
         self.toolchain = load_toolchain(config.toolchain).require_mode("training")
@@ -94,8 +109,6 @@ class Trainer:
                 f"modules that are in the trace, and both are needed",
                 "split the corpus again (python -m components.corpus split) or trace it again",
             )
-        hyperparameters = GIN_DIRECTORY / f"{problem.name}.gin"
-        networks.configure(problem.name, config.gin_bindings, (hyperparameters, *config.gin_files))
         parameters = PpoParameters()
         self.learner = Learner(len(warmstart.features), problem.num_actions, parameters, config.seed)
         warmstart = soften(warmstart, self._some_quantiles(warmstart), parameters.initial_entropy)
@@ -109,6 +122,9 @@ class Trainer:
         shutil.rmtree(self.emitted, ignore_errors=True)
         self.emitted.mkdir(parents=True, exist_ok=True)
         self.summaries = Summaries(config.root_dir)
+        self.saved = 0  # the iteration of the newest checkpoint
+        self._unsaved: Checkpoint | None = None
+        self._checkpoint_s = 0.0
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
         self.roller = Roller(
@@ -133,10 +149,13 @@ class Trainer:
 
     def resume(self) -> None:
         """Goes on from the newest checkpoint, if there is one."""
-        found = checkpoint.latest(self.config.root_dir)
+        found = self.store.newest()
         if found is None:
+            self.summaries.rewind({})
             return
-        checkpoint.require_same_inputs(self.config.root_dir, found.state["inputs"], self.inputs)
+        require_same(self.config.root_dir, found.state["inputs"], self.inputs)
+        if "events" in found.state:  # of an earlier version of this program they stay as they are
+            self.summaries.rewind(found.state["events"])
         self.learner.restore(found.variables)
         self.learner.shuffle_state = found.state["shuffle"]
         self.sampler.restore(found.state["sampler"])
@@ -146,6 +165,7 @@ class Trainer:
         self.state = TrainingState(**found.state["training"])
         self.best, self.average = found.best, found.average
         self._take_weights()
+        self.saved = found.iteration
         say(f"going on after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
     def run(self) -> Trained:
@@ -165,8 +185,8 @@ class Trainer:
         # The end is a candidate, too; a training that goes on from here keeps it as one.
         if not self._is_validated():
             self._validate()
-            self._save()
-        self.summaries.flush()
+            self._remember()
+        self.save()
         return Trained(self.best, self.state)
 
     def close(self) -> None:
@@ -197,12 +217,16 @@ class Trainer:
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
         state.rewards.append(float(rollout.rewards.mean()) if rollout.rewards.size else 0.0)
-        self._save()
-        clock.lap("checkpoint")
+        clock.laps["checkpoint"] = self._checkpoint_s  # of the iteration before: this one's holds these very numbers
         if rollout.rewards.size:
             self.summaries.iteration(
                 state.iteration, rollout.rewards, losses, clock.laps, len(self.quarantine) - failed, len(rollout.action)
             )
+        self._remember()
+        if state.iteration % config.checkpoint_every == 0:
+            self.save()
+        clock.lap("checkpoint")
+        self._checkpoint_s = clock.laps["checkpoint"]
 
     def _next_modules(self) -> list[Module]:
         names = self.sampler.take(self.config.modules)
@@ -234,16 +258,26 @@ class Trainer:
     def _take_weights(self) -> None:
         self.dense = networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Publishes the state after the last finished iteration, unless it is already."""
+        if self._unsaved is not None:
+            self.summaries.push()
+            self.store.save(self._unsaved)
+            self.saved, self._unsaved = self._unsaved.iteration, None
+
+    def _remember(self) -> None:
+        """Keeps the state at the end of an iteration, whatever the next one begins."""
         state: dict[str, Any] = {
             "inputs": self.inputs,
             "training": vars(self.state),
             "sampler": self.sampler.state(),
             "shuffle": self.learner.shuffle_state,
             "quarantine": self.quarantine.to_json(),
+            "events": self.summaries.kept(),
         }
-        point = checkpoint.Checkpoint(self.state.iteration, self.learner.state(), self.average, self.best, state)
-        checkpoint.save(self.config.root_dir, point, self.config.keep)
+        variables = {name: value.copy() for name, value in self.learner.state().items()}
+        frozen = json.loads(json.dumps(state))
+        self._unsaved = Checkpoint(self.state.iteration, variables, self.average, self.best, frozen)
 
 
 class _Clock:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from components.console import UserError
 from components.problems.inlining import INLINING
 from components.problems.problem import Problem
+from components.problems.regalloc import REGALLOC
 
 __all__ = ["Problem", "get", "names"]
 
-_PROBLEMS = {problem.name: problem for problem in (INLINING,)}
+_PROBLEMS = {problem.name: problem for problem in (INLINING, REGALLOC)}
 
 
 def names() -> tuple[str, ...]:

@@ -6,6 +6,12 @@ that of the logits is ml-compiler-opt's.
 
 from components.problems.problem import Problem
 
+_PROBE = """\
+static int square(int x) { return x * x; }
+int callee(int x) { return x < 0 ? square(-x) : square(x) + 1; }
+int caller(int x) { return callee(x) + callee(x + 1) + square(x); }
+"""
+
 INLINING = Problem(
     name="inlining",
     decision="inlining_decision",
@@ -14,6 +20,8 @@ INLINING = Problem(
     num_actions=2,
     # The size of the whole module: by it a network knows the modules that it was trained on, and learns them by heart.
     excluded_features=frozenset({"node_count", "edge_count"}),
+    measure="size",
+    callsites=True,
     model_class="InlinerSizeModel",
     model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
     development_options=("-enable-ml-inliner=development",),
@@ -21,4 +29,5 @@ INLINING = Problem(
     log_option="-training-log",
     policy_option="-ml-inliner-model-under-training",
     channel_option="-inliner-interactive-channel-base",
+    probe=_PROBE,
 )

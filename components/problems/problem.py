@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Problem:
     """One decision that LLVM leaves to a policy.
 
-    name: as users say it. decision, default_decision, logits: names of columns of a training log: what was done, what
-    LLVM's heuristic would have done, and what the policy's last layer said. num_actions: how many choices a decision
-    has. excluded_features: logged, but kept from the policy. model_class, model_macro: the class that a release build
-    embeds and the macro that makes it. *_options: LLVM options (each goes behind -mllvm) that put the advisor in that
-    mode; log_option, policy_option: those that take a path; channel_option: with the release options, takes decisions
-    from the file PATH.in instead of an embedded model, and writes PATH.out in the form of a training log.
+    name: as users say it.
+
+    What a training log has of it. decision, default_decision, logits: names of columns: what was done, what LLVM's
+    heuristic would have done (None if the log does not say), and what the policy's last layer said. num_actions: how
+    many choices a decision has. mask: a feature with an element for each action, 1 where it is allowed and 0 where it
+    is not; None if all always are. Features of as many elements describe one action each, by position.
+    excluded_features: logged, but kept from the policy. per_instruction_features: logged only with
+    per_instruction_option, which this project never gives; no policy may want them.
+
+    What a compile is judged by. measure: "size", the text of the object, or "score", a number for each function that
+    the training log carries as the outcome of its last decision; then a compile that logs makes no object. Less is
+    better of both. callsites: whether the compiler writes callers and callees of its decisions beside the log.
+
+    What it is called in LLVM. model_class, model_macro: the class that a release build embeds and the macro that makes
+    it. *_options: LLVM options (each goes behind -mllvm) that put the advisor in that mode; log_option, policy_option:
+    those that take a path; channel_option: with the release options, takes decisions from the file PATH.in instead of
+    an embedded model, and writes PATH.out in the form of a training log.
+
+    probe: C++ in which something is to be decided.
     """
 
     name: str
     decision: str
-    default_decision: str
+    default_decision: str | None
     logits: str
     num_actions: int
     excluded_features: frozenset[str]
+    measure: Literal["size", "score"]
+    callsites: bool
     model_class: str
     model_macro: str
     development_options: tuple[str, ...]
@@ -30,3 +46,12 @@ class Problem:
     log_option: str
     policy_option: str
     channel_option: str
+    probe: str
+    mask: str | None = None
+    per_instruction_features: frozenset[str] = frozenset()
+    per_instruction_option: str | None = None
+
+    @property
+    def decisions(self) -> frozenset[str]:
+        """The columns of a log that are decisions, and so no features."""
+        return frozenset({self.decision, self.default_decision} - {None})  # type: ignore[arg-type]

@@ -15,6 +15,9 @@ from components.console import UserError
 from components.storage.directory import make_directory
 from components.storage.uri import GsUri, parse_place
 
+_NOTHING = "nothing"
+"""The version of a local document that does not exist."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -41,11 +44,16 @@ def read_document(place: str) -> Document:
     return Document(content, version)
 
 
-def write_document(place: str, content: dict[str, Any], before: Document) -> None:
-    """Replaces the document that `before` was read from.
+class Conflict(UserError):
+    """Somebody else changed the document meanwhile; nothing was written."""
+
+
+def write_document(place: str, content: dict[str, Any], before: Document) -> Document:
+    """Replaces the document that `before` was read from, or an earlier call returned; returns what stands there now.
 
     Raises:
-        UserError: somebody changed it meanwhile; nothing is written.
+        Conflict: it is not the version of `before` any more.
+        UserError: object storage refuses or does not answer; it may have been written all the same.
     """
     where = parse_place(place)
     text = (json.dumps(content, indent=1) + "\n").encode()
@@ -55,7 +63,8 @@ def write_document(place: str, content: dict[str, Any], before: Document) -> Non
         else _write_local(where, text, before.version)
     )
     if not written:
-        raise UserError(f"somebody else changed {place} meanwhile", "run the same command again")
+        raise Conflict(f"somebody else changed {place} meanwhile", "run the same command again")
+    return Document(content, written)
 
 
 def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
@@ -65,7 +74,8 @@ def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
     return text, str(generation)
 
 
-def _write_remote(uri: GsUri, text: bytes, version: str) -> bool:
+def _write_remote(uri: GsUri, text: bytes, version: str) -> str:
+    """The version of what was written, "" if `version` is not what is there."""
     from google.api_core.exceptions import PreconditionFailed
 
     from components.storage.gcs import bucket_of, explained, request
@@ -81,25 +91,30 @@ def _write_remote(uri: GsUri, text: bytes, version: str) -> bool:
         except PreconditionFailed:
             # Ours all the same if only the answer to a first attempt was lost.
             found = bucket_of(uri).get_blob(uri.path, **request())
-            return found is not None and (found.metadata or {}).get("writer") == writer
-    return True
+            if found is None or (found.metadata or {}).get("writer") != writer:
+                return ""
+            return str(found.generation)
+    return str(blob.generation)
 
 
 def _read_local(path: Path) -> tuple[bytes | None, str]:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        return None, ""
+        return None, _NOTHING
     return text, hashlib.sha256(text).hexdigest()
 
 
-def _write_local(path: Path, text: bytes, version: str) -> bool:
+def _write_local(path: Path, text: bytes, version: str) -> str:
     make_directory(path.parent, path)
     with open(path.with_name(f".{path.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _read_local(path)[1] != version:
-            return False
+            return ""
         fresh = path.with_name(f".{path.name}.new")
-        fresh.write_bytes(text)
+        with open(fresh, "wb") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(fresh, path)
-    return True
+    return hashlib.sha256(text).hexdigest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from components.storage.directory import make_directory
 from components.storage.manifest import MANIFEST, require_artifact
 from components.storage.publish import put
 from components.storage.uri import GsUri, mirror
+from components.storage.workdir import download_file, listing
 
 
 def fetch(uri: GsUri, place: Path | None = None) -> Path:
@@ -40,17 +39,8 @@ def fetch(uri: GsUri, place: Path | None = None) -> Path:
 
 def fetch_file(uri: GsUri) -> Path:
     """Downloads a single object, a recipe for example; returns its mirror. UserError as `fetch`."""
-    from components.storage.gcs import bucket_of, explained, request
-
     place = mirror(uri)
-    make_directory(place.parent)
-    partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
-    try:
-        with explained(uri):
-            bucket_of(uri).blob(uri.path).download_to_filename(str(partial), checksum="crc32c", **request())
-        os.replace(partial, place)
-    finally:
-        partial.unlink(missing_ok=True)
+    download_file(uri, place)
     return place
 
 
@@ -70,21 +60,20 @@ def fetch_tree(uri: GsUri) -> Path:
     return place
 
 
-def fetch_below(uri: GsUri) -> Path:
-    """Downloads every artifact below `uri` that the mirror does not hold; returns the mirror of `uri`, a directory.
+def fetch_loose(uri: GsUri) -> Path:
+    """Downloads what lies below `uri` outside of artifacts, as TensorBoard's events do beside a training's checkpoints.
 
-    For working directories: the checkpoints that an earlier run left there, perhaps on another machine.
+    Returns a directory beside the mirror of `uri`: in the mirror the training itself may be at work.
     """
-    from components.storage.gcs import bucket_of, explained, request
+    from components.storage.remote import inside
 
-    place = mirror(uri)
-    make_directory(place)
-    with explained(uri):
-        names = [blob.name for blob in bucket_of(uri).list_blobs(prefix=f"{uri.path}/", **request())]
+    place = mirror(uri).parent / "loose"
+    shutil.rmtree(place, ignore_errors=True)  # of an earlier time
+    names = list(listing(mirror(uri)))
+    artifacts = tuple(f"{Path(name).parent}/" for name in names if Path(name).name == MANIFEST)
     for name in names:
-        folder, _slash, file = name.removeprefix(f"{uri.path}/").rpartition("/")
-        if file == MANIFEST and folder:
-            fetch(uri / folder, place / folder)
+        if not name.startswith(artifacts):
+            download_file(uri / name, Path(inside(place, name, uri)))
     return place
 
 

@@ -30,6 +30,10 @@ TELL_S = 2.0
 """From a request's first failure to the word that it is being repeated: a blink of the network is nobody's concern."""
 
 
+class StorageError(UserError):
+    """Object storage refuses or does not answer: that says nothing about what is there."""
+
+
 def bucket_of(uri: GsUri) -> Any:
     """The google.cloud.storage.Bucket of `uri`; no request is made. Raises UserError where there are no credentials."""
     with explained(uri):
@@ -44,8 +48,12 @@ def request() -> dict[str, Any]:
     from google.api_core.retry import Retry
     from google.cloud.storage.retry import DEFAULT_RETRY
 
+    # The client begins with a second: much for the small things that a training asks for after each iteration.
     # with_timeout() would keep all else of it, but there is no with_on_error().
-    retry = Retry(predicate=DEFAULT_RETRY._predicate, timeout=DEADLINE_S, on_error=_Patience())
+    retry = Retry(
+        predicate=DEFAULT_RETRY._predicate, initial=0.25, maximum=8.0, multiplier=2.0, timeout=DEADLINE_S,
+        on_error=_Patience(),
+    )  # fmt: skip
     return {"timeout": TIMEOUT_S, "retry": retry}
 
 
@@ -94,29 +102,29 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
             raise
         raise UserError(f"{uri}: {_told(error)}", f"check the name; is there a bucket {uri.bucket}?") from None
     except (api.Forbidden, api.Unauthorized) as error:
-        raise UserError(
+        raise StorageError(
             f"{uri}: access is denied: {_told(error)}",
             f"grant this account the role roles/storage.objectAdmin on gs://{uri.bucket}, or use another account",
         ) from None
     except auth.DefaultCredentialsError:
-        raise UserError(
+        raise StorageError(
             f"{uri}: there are no Google Cloud credentials here",
             "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
             f" (for an emulator: {EMULATOR}=http://HOST:PORT)",
         ) from None
     except auth.GoogleAuthError as error:
-        raise UserError(
+        raise StorageError(
             f"{uri}: the Google Cloud credentials are refused: {error}", "gcloud auth application-default login"
         ) from None
     except (api.RetryError, api.ServerError, requests.ConnectionError, requests.Timeout) as error:
-        raise UserError(
+        raise StorageError(
             f"{uri}: object storage at {_server()} does not answer: {_told(error)}",
             f"check the network and {EMULATOR}; run the same command again when it does",
         ) from None
     except DataCorruption as error:
         raise UserError(f"{uri}: what arrived is not what was sent: {error}", "run the same command again") from None
     except api.GoogleAPICallError as error:
-        raise UserError(f"{uri}: {_told(error)}", "see the message of the service") from None
+        raise StorageError(f"{uri}: {_told(error)}", "see the message of the service") from None
 
 
 class _Patience:

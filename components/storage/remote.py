@@ -19,7 +19,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,7 @@ def _download(remote: RemoteManifest, into: Path) -> None:
     bucket = bucket_of(uri)
     packed = remote.packed
     entries = {entry.name: entry for entry in remote.files}
-    places = {entry.name: _inside(into, entry.name, uri) for entry in remote.files}
+    places = {entry.name: inside(into, entry.name, uri) for entry in remote.files}
     pairs = []
     for entry in remote.files:
         if entry.link:
@@ -225,7 +225,7 @@ def download_folder(uri: GsUri, into: Path) -> int:
     bucket = bucket_of(uri)
     with explained(uri):
         names = [blob.name for blob in bucket.list_blobs(prefix=f"{uri.path}/", **request())]
-        pairs = [(bucket.blob(name), _inside(into, name.removeprefix(f"{uri.path}/"), uri)) for name in names]
+        pairs = [(bucket.blob(name), inside(into, name.removeprefix(f"{uri.path}/"), uri)) for name in names]
         _transfer(f"downloading {uri}", [pair for pair in pairs if not pair[0].name.endswith("/")], _download_many)
     return len(pairs)
 
@@ -245,7 +245,7 @@ def _beside(directory: Path) -> Iterator[str]:
             os.close(lock)
 
 
-def _inside(into: Path, name: str, uri: GsUri) -> str:
+def inside(into: Path, name: str, uri: GsUri) -> str:
     """Where the file `name` of the artifact `uri` goes; its directory is made. A name that leads out is refused."""
     path = into / name
     if not path.resolve().is_relative_to(into.resolve()):
@@ -292,10 +292,13 @@ def _download_many(pairs: Sequence[Any]) -> None:
 
 def _remove(bucket: Any, place: GsUri) -> None:
     """Deletes the objects at and below `place`, as well as it goes: what stays is unreferenced."""
+    from google.api_core.exceptions import NotFound
+
     try:
         with explained(place):
             for blob in list(bucket.list_blobs(prefix=place.path, **request())):
                 if blob.name == place.path or blob.name.startswith(f"{place.path}/"):
-                    blob.delete(**request())
+                    with suppress(NotFound):  # by another, or by a first attempt whose answer was lost
+                        blob.delete(**request())
     except UserError as error:
         say(f"warning: {place} stays behind: {error.problem}")

@@ -19,10 +19,13 @@ _PATH = click.Path(path_type=Path)
 @click.command(
     epilog="""\b
 Examples:
-  # a clang that logs inlining decisions and takes policies (about a minute)
+  # a clang that logs decisions and takes policies (about a minute)
   python -m components.toolchain --mode training --output runs/mine/training
   # a clang that carries a trained policy; use it with: clang -Oz -mllvm -enable-ml-inliner=release
   python -m components.toolchain --mode release --policy runs/mine/policy --output runs/mine/release
+  # one that carries two: for inlining and, with -mllvm -regalloc-enable-advisor=release, for register allocation
+  python -m components.toolchain --mode release --policy runs/mine/policy --policy runs/regalloc/policy \\
+    --output runs/both
 """
 )
 @click.option("--mode", type=click.Choice(["training", "release"]), required=True,
@@ -33,7 +36,8 @@ Examples:
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
               help="Where the matching source files come from: the Debian source package, a tag of llvm-project, "
                    "or a directory.")
-@click.option("--policy", type=ARTIFACT, metavar="DIR", help="release: the policy to embed.")
+@click.option("--policy", "policies", type=ARTIFACT, multiple=True, metavar="DIR",
+              help="release: the policy to embed. Again for one of another problem.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: which form of the policy: our C++, or the object of TensorFlow's AOT compiler.")
 @click.option("--targets", type=click.Choice(["native", "all"]), default="native", show_default=True,

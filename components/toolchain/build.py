@@ -7,10 +7,11 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from components import problems
 from components.console import Progress, UserError, say
 from components.projects.process import log_tail, run_logged
 from components.toolchain.config import Embed, Targets
@@ -39,13 +40,21 @@ def build_tree(cache: Path, sdk: Sdk, source: Path, targets: Targets) -> Iterato
 
 
 def build(
-    tree: Path, target: str, sdk: Sdk, source: Path, targets: Targets, jobs: int, policy: Path | None, embed: Embed
+    tree: Path,
+    target: str,
+    sdk: Sdk,
+    source: Path,
+    targets: Targets,
+    jobs: int,
+    policies: Mapping[str, Path],
+    embed: Embed,
 ) -> Path:
     """Builds `target` of cmake/CMakeLists.txt ("training", "release", "plain") and returns the executable.
 
     Args:
-        policy: directory that MLGO_POLICY stands for; files in it must never change, for a policy that differs must
-            have another path: ninja goes by times, and a policy may be older than the one built before.
+        policies: by problem, directories that MLGO_POLICY_* stand for; files in them must never change, for a policy
+            that differs must have another path: ninja goes by times, and a policy may be older than the one built
+            before.
 
     Raises:
         UserError: CMake or a compiler failed, with the end of what it said and the name of the whole log.
@@ -59,9 +68,9 @@ def build(
         "CMAKE_CXX_COMPILER": sdk.prefix / "bin" / "clang++",
         "LLVM_SOURCE": source,
         "MLGO_TARGETS": targets,
-        "MLGO_POLICY": policy or "",
         "MLGO_EMBED": embed,
     }
+    definitions |= {f"MLGO_POLICY_{name.upper()}": policies.get(name, "") for name in problems.names()}
     say(f"configuring against LLVM {sdk.version} in {sdk.prefix}")
     configure = ["cmake", "-G", "Ninja", *(f"-D{name}={value}" for name, value in definitions.items())]
     _run([*configure, "-S", str(PROJECT), "-B", str(tree)], log, "configure", None)

@@ -19,15 +19,15 @@ Targets = Literal["native", "all"]
 class ToolchainConfig:
     """One clang to make.
 
-    Invariants: `policy` is set if and only if the mode is release. `llvm_source` is "deb", "git:TAG" or a path.
-    `sdk` None means: wherever LLVM of that major version is installed. `jobs` >= 1.
+    Invariants: there are `policies`, at most one for each problem, if and only if the mode is release. `llvm_source`
+    is "deb", "git:TAG" or a path. `sdk` None means: wherever LLVM of that major version is installed. `jobs` >= 1.
     """
 
     mode: Mode
     output: Path
     llvm_major: int = 19
     llvm_source: str = "deb"
-    policy: Path | None = None
+    policies: tuple[Path, ...] = ()
     embed: Embed = "cpp"
     targets: Targets = "native"
     sdk: Path | None = None
@@ -35,12 +35,12 @@ class ToolchainConfig:
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     def __post_init__(self) -> None:
-        if self.mode == "release" and self.policy is None:
+        if self.mode == "release" and not self.policies:
             raise UserError(
                 "a release clang carries a policy, and none was given",
                 "pass --policy DIR, the output of the warmstart or of the ppo step",
             )
-        if self.mode == "training" and self.policy is not None:
+        if self.mode == "training" and self.policies:
             raise UserError(
                 "a training clang takes its policy when it compiles, not when it is built",
                 "leave --policy out, or pass --mode release",

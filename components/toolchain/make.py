@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from components import problems
 from components.console import UserError, say
@@ -18,16 +19,10 @@ from components.storage import digest, publish, require_artifact
 from components.storage.uri import shown
 from components.toolchain import probe
 from components.toolchain.build import allocator, build, build_tree
-from components.toolchain.config import ToolchainConfig
+from components.toolchain.config import Embed, ToolchainConfig
 from components.toolchain.install import install
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import llvm_source
-
-_EMBEDDED = {
-    "cpp": ("policy.h", "policy.cpp"),
-    "tf-aot": ("aot/InlinerSizeModel.h", "aot/InlinerSizeModel.o", "aot/libtf_xla_runtime.a"),
-}
-"""The files of a policy that a release clang is built from."""
 
 
 def make_toolchain(config: ToolchainConfig) -> Toolchain:
@@ -39,73 +34,93 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
     sdk = find_sdk(config.llvm_major, config.sdk)
     if config.targets == "all":
         require_all_targets(sdk)
-    if config.policy:
-        _check_policy(config, config.policy)
+    policies = _checked_policies(config)
     source = llvm_source(config.llvm_source, sdk, config.cache)
     with publish(config.output) as partial:
-        with build_tree(config.cache, sdk, source, config.targets) as tree, _kept_policy(tree, config) as policy:
-            executable = build(
-                tree, config.mode, sdk, source, config.targets, config.jobs, policy=policy, embed=config.embed
-            )
+        with (
+            build_tree(config.cache, sdk, source, config.targets) as tree,
+            _kept_policies(tree, policies, config.embed) as kept,
+        ):
+            executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, kept, config.embed)
             install(executable, sdk, partial)
             malloc = allocator(tree)
         if malloc != "jemalloc":
             say(f"without jemalloc the clang is 5% slower; to have it: {apt_line({'libjemalloc-dev'})}")
         say("probing the new clang")
-        toolchain = _describe(partial, config, sdk, malloc)
+        toolchain = _describe(partial, config, policies, sdk, malloc)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"{config.mode} clang {sdk.version}: {shown(config.output / 'bin' / 'clang')}")
     return load_toolchain(config.output)
 
 
-def _describe(directory: Path, config: ToolchainConfig, sdk: Sdk, malloc: str) -> Toolchain:
+def _describe(
+    directory: Path, config: ToolchainConfig, policies: Mapping[str, Path], sdk: Sdk, malloc: str
+) -> Toolchain:
     clang = directory / "bin" / "clang"
-    built = {"strategy": "sdk", "llvm_source": config.llvm_source, "targets": config.targets, "malloc": malloc}
-    features: dict[str, tuple[FeatureSpec, ...]]
-    if config.policy:
-        policy = load_policy_info(config.policy)
-        check_features(policy.features, probe.known_features(clang, policy.problem))
-        probe.check_release(clang, policy.problem)
-        features = {policy.problem: policy.features}
-        built |= {"embed": config.embed, "policy_digest": digest(config.policy)}
+    built: dict[str, Any] = {"strategy": "sdk", "llvm_source": config.llvm_source, "targets": config.targets}
+    built["malloc"] = malloc
+    features: dict[str, tuple[FeatureSpec, ...]] = {}
+    for problem, policy in policies.items():
+        features[problem] = load_policy_info(policy).features
+        check_features(features[problem], probe.known_features(clang, problem))
+        probe.check_release(clang, problem)
+    if policies:
+        built |= {"embed": config.embed, "policies": {name: digest(policy) for name, policy in policies.items()}}
     else:
         features = {problem: probe.logged_features(clang, problem) for problem in problems.names()}
     return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built)
 
 
-def _check_policy(config: ToolchainConfig, policy: Path) -> None:
-    require_artifact(policy, "policy")
-    problems.get(load_policy_info(policy).problem)
-    for name in _EMBEDDED[config.embed]:
-        if not (policy / name).is_file():
-            remedy = "export the policy with its AOT form (python -m components.policy --help), or use --embed cpp"
-            if config.embed == "cpp":
-                remedy = "make the policy again"
-            raise UserError(f"{policy} has no {name}, which --embed {config.embed} needs", remedy)
+def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:
+    """The files of a policy that a release clang is built from, relative to its directory."""
+    if embed == "cpp":
+        return ("policy.h", "policy.cpp")
+    model = problems.get(problem).model_class
+    return (f"aot/{model}.h", f"aot/{model}.o", "aot/libtf_xla_runtime.a")
+
+
+def _checked_policies(config: ToolchainConfig) -> dict[str, Path]:
+    """The policies by problem. UserError if two are of one, or if one lacks what is embedded."""
+    policies: dict[str, Path] = {}
+    for policy in config.policies:
+        require_artifact(policy, "policy")
+        problem = problems.get(load_policy_info(policy).problem).name
+        if problem in policies:
+            raise UserError(f"{policies[problem]} and {policy} are both policies for {problem}", "pass one of them")
+        policies[problem] = policy
+        for name in embedded_files(problem, config.embed):
+            if not (policy / name).is_file():
+                remedy = "export the policy with its AOT form (python -m components.policy --help), or use --embed cpp"
+                if config.embed == "cpp":
+                    remedy = "make the policy again"
+                raise UserError(f"{policy} has no {name}, which --embed {config.embed} needs", remedy)
+    return policies
 
 
 @contextmanager
-def _kept_policy(tree: Path, config: ToolchainConfig) -> Iterator[Path | None]:
-    """A copy of what is embedded, under a name that says its content (see `build`), below the build tree."""
-    if config.policy is None:
-        yield None
-        return
-    files = [config.policy / name for name in _EMBEDDED[config.embed]]
-    if config.embed == "tf-aot":
-        files = sorted(path for path in (config.policy / "aot").rglob("*") if path.is_file())
-    identity = hashlib.sha256()
-    for path in files:
-        identity.update(path.read_bytes())
-    policies = tree / "policies"
-    kept = policies / identity.hexdigest()[:16]
-    for path in files:
-        copy = kept / path.relative_to(config.policy)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if not copy.exists():
-            shutil.copyfile(path, copy)
+def _kept_policies(tree: Path, policies: Mapping[str, Path], embed: Embed) -> Iterator[dict[str, Path]]:
+    """Copies of what is embedded, under names that say their content (see `build`), below the build tree."""
+    kept = {problem: _keep(tree / "policies", problem, policy, embed) for problem, policy in policies.items()}
     try:
         yield kept
     finally:
-        for other in policies.iterdir():
-            if other != kept:
-                shutil.rmtree(other, ignore_errors=True)
+        if kept:
+            for other in (tree / "policies").iterdir():
+                if other not in kept.values():
+                    shutil.rmtree(other, ignore_errors=True)
+
+
+def _keep(policies: Path, problem: str, policy: Path, embed: Embed) -> Path:
+    files = [policy / name for name in embedded_files(problem, embed)]
+    if embed == "tf-aot":
+        files = sorted(path for path in (policy / "aot").rglob("*") if path.is_file())
+    identity = hashlib.sha256()
+    for path in files:
+        identity.update(path.read_bytes())
+    kept = policies / identity.hexdigest()[:16]
+    for path in files:
+        copy = kept / path.relative_to(policy)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+    return kept

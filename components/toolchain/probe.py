@@ -15,14 +15,10 @@ from components.compiler.training_log import LogError, read_log
 from components.console import UserError
 from components.formats.features import FeatureSpec
 
-_PROBE = """\
-static int square(int x) { return x * x; }
-int callee(int x) { return x < 0 ? square(-x) : square(x) + 1; }
-int caller(int x) { return callee(x) + callee(x + 1) + square(x); }
-"""
+_NOTHING_TO_DECIDE = "int next(int x) { return x + 1; }\n"
 _TIMEOUT_S = 120.0
 _REPLIES = 1000
-"""Far more than the probe has decisions."""
+"""Should a compiler ask all the same: at the end of the file it would wait for more, for ever."""
 
 
 def triple(clang: Path) -> str:
@@ -37,7 +33,7 @@ def logged_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """What a training clang logs of each decision of `problem`, without the decisions themselves."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         log = Path(scratch, "log")
-        _compile(clang, Advisor("log").flags(problem, log, None), Path(scratch))
+        _compile(clang, problems.get(problem).probe, Advisor("log").flags(problem, log, None), Path(scratch))
         return _features(clang, problem, log, decisions_expected=True)
 
 
@@ -45,25 +41,26 @@ def known_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """What a release clang would tell a model of each decision of `problem`, whatever the one that it carries uses.
 
     It logs nothing; but LLVM can ask another process for its decisions, and says first what it will tell. Plain files
-    do in place of that process's pipes: one with answers enough, one for the questions.
+    do in place of that process's pipes, for code in which nothing is to be decided: what may be answered depends on the
+    question, and a register that must not be evicted ends the compile.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         channel = Path(scratch, "channel")
         channel.with_suffix(".in").write_bytes(struct.pack("<q", 0) * _REPLIES)
         flags = ["-mllvm", f"{problems.get(problem).channel_option}={channel}"]
-        _compile(clang, Advisor("release").flags(problem, None, None) + flags, Path(scratch))
+        _compile(clang, _NOTHING_TO_DECIDE, Advisor("release").flags(problem, None, None) + flags, Path(scratch))
         return _features(clang, problem, channel.with_suffix(".out"), decisions_expected=False)
 
 
 def check_release(clang: Path, problem: str) -> None:
     """Raises UserError if this clang does not compile with the model that it carries."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
-        _compile(clang, Advisor("release").flags(problem, None, None), Path(scratch))
+        _compile(clang, problems.get(problem).probe, Advisor("release").flags(problem, None, None), Path(scratch))
 
 
-def _compile(clang: Path, flags: Sequence[str], scratch: Path) -> None:
+def _compile(clang: Path, text: str, flags: Sequence[str], scratch: Path) -> None:
     source = scratch / "probe.cpp"
-    source.write_text(_PROBE)
+    source.write_text(text)
     _run([str(clang), "-Oz", *flags, "-c", str(source), "-o", str(scratch / "probe.o")])
 
 
@@ -88,5 +85,4 @@ def _features(clang: Path, problem: str, log: Path, decisions_expected: bool) ->
         raise UserError(f"{clang} says nothing of its features: {error.problem}", "make it again") from None
     if decisions_expected and content.decisions == 0:
         raise UserError(f"{clang} logged no decision of a probe that has some", "make it again")
-    decided = {faces.decision, faces.default_decision}
-    return tuple(spec for spec in content.features if spec.name not in decided)
+    return tuple(spec for spec in content.features if spec.name not in faces.decisions)

@@ -23,8 +23,20 @@ FILES = (
     "llvm/lib/Analysis/InlineAdvisor.cpp",
     "llvm/lib/Analysis/MLInlineAdvisor.cpp",
     "llvm/lib/Analysis/ModelUnderTrainingRunner.cpp",
+    "llvm/lib/CodeGen/AllocationOrder.h",
+    "llvm/lib/CodeGen/InterferenceCache.h",
+    "llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp",
+    "llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h",
+    "llvm/lib/CodeGen/RegAllocBase.h",
+    "llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp",
+    "llvm/lib/CodeGen/RegAllocEvictionAdvisor.h",
+    "llvm/lib/CodeGen/RegAllocGreedy.h",
+    "llvm/lib/CodeGen/RegAllocPriorityAdvisor.h",
+    "llvm/lib/CodeGen/RegAllocScore.h",
+    "llvm/lib/CodeGen/SpillPlacement.h",
+    "llvm/lib/CodeGen/SplitKit.h",
 )
-"""What cmake/CMakeLists.txt compiles, relative to llvm-project."""
+"""What cmake/CMakeLists.txt compiles, relative to llvm-project, and the headers of LLVM's own that no SDK installs."""
 
 REPOSITORY = "https://github.com/llvm/llvm-project.git"
 _GIT_TIMEOUT_S = 1800.0

@@ -85,9 +85,9 @@ def write_decisions(
 def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSpec]) -> ModuleTrace:
     """The rows of one compiled module. UserError if the compiler logged other features than `features`."""
     problem = problems.get(problem_name)
-    sample = result.samples[0]
-    assert sample.log is not None and sample.callsites is not None
-    logged = [spec for spec in sample.log.features if spec.name not in (problem.decision, problem.default_decision)]
+    sample, callsites = result.samples[0], result.samples[0].callsites
+    assert sample.log is not None
+    logged = [spec for spec in sample.log.features if spec.name not in problem.decisions]
     if logged != list(features):
         raise _other_features(result.module_name, logged, features)
     contexts = sample.log.contexts
@@ -97,18 +97,23 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
 
     lengths = [len(context) for context in contexts]
+    reward: float | Array = 0.0
+    if sample.scores is not None:
+        scores = [sample.scores[context.name] for context in contexts]
+        reward = np.repeat(np.asarray(scores, np.float32), lengths)
     return ModuleTrace(
         module=result.module_name,
-        text_size_bytes=sample.text_size_bytes,
+        text_size_bytes=sample.text_size_bytes if problem.measure == "size" else None,
         compile_s=result.compile_s,
         contexts=[context.name for context in contexts],
         context=np.repeat(np.arange(len(contexts), dtype=np.int32), lengths),
         step=np.concatenate([np.arange(n, dtype=np.int32) for n in [0, *lengths]]),
-        names=sample.callsites.names,
-        caller=sample.callsites.caller,
-        callee=sample.callsites.callee,
+        names=callsites.names if callsites else [],
+        caller=callsites.caller if callsites else None,
+        callee=callsites.callee if callsites else None,
         columns={spec.name: joined(spec.name) for spec in features},
         action=joined(problem.decision).reshape(-1),
+        reward=reward,
     )
 
 
@@ -116,7 +121,7 @@ def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpe
     """The features that this training clang logs, decisions left out. UserError if it logs none for the problem."""
     problem = problems.get(problem_name)
     features = toolchain.features.get(problem_name, ())
-    features = tuple(spec for spec in features if spec.name not in (problem.decision, problem.default_decision))
+    features = tuple(spec for spec in features if spec.name not in problem.decisions)
     if not features:
         known = ", ".join(sorted(toolchain.features)) or "none"
         raise UserError(

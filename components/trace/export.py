@@ -1,8 +1,8 @@
 """Writes a trace in the form that google/ml-compiler-opt's own tools read.
 
 One tf.train.SequenceExample per module (and per context, where the problem has several), with a feature list for each
-feature of the compiler, for the heuristic's decision under its two names (what the heuristic would do, and what was
-done; the same here, for the heuristic decided) and for the reward, a step per decision.
+feature of the compiler, for the heuristic's decision under its names (what was done and, where LLVM logs that, what the
+heuristic would do; the same here, for the heuristic decided) and for the reward, a step per decision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def export_tfrecord(trace_directory: Path, output: Path) -> int:
     module, context = columns.pop("module"), columns.pop("context")
     action, reward = columns.pop("action"), columns.pop("reward")
     problem = problems.get(trace.problem)
-    columns |= {problem.default_decision: action, problem.decision: action, "reward": reward}
+    decided = [name for name in (problem.default_decision, problem.decision) if name is not None]
+    columns |= {name: action for name in decided} | {"reward": reward}
     changes = np.flatnonzero((module[1:] != module[:-1]) | (context[1:] != context[:-1])) + 1
     bounds = [0, *changes.tolist(), len(module)] if len(module) else []
     sequences = max(0, len(bounds) - 1)

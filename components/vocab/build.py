@@ -24,15 +24,22 @@ def build(config: VocabConfig) -> int:
         raise UserError(
             f"the trace in {config.trace} has no decisions", "trace a corpus whose modules have functions to inline"
         )
-    excluded = problems.get(trace.problem).excluded_features
+    problem = problems.get(trace.problem)
+    excluded = problem.excluded_features | problem.per_instruction_features | {problem.mask}
     names = [spec.name for spec in trace.features if spec.name not in excluded]
-    columns = read_columns(config.trace, names)
+    columns = read_columns(config.trace, names if problem.mask is None else [*names, problem.mask])
+    allowed = None if problem.mask is None else columns[problem.mask].reshape(trace.decisions, -1) != 0
     buckets = {}
     with publish(config.output) as directory, Progress("quantiles of features", len(names)) as progress:
         for name in names:
-            if not np.isfinite(columns[name]).all():
+            values = columns[name].reshape(trace.decisions, -1)
+            if allowed is not None:
+                # What is said of an action that is not allowed is 0, and nobody looks at it.
+                values = values[allowed] if values.shape == allowed.shape else values
+                values = values[~np.isnan(values)]
+            if not np.isfinite(values).all() or values.size == 0:
                 raise UserError(f"the feature {name} of the trace in {config.trace} is not finite everywhere")
-            buckets[name] = quantiles(columns[name])
+            buckets[name] = quantiles(values)
             progress.advance()
         origin = {"problem": trace.problem, "decisions": trace.decisions, "trace": digest(config.trace)}
         write_vocab(directory, buckets, origin)

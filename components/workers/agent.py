@@ -28,11 +28,7 @@ from components.storage.fetch import fetch
 from components.storage.manifest import digest
 from components.storage.uri import GsUri, parse_place
 from components.workers import travel
-from components.workers.settings import REPLY_BYTES
-
-CACHE_GB = "MLGO_MODULE_CACHE_GB"
-"""Environment variable of a node: how many GB of modules from object storage it keeps. Default: DEFAULT_CACHE_GB."""
-DEFAULT_CACHE_GB = 4.0
+from components.workers.settings import CACHE_GB, DEFAULT_CACHE_GB, REPLY_BYTES
 
 _KILL_INTERVAL_S = 0.02
 _LINGER_S = 1.0

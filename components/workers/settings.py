@@ -16,3 +16,6 @@ NODE_SETTINGS = {
     "RAY_worker_niceness": "0",
 }
 """Environment variable -> value."""
+CACHE_GB = "MLGO_MODULE_CACHE_GB"
+"""Environment variable of a node: how many GB of modules from object storage it keeps. Default: DEFAULT_CACHE_GB."""
+DEFAULT_CACHE_GB = 4.0

@@ -123,3 +123,48 @@ def living(word: str) -> list[int]:
 @pytest.fixture
 def living_with() -> Callable[[str], list[int]]:
     return living
+
+
+PRESSED = {
+    # More values alive at once than there are registers, in loops; a function without any; calls, which take registers.
+    "app/pressed.c": """\
+extern int ask(int);
+void mix(const int *in, int *out, int n) {
+  int a = in[0], b = in[1], c = in[2], d = in[3], e = in[4], f = in[5], g = in[6], h = in[7], i = in[8], j = in[9];
+  int k = in[10], l = in[11], m = in[12], o = in[13], p = in[14], q = in[15], r = in[16], s = in[17];
+  for (int x = 0; x < n; ++x) {
+    a += b * c, b ^= d + e, c -= f * g, d += h ^ i, e *= j + k, f += l * m, g -= o ^ p, h += q * r, i ^= s + a;
+    j += b * x, k -= c, l ^= d * x, m += e, o *= f, p ^= g + x, q += h, r -= i * x, s ^= j;
+  }
+  out[0] = a, out[1] = b, out[2] = c, out[3] = d, out[4] = e, out[5] = f, out[6] = g, out[7] = h, out[8] = i;
+  out[9] = j, out[10] = k, out[11] = l, out[12] = m, out[13] = o, out[14] = p, out[15] = q, out[16] = r, out[17] = s;
+}
+int calm(int x) { return x + 1; }
+int calls(int a, int b, int c, int d, int e, int f) {
+  int total = 0;
+  for (int x = a; x < b; ++x)
+    for (int y = c; y < d; ++y)
+      total += ask(x) * e + ask(y) * f + ask(x * y) * (a + b) - ask(total) * (c + d) + (e ^ f) * (a - d);
+  return total;
+}
+""",
+    "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",
+    "lib/doubles.cpp": """\
+double fold(const double *p, int n) {
+  double a = p[0], b = p[1], c = p[2], d = p[3], e = p[4], f = p[5], g = p[6], h = p[7], i = p[8], j = p[9], k = p[10];
+  double l = p[11], m = p[12], o = p[13], q = p[14], r = p[15], s = p[16], t = p[17], u = p[18], v = p[19];
+  for (int x = 20; x < n; ++x) {
+    a += p[x] * b, b -= a * c, c += b * d, d -= c * e, e += d * f, f -= e * g, g += f * h, h -= g * i, i += h * j;
+    j -= i * k, k += j * l, l -= k * m, m += l * o, o -= m * q, q += o * r, r -= q * s, s += r * t, t -= s * u;
+    u += t * v, v -= u * a;
+  }
+  return a + b + c + d + e + f + g + h + i + j + k + l + m + o + q + r + s + t + u + v;
+}
+""",
+}
+
+
+@pytest.fixture(scope="session")
+def pressed_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[..., Corpus]) -> Corpus:
+    """Three modules; app/leaf.c.o has no eviction to decide on, of app/pressed.c.o two functions of three have some."""
+    return make_corpus(tmp_path_factory.mktemp("pressed") / "corpus", PRESSED)

@@ -96,7 +96,7 @@ def test_killed_while_it_trains_it_goes_on_where_it_stopped(finished: tuple[Path
             if line.startswith("[ppo] starts"):
                 break
         assert "earlier work is kept in" in said[-1], "".join(said)
-        while not list(checkpoints.glob("checkpoints/*/manifest.json")):
+        while not list(checkpoints.glob("*/checkpoints/*/manifest.json")):
             assert process.poll() is None and time.monotonic() < deadline_s
             time.sleep(0.05)
     finally:

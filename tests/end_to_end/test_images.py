@@ -15,36 +15,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.launcher.images import IMAGES
+from components.launcher.images import IMAGES, STEPS
 from pipelines.spec import COMPILED, load_spec, with_images
+from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
 from tests.storage_server import storage_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-ROOT = Path(__file__).parents[2]
 BUCKET = "mlgo-images"
 LIMITS_BYTES = {"toolchain": 1.2e9, "training": 1.6e9}
-USER = "1000:1000"
-
-
-def daemon_answers() -> bool:
-    return subprocess.run(["docker", "version"], capture_output=True, check=False).returncode == 0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def docker() -> None:
-    if not daemon_answers():
-        pytest.fail("no docker daemon answers; .ci/run starts one, by hand: dockerd &")
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """build/images.json of images built from this very checkout."""
-    output = tmp_path_factory.mktemp("images") / "images.json"
-    command = [sys.executable, "-m", "pipelines", "images", "build", "--output", str(output)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-6000:]
-    return output
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +54,9 @@ def reused(output: str) -> list[str]:
     return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)
 
 
-def reference(images: Path, name: str) -> str:
-    return str(json.loads(images.read_text())[name]["reference"])
-
-
 def container(image: str, *arguments: str, storage: str = "", mounts: tuple[Path, ...] = ()) -> tuple[int, str]:
-    """docker run as a cautious user does: not root, nothing writable but /tmp and the mounts."""
-    command = ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp:exec", "--user", USER, "--network", "host"]
-    command += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    """docker run as a cautious user does."""
+    command = ["docker", "run", "--rm", *CAUTIOUS, "--network", "host"]
     command += ["-e", f"STORAGE_EMULATOR_HOST={storage}"] if storage else []
     for mount in mounts:
         command += ["-v", f"{mount}:/data"]
@@ -208,7 +182,7 @@ def test_kfps_own_local_runner_runs_the_compiled_pipeline(images: Path, tmp_path
     """Its word is not taken for it (see tests/kfp_local.py): what the last steps made is looked at."""
     python = ROOT / ".venv-pipelines" / "bin" / "python"
     built = json.loads(images.read_text())
-    spec = with_images(load_spec(COMPILED), {name: built[key]["tag"] for key, name in IMAGES.items()})
+    spec = with_images(load_spec(COMPILED), {IMAGES[key]: built[key]["tag"] for key in STEPS})
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(spec))
     root = tmp_path / "root"
     root.mkdir()

@@ -97,6 +97,7 @@ def test_nothing_runs_as_root_or_without_limits() -> None:
 def test_commands_in_manifests_are_commands_of_ours() -> None:
     """What the CronJob and the RayJob call is parsed by the commands themselves."""
     from components.ppo.__main__ import main
+    from components.ppo.rayjob_spec import ON_HEAD, TRAINER
     from pipelines.retrain_cli import check
 
     (job,) = documents(K8S / "base" / "retrain-check.yaml")
@@ -106,6 +107,6 @@ def test_commands_in_manifests_are_commands_of_ours() -> None:
     check.make_context("check", list(container["args"][2:]))
     (ray_job,) = documents(K8S / "base" / "rayjob.yaml")
     words = ray_job["spec"]["entrypoint"].split()
-    assert words[:2] == ["mlgo", "ppo"]
+    assert words[:4] == [*TRAINER, "--workers", ON_HEAD]
     given, rest, _order = main.make_parser(click.Context(main)).parse_args(words[2:])  # nothing is fetched yet
     assert not rest and {option.name for option in main.params if option.required} <= set(given)

@@ -182,6 +182,7 @@ def test_what_cannot_run_is_refused_before_the_first_step(
         ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a valid"),
         ("train_minutes=0", "--param train_minutes=0"),
         ("workers=cloud", "--workers 'cloud'"),
+        ("workers=rayjob:4", "--param workers=rayjob:4: a RayJob is started by a step in a Kubernetes cluster"),
         ("min_reduction_percent=101", "--param min_reduction_percent=101"),
         ("minutes=3", "no parameter 'minutes'\n  remedy: it has .*train_minutes"),
         ("corpus=/nowhere", "2 given"),

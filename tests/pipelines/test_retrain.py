@@ -193,7 +193,7 @@ def test_ci_asks_and_is_told(tmp_path: Path, run: dict[str, str]) -> None:
     done = mlgo("check", "--state", place, "--github-output", output)
     assert done.returncode == 0 and "train again: nothing is deployed yet" in done.stdout
     assert output.read_text().startswith("retrain=true\n")
-    save_state(str(place), promotion(State(), run, None)[0])
+    save_state(str(place), promotion(load_state(str(place)), run, None)[0])
     done = mlgo("check", "--state", place, "--corpus", run["corpus"], "--llvm-major", 19, "--github-output", output)
     assert done.returncode == 0 and "nothing speaks for training again" in done.stdout, done.stdout + done.stderr
     assert output.read_text().splitlines()[-2] == "retrain=false"

@@ -194,7 +194,7 @@ def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> N
     assert len(children_of_run(toys)) == 2
     os.kill(process.pid, number)
     _out, err = process.communicate(timeout=90)
-    assert process.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     assert number == signal.SIGKILL or err.strip() == INTERRUPTED
     deadline_s = time.monotonic() + 60
     while children_of_run(toys) and time.monotonic() < deadline_s:

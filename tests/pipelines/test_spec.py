@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from components.console import UserError
-from components.launcher.images import IMAGES
+from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from pipelines.flatten import STATUS, steps_of
 from pipelines.spec import COMPILED, load_spec, parameter_values, with_images
 
@@ -72,6 +72,15 @@ def test_images_get_their_digests(spec: dict[str, Any]) -> None:
     images = {name: e["container"]["image"] for name, e in changed["deploymentSpec"]["executors"].items()}
     assert images["exec-ppo"] == "r/training@sha256:1" and images["exec-corpus"] == IMAGES["toolchain"]
     assert spec == before
+
+
+def test_the_image_of_rays_nodes_is_told_to_the_step_that_starts_them_if_there_is_one(spec: dict[str, Any]) -> None:
+    def told(references: dict[str, str]) -> dict[str, str]:
+        container = with_images(spec, references)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+        return {variable["name"]: variable["value"] for variable in container["env"]}
+
+    assert CLUSTER_VARIABLE not in told({IMAGES["training"]: "r/training@sha256:1"})
+    assert told({IMAGES[CLUSTER]: "r/cluster@sha256:2"})[CLUSTER_VARIABLE] == "r/cluster@sha256:2"
 
 
 def test_two_artifacts_of_a_name_are_refused(spec: dict[str, Any]) -> None:

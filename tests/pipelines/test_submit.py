@@ -18,7 +18,9 @@ import pytest
 import requests
 
 from components.console import UserError
+from pipelines.images import read_images
 from pipelines.spec import COMPILED, load_spec
+from pipelines.submit import ready_spec
 from pipelines.vertex import follow_vertex, submit_vertex
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +105,7 @@ def test_ctrl_c_ends_the_waiting_not_the_run(host: str, images: Path, number: si
     told = waiting.communicate(timeout=60)[1]
     run = re.search(r"/#/runs/details/(run-\d+)", said)
     assert run and f"interrupted; the run {run[1]} itself goes on" in told and "run the same command again" not in told
-    assert waiting.returncode == 130
+    assert waiting.returncode == 128 + number
 
 
 @pytest.mark.slow
@@ -111,6 +113,33 @@ def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -
     images.write_text(images.read_text().replace("1" * 64, "abc"))
     done = submit("--host", host, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and "refuses: 400 invalid run" in done.stderr and "is no digest" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_on_ray_wants_the_image_of_its_nodes_and_others_do_not(host: str, images: Path) -> None:
+    given = ("--host", host, "--images", images, "--param", "recipe=demo", "--service-account", "mlgo-steps")
+    ray = ("--param", "workers=rayjob:16", "--param", "spot=a=b", "--param", "cluster=cpus_per_worker=8")
+    done = submit(*given)
+    assert done.returncode == 0, done.stderr
+    done = submit(*given, *ray)
+    assert done.returncode == 1 and "the image cluster has no digest" in done.stderr and "build --all" in done.stderr
+    document = json.loads(images.read_text())
+    document["cluster"] = document["training"] | {"reference": "r/cluster@sha256:" + "3" * 64}
+    images.write_text(json.dumps(document))
+    done = submit(*given, *ray)
+    assert done.returncode == 0, done.stderr
+    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--images", images, *given[4:6], *ray)
+    assert done.returncode == 1 and "submit to a KFP server" in done.stderr
+
+
+def test_a_step_that_waits_for_ray_takes_no_processors(images: Path) -> None:
+    read = read_images(images)
+    read["cluster"] = read["training"]
+    container = ready_spec(COMPILED, read, ray=True)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    before = ready_spec(COMPILED, read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    assert set(container["resources"]) == set(before["resources"])
+    assert container["resources"]["cpuRequest"] < 1 < before["resources"]["cpuRequest"]
+    assert container["resources"]["resourceCpuRequest"] == "100m"
 
 
 @pytest.mark.slow
@@ -136,6 +165,8 @@ def test_a_server_that_is_away_is_named(images: Path) -> None:
         (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "s3://b/r"), "--pipeline-root s3://b/r"),
         (("--host", "http://x", "--param", "recipe=demo", "--param", "release_if=foo"), "release_if=foo"),
         (("--host", "http://x", "--param", "recipe=demmo"), ", demo, "),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "spot=gke"), "not of the form LABEL=VALUE"),
+        (("--host", "http://x", "--param", "recipe=demo", "--param", "cluster=n=4"), "no setting 'n'"),
     ],
 )
 def test_wrong_calls_are_told_before_anything_is_sent(images: Path, arguments: tuple[str, ...], named: str) -> None:
@@ -146,7 +177,7 @@ def test_wrong_calls_are_told_before_anything_is_sent(images: Path, arguments: t
 @pytest.mark.slow
 def test_images_that_no_cluster_has_are_refused(images: Path) -> None:
     images.write_text(images.read_text().replace("r/training@", ""))
-    done = submit("--host", "http://x", "--images", images)
+    done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and "mlgo images push" in done.stderr
 
 

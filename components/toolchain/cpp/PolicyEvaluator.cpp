@@ -54,6 +54,24 @@ static bool fail(const Twine &Message) {
   return false;
 }
 
+/// The shape of a feature that a policy describes; nothing if it is not a list of numbers.
+static std::optional<std::vector<int64_t>> shapeOf(const json::Object *Spec) {
+  const json::Array *Extents = Spec ? Spec->getArray("shape") : nullptr;
+  if (!Extents)
+    return std::nullopt;
+  std::vector<int64_t> Shape;
+  for (const json::Value &Extent : *Extents)
+    Shape.push_back(Extent.getAsInteger().value_or(-1));
+  return Shape;
+}
+
+static std::string written(const std::optional<std::vector<int64_t>> &Shape) {
+  std::string Text = "[";
+  for (int64_t Extent : Shape.value_or(std::vector<int64_t>()))
+    Text += (Text.size() > 1 ? "," : "") + std::to_string(Extent);
+  return Text + "]";
+}
+
 bool TFModelEvaluatorImpl::load(StringRef Directory, const std::vector<TensorSpec> &InputSpecs) {
   std::string Library = (Directory + "/policy.so").str();
   void *Handle = dlopen(Library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -87,10 +105,12 @@ bool TFModelEvaluatorImpl::bind(StringRef Library, const json::Object &Descripti
     auto It = find_if(InputSpecs, [&](const TensorSpec &S) {
       return StringRef(S.name()).starts_with(FeedPrefix) && S.name().substr(FeedPrefix.size()) == Name;
     });
-    bool TypeAgrees = It != InputSpecs.end() && ((Type == "int64_t" && It->isElementType<int64_t>()) ||
-                                                 (Type == "float" && It->isElementType<float>()));
-    if (!TypeAgrees) {
-      Missing += (Missing.empty() ? "" : ", ") + (Name + " (" + Type + ")").str();
+    std::optional<std::vector<int64_t>> Shape = shapeOf(Spec);
+    bool Agrees = It != InputSpecs.end() && Shape && *Shape == It->shape() &&
+                  ((Type == "int64_t" && It->isElementType<int64_t>()) ||
+                   (Type == "float" && It->isElementType<float>()));
+    if (!Agrees) {
+      Missing += (Missing.empty() ? "" : ", ") + (Name + " (" + Type + written(Shape) + ")").str();
       continue;
     }
     PolicyInputs.push_back(Inputs[It - InputSpecs.begin()].data());
@@ -110,8 +130,12 @@ int64_t TFModelEvaluatorImpl::choose() {
   for (float Logit : Logits)
     Total += Weights.emplace_back(std::exp(static_cast<double>(Logit) - *Best));
   double Draw = drawUnit() * Total;
+  // What is excluded has the logit -inf and weighs nothing. Rounding must not end there: the last one to weigh is last.
+  size_t Last = Weights.size() - 1;
+  while (Last > 0 && !(Weights[Last] > 0))
+    --Last;
   size_t Action = 0;
-  while (Action + 1 < Weights.size() && Draw >= Weights[Action])
+  while (Action < Last && Draw >= Weights[Action])
     Draw -= Weights[Action++];
   return static_cast<int64_t>(Action);
 }

@@ -1,8 +1,8 @@
 // Several samples of a policy for the price of one front half.
 //
-// Everything before the first inlining decision (reading the bitcode, the passes that simplify functions) is the same
-// for every sample of a module. So the process forks there: the children go on with seeds of their own, share what was
-// read by copy-on-write, and each writes its own object, log and callsites.
+// Everything before the first decision (for the inliner: reading the bitcode and the passes that simplify functions; for
+// the register allocator all of the optimizer) is the same for every sample of a module. So the process forks there: the
+// children go on with seeds of their own, share what was done by copy-on-write, and each writes its own files.
 #include "PolicySampling.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace llvm;
 
@@ -67,6 +68,9 @@ double drawUnit() {
 std::optional<SampleFiles> forkIntoSamples() {
   if (Samples == 0)
     return std::nullopt;
+  static bool IsSample = false;
+  if (std::exchange(IsSample, true))
+    leave(1, "the inliner and the register allocator cannot both be in development mode");
   if (SamplePrefix.empty())
     leave(1, "-mlgo-sample-prefix says where the samples go and is missing");
   outs().flush();

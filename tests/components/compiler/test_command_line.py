@@ -39,6 +39,8 @@ def replay(*recorded: str, **options) -> list[str]:
         ["-x", "c", "dir with space/a.c"],
         ["-flto=thin", "-flto-unit", "-fthinlto-index=/b/a.thinlto.bc"],
         ["-Werror", "-Werror=unused"],
+        ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"],
+        ["-mllvm", "--lto-embed-bitcode=optimized"],
     ],
 )
 def test_what_writes_files_or_names_the_source_goes(gone: list[str]) -> None:
@@ -62,8 +64,9 @@ def test_what_shapes_the_code_stays(kept: list[str]) -> None:
     assert replay("-cc1", *kept, "-Oz") == ["-cc1", *kept, "-Oz", *END]
 
 
-def test_without_the_leading_cc1() -> None:
-    assert replay("-Oz") == ["-cc1", "-Oz", *END]
+@pytest.mark.parametrize("gone", [["-c"], ["-o", "a.o"], ["-MD", "-MF", "a.d"], ["-flto=thin"], ["-save-temps"]])
+def test_without_the_leading_cc1_they_are_the_drivers(gone: list[str]) -> None:
+    assert replay("-Oz", *gone, "-fPIC") == ["-c", "-Oz", "-fPIC", "-fno-crash-diagnostics", *END[1:]]
 
 
 def test_extra_flags_and_thinlto() -> None:

@@ -89,7 +89,7 @@ def test_signals_run_finally_blocks_and_say_interrupted(number: signal.Signals, 
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, number)
     _out, err = process.communicate(timeout=90)
-    assert (process.returncode, err.strip()) == (130, INTERRUPTED)
+    assert (process.returncode, err.strip()) == (128 + number, INTERRUPTED)
     assert (tmp_path / "cleaned").exists()
 
 

@@ -1,4 +1,4 @@
-"""A small build with everything that an extraction meets: C, C++, assembly, objects without bitcode, missing ones."""
+"""Small builds with what an extraction meets: C, C++, assembly, objects without bitcode, missing ones; and ThinLTO."""
 
 from __future__ import annotations
 
@@ -48,4 +48,74 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "obj/lib/empty.c.o").write_bytes(b"")
     entries.append({"directory": str(directory), "file": "gen.py", "command": "python3 gen.py"})
     (directory / "compile_commands.json").write_text(json.dumps(entries))
+    return directory
+
+
+LINKED = {
+    "app/main.cc": (
+        '#include <string>\nextern "C" int helper(int);\nstd::string name(int);\n'
+        "int main(int argc, char **) { return helper(argc) + (int)name(argc).size(); }\n"
+    ),
+    "lib/helper.c": (
+        "int leaf(int);\nstatic int twice(int a) { return a * 2; }\n"
+        "int helper(int x) { return twice(x) + leaf(x + 1) * leaf(x); }\n"
+    ),
+    "lib/leaf.c": "int leaf(int x) { return x * x - 3; }\nint unused(int x) { return leaf(x) - 7; }\n",
+    "lib/name.cc": "#include <string>\nstd::string name(int a) { return std::to_string(a) + \"name\"; }\n",
+}
+LEVELS = {"app/main.cc": "-O2", "lib/helper.c": "-O3", "lib/leaf.c": "-Oz", "lib/name.cc": "-O2"}
+POST_MERGE = ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"]
+
+
+def run(directory: Path, *command: str) -> None:
+    subprocess.run(command, cwd=directory, check=True)
+
+
+@pytest.fixture(scope="session")
+def distributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build with distributed ThinLTO as a build system runs it: indexing, a back-end compile for each object, link.
+
+    thin/*.o have the modules and thin/*.o.thinlto.bc their indexes; obj/*.o are the native objects with bitcode, named
+    in compile_commands.json and link.params; plain/*.o are the same without the bitcode. All paths are relative.
+    """
+    directory = tmp_path_factory.mktemp("distributed")
+    objects = {name: f"{name}.o" for name in LINKED}
+    for name, text in LINKED.items():
+        for folder in ("src", "thin", "obj", "plain"):
+            (directory / folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / "src" / name).write_text(text)
+        run(directory, "clang-19", LEVELS[name], "-flto=thin", "-c", f"src/{name}", "-o", f"thin/{name}.o")
+    thin = [f"thin/{name}" for name in objects.values()]
+    link = ["clang++-19", "-fuse-ld=lld"]
+    run(directory, *link, "-flto=thin", "-Wl,--thinlto-index-only=order", "-o", "program", *thin)
+    entries = []
+    for name, output in objects.items():
+        index = f"-fthinlto-index=thin/{output}.thinlto.bc"
+        command = ["clang-19", LEVELS[name], "-c", "-x", "ir", f"thin/{output}", index]
+        run(directory, *command, "-o", f"plain/{output}")
+        command += [*POST_MERGE, "-o", f"obj/{output}"]
+        run(directory, *command)
+        entries.append({"directory": str(directory), "file": f"src/{name}", "arguments": command})
+    (directory / "compile_commands.json").write_text(json.dumps(entries))
+    natives = [f"obj/{output}" for output in objects.values()]
+    params = ["-o", "program", natives[0], "-Wl,--start-lib", *natives[1:], "-Wl,--end-lib", "-lm"]
+    (directory / "link.params").write_text("\n".join(params) + "\n")
+    run(directory, *link, "@link.params")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build with local ThinLTO, one object in an archive; lto/program.o1, .o2 ... are the objects that lld made."""
+    directory = tmp_path_factory.mktemp("local")
+    for name, text in LINKED.items():
+        for folder in ("src", "obj", "lto"):
+            (directory / folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / "src" / name).write_text(text)
+        run(directory, "clang-19", "-O2", "-flto=thin", "-c", f"src/{name}", "-o", f"obj/{name}.o")
+    run(directory, "llvm-ar-19", "rc", "obj/lib/leaf.a", "obj/lib/leaf.c.o")
+    (directory / "obj/lib/leaf.c.o").unlink()
+    inputs = ["obj/app/main.cc.o", "obj/lib/helper.c.o", "obj/lib/name.cc.o", "obj/lib/leaf.a"]
+    save = ["-Wl,--save-temps=import", "-Wl,--thinlto-emit-index-files", "-Wl,--lto-obj-path=lto/program.o"]
+    run(directory, "clang++-19", "-fuse-ld=lld", "-flto=thin", "-O2", *save, "-o", "program", *inputs)
     return directory

@@ -111,6 +111,43 @@ def test_bad_input_is_one_message(tmp_path: Path, arguments: list[str], words: l
     assert not (tmp_path / "c").exists() and not list(tmp_path.glob(".c.*"))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["nothing to extract from", "--compile-commands FILE"]),
+        (["--input-type", "params"], ["nothing to extract from", "--input PLACE"]),
+        (["--compile-commands", "{b}/compile_commands.json", "--input", "{b}"], ["--input", "name two inputs"]),
+        (["--compile-commands", "{b}/compile_commands.json", "--input-type", "params"], ["params", "two inputs"]),
+        (["--input", "{b}/compile_commands.json", "--thinlto-build", "local"], ["no list of objects", "obj-base-dir"]),
+        (["--compile-commands", "{b}/x", "--thinlto-build", "local"], ["no list of objects"]),
+        (["--input", "{b}/x", "--input-type", "json", "--thinlto-build", "local"], ["no list of objects"]),
+        (["--thinlto-build", "local", "--obj-base-dir", "{t}/gone"], ["there is no directory {t}/gone"]),
+        (["--thinlto-build", "local", "--obj-base-dir", "{b}"], ["holds no *.3.import.bc", "--save-temps=import"]),
+        (["--thinlto-build", "local", "--cmd-filter", "x"], ["nothing to filter", "leave it out"]),
+        (["--input", "{b}", "--input-type", "directory", "--default-args", "-O2"], ["--thinlto-build local"]),
+        (["--input", "{t}", "--input-type", "directory"], ["{t} holds no *.o file", "build directory"]),
+        (["--input", "{t}/gone", "--input-type", "directory"], ["there is no directory"]),
+        (["--input", "{b}/obj/src", "--input-type", "directory", "--obj-base-dir", "{b}/obj/lib"], ["lies outside"]),
+        (["--input", "{b}/obj", "--input-type", "directory", "--thinlto-build", "distributed"],
+         ["yields no module", "without a ThinLTO index", "-lto-embed-bitcode=post-merge-pre-opt"]),
+        (["--input", "{t}/params", "--input-type", "params"], ["2 missing", "one.o", "--obj-base-dir"]),
+        (["--input", "{t}/params", "--input-type", "json"], ["not valid JSON"]),
+        (["--input", "{t}/params", "--input-type", "bazel_aquery"], ["not valid JSON", "bazel aquery"]),
+        (["--input", "{b}/compile_commands.json", "--input-type", "bazel_aquery"], ['no list of "actions"']),
+        (["--input", "{b}/compile_commands.json", "--input-type", "params"], ["yields no module"]),
+    ],
+)  # fmt: skip
+def test_an_input_that_is_none_is_one_message(
+    build: Path, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    (tmp_path / "params").write_text("-o\nprogram\none.o\ntwo.o\n")
+    before = sorted(tmp_path.iterdir())
+    filled = [argument.format(t=tmp_path, b=build) for argument in arguments]
+    run = corpus("extract", *filled, "--output", tmp_path / "c")
+    refused(run, *(word.format(t=tmp_path) for word in words))
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_help_has_examples() -> None:
     for command in ([], ["extract"], ["build"], ["make"], ["combine"], ["split"]):
         run = corpus(*command, "--help")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from components.console import UserError
-from components.corpus.extract import ExtractConfig, Outcome, extract_objects, remove_empty_directories
+from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.objects import ObjectFile, from_compile_commands
+from components.corpus.outcome import Outcome
 from components.formats.corpus import write_description
 
 OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
@@ -19,7 +20,6 @@ OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 def extract(build: Path, output: Path, config: ExtractConfig = ExtractConfig()) -> list[Outcome]:  # noqa: B008
     objects, _ = from_compile_commands(build / "compile_commands.json")
     outcomes = extract_objects(objects, output, config)
-    remove_empty_directories(output)
     write_description(output, [outcome.object.name for outcome in outcomes if outcome.kind == "extracted"])
     return outcomes
 

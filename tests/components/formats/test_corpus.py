@@ -44,6 +44,17 @@ def test_an_empty_argument_is_kept(tmp_path: Path) -> None:
     assert load_corpus(tmp_path).modules[0].arguments() == ("-cc1", "-D", "", "-O2")
 
 
+def test_arguments_of_old_clangs_lack_the_cc1(tmp_path: Path) -> None:
+    write_corpus(tmp_path, ["a.o"])
+    (tmp_path / "a.o.cmd").write_bytes(b"-Oz\0")
+    assert load_corpus(tmp_path).modules[0].arguments() == ("-cc1", "-Oz")
+
+
+def test_an_override_may_be_of_the_driver(tmp_path: Path) -> None:
+    write_corpus(tmp_path, ["a.o"], global_command_override=["-fPIC", "-O2"])
+    assert load_corpus(tmp_path).modules[0].arguments() == ("-fPIC", "-O2")
+
+
 def test_an_override_stands_for_the_cmd_files(tmp_path: Path) -> None:
     write_corpus(tmp_path, ["a.o"], global_command_override=["-cc1", "-O3"])
     (tmp_path / "a.o.cmd").unlink()
@@ -107,6 +118,13 @@ def test_no_text_in_place_of_a_description_is_more_than_a_user_error(
     (directory / "corpus_description.json").write_text(text, encoding="utf-8")
     with pytest.raises(UserError):
         load_corpus(directory)
+
+
+def test_a_written_description_of_local_thinlto_may_have_its_arguments(tmp_path: Path) -> None:
+    write_corpus(tmp_path, ["a.o"])
+    (tmp_path / "a.o.thinlto.bc").write_bytes(b"index")
+    write_description(tmp_path, ["a.o"], "local", ["-O2"])
+    assert load_corpus(tmp_path).modules[0].arguments() == ("-O2",)
 
 
 @pytest.mark.parametrize("thinlto", [None, "distributed", "local"])

@@ -255,7 +255,7 @@ def test_a_step_that_is_ended_leaves_it_running_and_follows_it_again(make: Make,
         os.kill(step.pid, by)
         told, error = step.communicate(timeout=30)
     if by == signal.SIGTERM:
-        assert step.returncode == 130, error
+        assert step.returncode == 143, error
         assert "RayJob mlgo/ppo-1 goes on; the same command follows it" in told
         assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in told
     uid = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]

@@ -16,10 +16,11 @@ from components.console import UserError
 from components.storage import discard, gcs, publish, read_manifest
 from components.storage import manifest as manifest_module
 from components.storage import remote as remote_module
-from components.storage.fetch import fetch, fetch_below, fetch_file, fetch_tree
+from components.storage.fetch import fetch, fetch_file, fetch_tree
 from components.storage.manifest import Manifest, describe
 from components.storage.remote import RemoteManifest, download, look, look_whole, upload
 from components.storage.uri import GsUri, mirror
+from components.storage.workdir import listing
 
 
 def write(uri: GsUri, **files: str) -> None:
@@ -242,15 +243,16 @@ def test_names_that_lead_out_are_refused(place: GsUri, tmp_path: Path) -> None:
 
 
 def test_checkpoints_come_and_go_with_their_directory(place: GsUri, cache: Path) -> None:
-    root = fetch_below(place)
-    for number in ("000001", "000002"):
-        with publish(root / "checkpoints" / number) as directory:
+    checkpoints = mirror(place) / "checkpoints"
+    for number in ("000001", "000002", "000003"):
+        with publish(checkpoints / number) as directory:
             (directory / "state").write_text(number)
-    discard(root / "checkpoints" / "000001")
+    discard(checkpoints / "000001")
     forget(cache)
-    root = fetch_below(place)
-    assert [p.name for p in (root / "checkpoints").iterdir()] == ["000002"]
-    assert (root / "checkpoints" / "000002" / "state").read_text() == "000002"
+    discard(checkpoints / "000002")  # which is not here
+    assert {name.partition("/")[0] for name in listing(checkpoints)} == {"000003"}
+    fetch(place / "checkpoints/000003", checkpoints / "000003")
+    assert (checkpoints / "000003" / "state").read_text() == "000003"
 
 
 def test_files_and_folders_of_others(place: GsUri) -> None:

@@ -60,5 +60,5 @@ def policy(publish_policy: PublishPolicy, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="session")
 def release_toolchain(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("toolchain") / "release"
-    make_toolchain(ToolchainConfig("release", output, policy=policy))
+    make_toolchain(ToolchainConfig("release", output, policies=(policy,)))
     return output

@@ -28,7 +28,7 @@ def test_tensorflows_form_decides_as_the_emitted_form(
     command = [sys.executable, "-m", "components.policy", "export", "--aot", "--policy", str(policy)]
     subprocess.run([*command, "--toolchain", str(training_toolchain), "--output", str(forms)], check=True)
     embedded = tmp_path / "release"
-    make_toolchain(ToolchainConfig("release", embedded, policy=forms, embed="tf-aot"))
+    make_toolchain(ToolchainConfig("release", embedded, policies=(forms,), embed="tf-aot"))
 
     assert load_toolchain(embedded).built["embed"] == "tf-aot"
     module = tiny_corpus.directory / "lib/strings.cpp.o.bc"

@@ -64,7 +64,7 @@ def test_a_toolchain_says_what_it_is(training_toolchain: Path, release_toolchain
     assert FeatureSpec("callee_basic_block_count", "int64") in training.features["inlining"]
     assert not {"inlining_decision", "inlining_default"} & {spec.name for spec in training.features["inlining"]}
     assert release.features == {"inlining": load_policy_info(policy).features}
-    assert release.built["policy_digest"] == digest(policy)
+    assert release.built["policies"] == {"inlining": digest(policy)}
     assert training.built["malloc"] == release.built["malloc"] == "jemalloc"
     verify(release_toolchain)
 
@@ -78,7 +78,7 @@ def test_the_release_clang_does_what_its_policy_says(
     for name, toolchain, advisor in (
         ("heuristic", release_toolchain, Advisor("default")),
         ("release", release_toolchain, Advisor("release")),
-        ("training", training_toolchain, Advisor("policy", policy=policy)),
+        ("training", training_toolchain, Advisor("policy", policies=(policy,))),
     ):
         output = tmp_path / f"{name}.o"
         command = [
@@ -102,7 +102,7 @@ def test_a_policy_for_other_features_is_refused_with_the_difference(
     known = load_toolchain(training_toolchain).features["inlining"]
     policy = publish_policy(tmp_path / "policy", features=(*known[:-1], FeatureSpec("callee_smell", "int64")))
     with pytest.raises(UserError, match="this compiler does not log: callee_smell") as caught:
-        make_toolchain(ToolchainConfig("release", tmp_path / "release", policy=policy))
+        make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(policy,)))
     assert f"the policy does not know: {known[-1].name}" in caught.value.problem
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
@@ -114,7 +114,7 @@ def test_a_policy_that_does_not_compile_is_told_with_the_compilers_words(policy:
     (broken / "policy.cpp").write_text(source.replace("uint16_t", "uint17_t"))
     write_manifest(broken)
     with pytest.raises(UserError, match="unknown type name 'uint17_t'"):
-        make_toolchain(ToolchainConfig("release", tmp_path / "release", policy=broken))
+        make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(broken,)))
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
 
@@ -128,6 +128,6 @@ def test_a_policy_that_is_older_than_the_last_build_is_built(
     (other / "policy.cpp").write_text(source.replace('\\"num_actions\\"', '\\"number_of_actions\\"'))
     os.utime(other / "policy.cpp", (0, 0))
     write_manifest(other)
-    clang = make_toolchain(ToolchainConfig("release", tmp_path / "release", policy=other)).clang
+    clang = make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(other,))).clang
     assert b'"number_of_actions"' in clang.read_bytes()
     assert b'"number_of_actions"' not in (release_toolchain / "bin" / "clang").read_bytes()

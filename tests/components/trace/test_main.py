@@ -141,7 +141,7 @@ def test_stopped_in_the_middle(
         wait_for(lambda: len(living_with(marker)) >= 4)
         os.kill(step.pid, killer)
         _, messages = step.communicate(timeout=30)
-    assert step.returncode == (-killer if killer is signal.SIGKILL else 130)
+    assert step.returncode == (-killer if killer is signal.SIGKILL else 128 + killer)
     assert "Traceback" not in messages
     wait_for(lambda: not living_with(marker))
     assert not output.exists()

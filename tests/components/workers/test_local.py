@@ -101,7 +101,7 @@ run_step(main)
             time.sleep(0.01)
         step.send_signal(interrupt)
         _, messages = step.communicate(timeout=60)
-    assert step.returncode == 130
+    assert step.returncode == 128 + interrupt
     assert messages == f"{INTERRUPTED}\n"
 
 

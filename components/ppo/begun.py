@@ -1,0 +1,62 @@
+"""What a training is made of: all that decides what it learns, so that it goes on with nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import gin
+
+from components.console import UserError
+from components.ppo.config import PpoConfig
+from components.ppo.emphasis import read_emphasis
+from components.storage import digest
+from components.storage.manifest import MANIFEST
+from components.storage.uri import shown
+
+ARTIFACTS = ("corpus", "toolchain", "trace", "warmstart")
+OPTIONS = (
+    "problem", "modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed",
+    "min_finished_fraction",
+)  # fmt: skip
+GIN, EMPHASIS = "gin settings", "list of modules to emphasize"
+
+
+def begun_with(config: PpoConfig) -> dict[str, str]:
+    """Name -> what it is: digests of the artifacts ("" for one without a manifest, such as another tool's corpus), of
+    gin's bindings as they are now, with files and defaults, and of the emphasized names; options as text.
+
+    How long, where and how patiently it trains is not among them: that may change from one run to the next.
+    """
+    names = sorted(read_emphasis(config.emphasize)) if config.emphasize else []
+    return {
+        **{name: _digest_of(getattr(config, name)) for name in ARTIFACTS},
+        **{name: str(getattr(config, name)) for name in OPTIONS},
+        GIN: hashlib.sha256(gin.config_str().encode()).hexdigest(),
+        EMPHASIS: hashlib.sha256(json.dumps(names).encode()).hexdigest(),
+    }
+
+
+def folder_of(begun: Mapping[str, str]) -> str:
+    """The name of a folder for a training that is begun with this."""
+    return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def require_same(root: Path, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raises UserError unless a training in `root` that was begun with the one may go on with the other."""
+    changed = [
+        f"--{name.replace('_', '-')} {begun[name]} (now {value})" if name in OPTIONS else f"another {name}"
+        for name, value in now.items()
+        if begun.get(name, value) != value
+    ]
+    if changed:
+        raise UserError(
+            f"the training in {shown(root)} was begun with {' and '.join(changed)}",
+            "pass what it was begun with, or another --root-dir to begin anew",
+        )
+
+
+def _digest_of(directory: Path) -> str:
+    return digest(directory) if (directory / MANIFEST).exists() else ""

@@ -1,0 +1,54 @@
+"""Register allocation: which live range to evict when a register is wanted and all are taken.
+
+The greedy allocator asks, for a range without a register, which of at most 32 physical registers to free. The features
+are tensors [1, 33]: a column for each register in the order in which the allocator would try them, and the last for the
+range itself, which stands for evicting nothing (it is then split or spilled). What must not be evicted is masked.
+
+A context of the log is a function. Its outcome is LLVM's score: loads, stores, copies and rematerializations, weighted
+by kind and by the frequency of their blocks relative to the function's entry. Of two allocations of one function the
+better has the smaller score; scores of different functions do not compare, so a reward compares with a mean of the
+function's own. A function is in the log if it has a decision; whether it has a first one depends on no policy, so that
+all policies log the same functions of a module.
+
+Names are LLVM's: lib/CodeGen/MLRegAllocEvictAdvisor.cpp (features, decision, model class, options), RegAllocScore.cpp.
+"""
+
+from components.problems.problem import Problem
+
+MAX_INTERFERENCES = 32
+"""LLVM's MaxInterferences: the registers of the largest class of x86-64."""
+
+_PROBE = """\
+void wants_many(const int *in, int *out, int n) {
+  int a = in[0], b = in[1], c = in[2], d = in[3], e = in[4], f = in[5], g = in[6], h = in[7], i = in[8], j = in[9];
+  int k = in[10], l = in[11], m = in[12], o = in[13], p = in[14], q = in[15], r = in[16], s = in[17];
+  for (int x = 0; x < n; ++x) {
+    a += b * c, b ^= d + e, c -= f * g, d += h ^ i, e *= j + k, f += l * m, g -= o ^ p, h += q * r, i ^= s + a;
+    j += b * x, k -= c, l ^= d * x, m += e, o *= f, p ^= g + x, q += h, r -= i * x, s ^= j;
+  }
+  out[0] = a + b + c + d + e + f, out[1] = g - h + i - j + k - l, out[2] = m ^ o ^ p ^ q ^ r ^ s;
+}
+"""
+
+REGALLOC = Problem(
+    name="regalloc",
+    decision="index_to_evict",
+    default_decision=None,
+    logits="RegAllocProbProjectionNetwork_logits",
+    num_actions=MAX_INTERFERENCES + 1,
+    mask="mask",
+    # Nothing of it tells one module from another: each feature is about live ranges and relative to the others'.
+    excluded_features=frozenset(),
+    per_instruction_features=frozenset({"instructions", "instructions_mapping", "mbb_frequencies", "mbb_mapping"}),
+    per_instruction_option="-regalloc-enable-development-features",
+    measure="score",
+    callsites=False,
+    model_class="RegAllocEvictModel",
+    model_macro="LLVM_HAVE_TF_AOT_REGALLOCEVICTMODEL",
+    development_options=("-regalloc-enable-advisor=development",),
+    release_options=("-regalloc-enable-advisor=release",),
+    log_option="-regalloc-training-log",
+    policy_option="-regalloc-model",
+    channel_option="-regalloc-evict-interactive-channel-base",
+    probe=_PROBE,
+)

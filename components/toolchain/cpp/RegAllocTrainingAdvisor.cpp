@@ -1,0 +1,198 @@
+// The eviction advisor of the training clang's register allocator, with a log of every decision.
+//
+// It provides llvm::createDevelopmentModeAdvisor, which -regalloc-enable-advisor=development asks for. Features and
+// scores are LLVM's own: nothing of MLRegAllocEvictAdvisor.cpp has a name outside of that file, so it is included here,
+// and its development mode, which this one replaces, steps aside under another name. What differs is when things begin:
+// a policy is sampled several times by forking at the first decision, behind all passes that no decision can change.
+#include "PolicySampling.h"
+#include "RegAllocEvictionAdvisor.h"
+
+namespace llvm {
+RegAllocEvictionAdvisorAnalysis *createLLVMDevelopmentModeAdvisor();
+}
+#define createDevelopmentModeAdvisor createLLVMDevelopmentModeAdvisor
+#include "MLRegAllocEvictAdvisor.cpp"
+#undef createDevelopmentModeAdvisor
+
+namespace {
+constexpr size_t LogBufferBytes = 1 << 18; // a decision is 3.5 KB, and raw_ostream would write each one
+
+std::vector<TensorSpec> loggedFeatures() {
+  std::vector<TensorSpec> Features{RA_EVICT_FEATURES_LIST(_DECL_FEATURES)};
+  if (EnableDevelopmentFeatures)
+    append_range(Features, std::vector<TensorSpec>{RA_EVICT_FIRST_DEVELOPMENT_FEATURE(_DECL_FEATURES)
+                                                       RA_EVICT_REST_DEVELOPMENT_FEATURES(_DECL_FEATURES)});
+  return Features;
+}
+
+std::vector<TensorSpec> policyInputs() {
+  std::vector<TensorSpec> Inputs;
+  for (const TensorSpec &Feature : loggedFeatures())
+    Inputs.push_back(TensorSpec("action_" + Feature.name(), Feature));
+  return Inputs;
+}
+
+/// The name of a function's context; those without a name would all be one.
+std::string contextName(const MachineFunction &MF) {
+  return MF.getName().empty() ? "." + std::to_string(MF.getFunctionNumber()) : MF.getName().str();
+}
+
+/// The decisions of a module, in LLVM's format: a context for each function that has some, with its score as the outcome
+/// of the last; the outcomes of the others are 0.
+class EvictionLog {
+public:
+  EvictionLog(std::unique_ptr<raw_ostream> Stream, const ModelUnderTrainingRunner *Policy)
+      : Policy(Policy), NumFeatures(loggedFeatures().size()),
+        Log(std::move(Stream), specs(Policy), Reward, /*IncludeReward=*/true) {}
+
+  void record(StringRef Function, const MLModelRunner &Runner, int64_t Position) {
+    if (Log.currentContext() != Function)
+      Log.switchContext(Function);
+    if (Log.hasObservationInProgress())
+      Log.logReward<float>(0);
+    Log.startObservation();
+    size_t Column = 0;
+    auto Put = [&](const void *Data) { Log.logTensorValue(Column++, static_cast<const char *>(Data)); };
+    while (Column < NumFeatures)
+      Put(Runner.getTensorUntyped(Column));
+    for (size_t I = 0; Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
+      Put(Policy->getUntypedExtraOutputValue(I));
+    Put(&Position);
+    Log.endObservation();
+  }
+
+  void score(StringRef Function, function_ref<float()> GetScore) {
+    if (Log.currentContext() == Function && Log.hasObservationInProgress())
+      Log.logReward<float>(GetScore());
+  }
+
+private:
+  static std::vector<TensorSpec> specs(const ModelUnderTrainingRunner *Policy) {
+    std::vector<TensorSpec> Result = loggedFeatures();
+    if (Policy)
+      append_range(Result, Policy->extraOutputsForLoggingSpecs());
+    Result.push_back(DecisionSpec);
+    return Result;
+  }
+
+  const ModelUnderTrainingRunner *const Policy;
+  const size_t NumFeatures;
+  Logger Log;
+};
+
+/// What all functions of a module share.
+class Session {
+public:
+  explicit Session(LLVMContext &Context) : Context(Context) {
+    if (ModelUnderTraining.empty())
+      Runner = std::make_unique<NoInferenceModelRunner>(Context, loggedFeatures());
+    else
+      Runner = ModelUnderTrainingRunner::createAndEnsureValid(Context, ModelUnderTraining, DecisionName, policyInputs());
+  }
+
+  /// Null if the policy could not be loaded; that has been said then.
+  MLModelRunner *runner() const { return Runner.get(); }
+  bool hasPolicy() const { return isa<ModelUnderTrainingRunner>(*Runner); }
+  EvictionLog *log() const { return Log.get(); }
+  LLVMContext &context() const { return Context; }
+
+  /// Before the first decision, or behind the last function if there was none: forks, and opens the log.
+  void begin() {
+    if (std::exchange(Begun, true))
+      return;
+    std::optional<SampleFiles> Sample = forkIntoSamples();
+    const std::string Path = Sample ? Sample->Log : TrainingLog;
+    if (Path.empty())
+      return;
+    std::error_code Error;
+    auto Stream = std::make_unique<raw_fd_ostream>(Path, Error);
+    if (Error)
+      return Context.emitError("cannot write the training log " + Path + ": " + Error.message());
+    Stream->SetBufferSize(LogBufferBytes);
+    Log = std::make_unique<EvictionLog>(std::move(Stream), dyn_cast<ModelUnderTrainingRunner>(Runner.get()));
+  }
+
+private:
+  LLVMContext &Context;
+  std::unique_ptr<MLModelRunner> Runner;
+  std::unique_ptr<EvictionLog> Log;
+  bool Begun = false;
+};
+
+class EvictionTrainingAdvisor : public MLEvictAdvisor {
+public:
+  EvictionTrainingAdvisor(const MachineFunction &MF, const RAGreedy &RA, Session &S,
+                          const MachineBlockFrequencyInfo &Frequencies, const MachineLoopInfo &Loops)
+      : MLEvictAdvisor(MF, RA, S.runner(), Frequencies, Loops), S(S) {}
+
+private:
+  int64_t tryFindEvictionCandidatePosition(const LiveInterval &Range, const AllocationOrder &Order, unsigned OrderLimit,
+                                           uint8_t CostPerUseLimit, const SmallVirtRegSet &Fixed) const override {
+    S.begin();
+    const int64_t Position =
+        S.hasPolicy() ? MLEvictAdvisor::tryFindEvictionCandidatePosition(Range, Order, OrderLimit, CostPerUseLimit, Fixed)
+                      : defaultPosition(Range, Order, CostPerUseLimit, Fixed);
+    if (S.runner()->getTensor<int64_t>(FeatureIDs::mask)[Position]) {
+      if (S.log())
+        S.log()->record(contextName(MF), getRunner(), Position);
+    } else if (S.hasPolicy()) {
+      S.context().emitError("the policy evicts from position " + Twine(Position) + ", which the mask excludes");
+    } // else the heuristic finds nothing where a policy would have to: no example of anything, so it is not logged
+    return Position;
+  }
+
+  int64_t defaultPosition(const LiveInterval &Range, const AllocationOrder &Order, uint8_t CostPerUseLimit,
+                          const SmallVirtRegSet &Fixed) const {
+    MCRegister Register = getDefaultAdvisor().tryFindEvictionCandidate(Range, Order, CostPerUseLimit, Fixed);
+    if (!Register)
+      return CandidateVirtRegPos;
+    int64_t Position = 0;
+    for (auto I = Order.begin(); *I != Register; ++I)
+      ++Position;
+    return Position;
+  }
+
+  Session &S;
+};
+
+class EvictionTrainingAnalysis final : public RegAllocEvictionAdvisorAnalysis {
+public:
+  EvictionTrainingAnalysis() : RegAllocEvictionAdvisorAnalysis(AdvisorMode::Development) {}
+
+  void logRewardIfNeeded(const MachineFunction &MF, function_ref<float()> GetReward) override {
+    if (S && S->log())
+      S->log()->score(contextName(MF), GetReward);
+  }
+
+private:
+  void getAnalysisUsage(AnalysisUsage &Usage) const override {
+    Usage.addRequired<MachineBlockFrequencyInfoWrapperPass>();
+    Usage.addRequired<MachineLoopInfoWrapperPass>();
+    RegAllocEvictionAdvisorAnalysis::getAnalysisUsage(Usage);
+  }
+
+  bool doInitialization(Module &M) override {
+    S.emplace(M.getContext());
+    return false;
+  }
+
+  bool doFinalization(Module &) override {
+    if (S->runner())
+      S->begin(); // samples of a module without decisions are samples, too
+    S.reset();
+    return false;
+  }
+
+  std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
+    if (!S->runner()) // an error was told, but the compile goes on until its end
+      return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
+    return std::make_unique<EvictionTrainingAdvisor>(
+        MF, RA, *S, getAnalysis<MachineBlockFrequencyInfoWrapperPass>().getMBFI(),
+        getAnalysis<MachineLoopInfoWrapperPass>().getLI());
+  }
+
+  std::optional<Session> S;
+};
+} // namespace
+
+RegAllocEvictionAdvisorAnalysis *llvm::createDevelopmentModeAdvisor() { return new EvictionTrainingAnalysis(); }

@@ -1,0 +1,252 @@
+"""What befalls a training, with real compiles: it goes on, and its rewards are those of one that nothing befell.
+
+Eleven interruptions in all; each training is compared, iteration by iteration, with the same uninterrupted one.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from components.ppo.checkpoint import STATE
+from components.storage import gcs
+from components.storage.document import read_document, write_document
+from components.storage.uri import parse_place
+from tests.storage_server import Faults, storage_server
+
+pytestmark = pytest.mark.slow
+
+ITERATIONS = 8
+ALL = range(1, ITERATIONS + 1)
+DEADLINE_S = 120
+
+
+class Run:
+    """A training in a process of its own. cache: each machine has one."""
+
+    started: ClassVar[list[subprocess.Popen]] = []
+
+    def __init__(self, inputs, root, where: Path, *more, cache: Path | None = None, **environment):
+        self.root, self.where = root, where
+        self.cache = cache or where / "cache"
+        command = [sys.executable, "-m", "components.ppo", *map(str, inputs), "--iterations", str(ITERATIONS)]
+        command += ["--root-dir", str(root), "--output", str(where / "policy"), *more]
+        environment = os.environ | {"MLGO_CACHE_DIR": str(self.cache)} | environment
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
+        self.started.append(self.process)
+
+    def until(self, condition):
+        """Waits for something that this run does."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not (found := condition()):
+            assert self.process.poll() is None, self.process.communicate()[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        return found
+
+    def end(self, number=None):
+        """Sends the signal; returns what the process said, once it has ended."""
+        if number is not None:
+            self.process.send_signal(number)
+        return self.process.communicate(timeout=DEADLINE_S)[0]
+
+    def report(self):
+        said = self.end()
+        assert self.process.returncode == 0, said
+        return json.loads((self.where / "policy" / "report.json").read_text())
+
+
+def rewards(report):
+    return report["mean_rewards"], report["validation_history"], report["best_iteration"]
+
+
+def iteration(root: Path) -> int:
+    """Of the newest checkpoint; 0 for none."""
+    try:
+        return json.loads((root / "latest.json").read_text()).get("iteration", 0)
+    except OSError:
+        return 0
+
+
+def mirror(cache: Path) -> Path:
+    """Of gs://trainings/run."""
+    return cache / "gs" / "trainings" / "run" / "@" / "run"
+
+
+def steps(directory: Path):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    events = [e for path in sorted(directory.iterdir()) for e in EventFileLoader(str(path)).Load()]
+    tag = "reward_distribution/mean"
+    return sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    while Run.started:
+        process = Run.started.pop()
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Where the uninterrupted training is."""
+    return tmp_path_factory.mktemp("whole")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(inputs, whole):
+    report = Run(inputs, whole / "root", whole).report()
+    assert len(report["mean_rewards"]) == ITERATIONS and len(set(report["mean_rewards"])) > 1
+    assert steps(whole / "policy" / "tensorboard") == [*ALL]
+    return rewards(report)
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    faults = Faults()
+    with storage_server("trainings", faults=faults) as url:
+        monkeypatch.setenv(gcs.EMULATOR, url)
+        gcs._client.cache_clear()
+        yield faults
+    gcs._client.cache_clear()
+
+
+def test_killed_at_random_moments_and_while_it_publishes(inputs, undisturbed, tmp_path):
+    chance = random.Random(7)
+    root, done = tmp_path / "root", []
+    for kill in range(5):
+        run = Run(inputs, root, tmp_path, "--iterations", "99")
+        before = iteration(root)
+        run.until(lambda before=before: iteration(root) > before)
+        if kill in (1, 3):  # half of a checkpoint is there
+            run.until(lambda: list(root.glob("checkpoints/.*.partial-*")))
+        else:
+            time.sleep(chance.uniform(0, 0.4))
+        said = run.end(signal.SIGKILL)
+        assert run.process.returncode == -signal.SIGKILL, said
+        done.append(iteration(root))
+        assert before == 0 or f"going on after iteration {before}" in said
+    assert done[0] >= 1 and done == sorted(set(done)), "each began where the one before was killed, and came further"
+    assert done[-1] < ITERATIONS
+    assert rewards(Run(inputs, root, tmp_path).report()) == undisturbed
+    assert steps(root / "tensorboard") == [*ALL]
+    assert len(list((root / "checkpoints").iterdir())) == 3 and not list(root.glob("checkpoints/.*"))
+
+
+def test_ended_by_a_signal_it_keeps_its_last_iteration(inputs, undisturbed, tmp_path):
+    root = tmp_path / "root"
+    for number, seldom, status in ((signal.SIGTERM, 100, 143), (signal.SIGINT, 1, 130)):
+        run = Run(inputs, root, tmp_path, "--checkpoint-every", str(seldom), "--iterations", "99")
+        before = iteration(root)
+        if seldom > 1:  # nothing is published by itself
+            run.until(lambda: sum(path.stat().st_size for path in root.glob("tensorboard/*")) > 3000)
+            assert iteration(root) == 0
+        else:
+            run.until(lambda before=before: iteration(root) > before)
+        began = time.monotonic()
+        said = run.end(number)
+        assert time.monotonic() - began < 20
+        assert run.process.returncode == status and "Traceback" not in said, said
+        assert iteration(root) > before and f"the state after iteration {iteration(root)} is kept in {root}" in said
+        assert "run the same command again to go on" in said
+        assert json.loads((root / "latest.json").read_text())["released"]
+    assert iteration(root) < ITERATIONS
+    assert rewards(Run(inputs, root, tmp_path).report()) == undisturbed
+
+
+def test_of_two_on_one_directory_one_stops(inputs, undisturbed, tmp_path):
+    root = tmp_path / "root"
+    first = Run(inputs, root, tmp_path)
+    first.until(lambda: iteration(root))
+    first.process.send_signal(signal.SIGSTOP)  # so that it does not end before the second has begun
+    (tmp_path / "second").mkdir()
+    second = Run(inputs, root, tmp_path / "second")
+    said = second.end()
+    assert second.process.returncode == 1 and f"another training is running in {root}" in said, said
+    assert "Traceback" not in said and not (tmp_path / "second" / "policy").exists()
+    first.process.send_signal(signal.SIGCONT)
+    assert rewards(first.report()) == undisturbed
+
+
+def test_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
+    """The second is refused; the first, killed, goes on elsewhere, with its events; the newest checkpoint is lost."""
+    root, one, two = "gs://trainings/run", tmp_path / "one", tmp_path / "two"
+    first = Run(inputs, root, tmp_path, cache=one)
+    first.until(lambda: list(mirror(one).glob("checkpoints/000003-*/manifest.json")))
+    first.process.send_signal(signal.SIGSTOP)
+    second = Run(inputs, root, tmp_path, cache=two)
+    said = second.end()
+    assert second.process.returncode == 1 and f"another training is running in {root}" in said, said
+    first.end(signal.SIGKILL)
+    second = Run(inputs, root, tmp_path, "--iterations", "99", cache=two)
+    second.until(lambda: list(mirror(two).glob("checkpoints/*/manifest.json")))
+    said = second.end(signal.SIGTERM)
+    assert second.process.returncode == 143, said
+    # Where it lies: what is in a mirror would not be believed anyway.
+    newest = read_document(f"{root}/latest.json").content["checkpoints"][-1]
+    uri = parse_place(f"{root}/checkpoints/{newest}")
+    for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/data/"):
+        if blob.name.endswith(STATE):
+            blob.upload_from_string(b"{}")
+    shutil.rmtree(two)
+    third = Run(inputs, root, tmp_path, cache=two)
+    assert rewards(third.report()) == undisturbed
+    assert steps(mirror(two) / "tensorboard") == steps(tmp_path / "policy" / "tensorboard") == [*ALL]
+
+
+def test_a_training_that_slept_is_replaced_and_told(inputs, undisturbed, tmp_path, bucket):
+    """As a machine that was suspended: the other one cannot see its process, and has not heard of it for long."""
+    root = "gs://trainings/run"
+    first = Run(inputs, root, tmp_path, cache=tmp_path / "one")
+    first.until(lambda: list(mirror(tmp_path / "one").glob("checkpoints/000002-*/manifest.json")))
+    first.process.send_signal(signal.SIGSTOP)
+    found = read_document(f"{root}/latest.json")
+    far = {**found.content, "boot": "that of another machine", "renewed": 1e9}
+    write_document(f"{root}/latest.json", far, found)
+    (tmp_path / "second").mkdir()
+    second = Run(inputs, root, tmp_path / "second", cache=tmp_path / "two")
+    second.until(lambda: list(mirror(tmp_path / "two").glob("checkpoints/*/manifest.json")))
+    first.process.send_signal(signal.SIGCONT)
+    said = first.end()
+    assert first.process.returncode == 1 and f"another training has taken {root} over" in said, said
+    assert "Traceback" not in said and not (tmp_path / "policy").exists()
+    assert rewards(second.report()) == undisturbed
+
+
+def test_object_storage_that_fails_every_third_time_and_then_hangs(inputs, undisturbed, tmp_path, bucket):
+    root = "gs://trainings/run"
+    bucket.every, bucket.times = 3, 60
+    run = Run(inputs, root, tmp_path)
+    run.until(lambda: list(mirror(run.cache).glob("checkpoints/000003-*/manifest.json")))
+    assert 10 < bucket.failed < 60
+    bucket.silent.set()
+    time.sleep(1)
+    began = time.monotonic()
+    said = run.end(signal.SIGTERM)
+    assert time.monotonic() - began < 20
+    assert run.process.returncode == 143 and "Traceback" not in said, said
+    assert "run the same command again" in said
+    bucket.silent.clear()
+    assert rewards(Run(inputs, root, tmp_path).report()) == undisturbed
+    assert bucket.failed == 60, "it failed, and recovered"
+
+
+def test_changed_inputs_are_refused_or_begin_anew_where_that_is_asked_for(inputs, undisturbed, whole, tmp_path):
+    root = shutil.copytree(whole / "root", tmp_path / "root")
+    other = Run(inputs, root, tmp_path, "--samples", "2")
+    said = other.end()
+    assert other.process.returncode == 1 and "was begun with --samples 3 (now 2)" in said, said
+    Run(inputs, root, tmp_path, "--samples", "2", "--iterations", "1", "--root-by-inputs").report()
+    assert len(list(root.glob("*/latest.json"))) == 1 and iteration(root) == ITERATIONS

@@ -1,0 +1,70 @@
+"""TensorBoard's events: each iteration once, however often the training was interrupted, and on every machine."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from components.ppo import summaries as module
+from components.ppo.summaries import Summaries
+from components.storage.uri import mirror, uri_of
+from components.storage.workdir import listing
+
+
+@pytest.fixture(params=["path", "uri"])
+def root(request, tmp_path):
+    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
+
+
+def write(root, lengths, iterations, pushed=True):
+    """Goes on from `lengths`; returns what `kept` said after each iteration."""
+    summaries = Summaries(root)
+    summaries.rewind(lengths)
+    kept = {}
+    for iteration in iterations:
+        summaries.validation(iteration, iteration / 2)
+        summaries.iteration(iteration, np.full(3, iteration / 10), {"kl": 1.0}, {"compile": 2.0}, 0, 7)
+        kept[iteration] = summaries.kept()
+        if pushed:
+            summaries.push()
+    return kept
+
+
+def steps(root, tag="reward_distribution/mean"):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    events = [e for path in sorted((root / "tensorboard").iterdir()) for e in EventFileLoader(str(path)).Load()]
+    return sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
+
+
+def test_iterations_that_are_done_again_are_there_once(root):
+    kept = write(root, {}, [1, 2, 3, 4, 5])
+    write(root, kept[3], [4, 5, 6])
+    assert steps(root) == [1, 2, 3, 4, 5, 6] == steps(root, "validation/reduction_percent")
+    write(root, {}, [1])
+    assert steps(root) == [1]
+
+
+def test_they_come_to_another_machine(root):
+    kept = write(root, {}, [1, 2, 3])
+    kept = write(root, kept[2], [3, 4])
+    if uri_of(root):
+        assert listing(root / "tensorboard") == kept[4]
+        shutil.rmtree(root)
+    write(root, kept[3], [4, 5])
+    assert steps(root) == [1, 2, 3, 4, 5]
+
+
+def test_what_was_not_uploaded_comes_from_here(root):
+    kept = write(root, {}, [1, 2], pushed=False)
+    kept = write(root, kept[2], [3])
+    assert steps(root) == [1, 2, 3]
+    assert listing(root / "tensorboard") == kept[3]
+
+
+def test_a_large_file_is_followed_by_another(root, monkeypatch):
+    monkeypatch.setattr(module, "FULL_BYTES", 4000)
+    kept = write(root, {}, range(1, 21), pushed=False)
+    assert len(kept[20]) > 2 and max(kept[20].values()) < 6000
+    write(root, kept[11], [12, 13])
+    assert steps(root) == list(range(1, 14))

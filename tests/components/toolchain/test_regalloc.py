@@ -1,0 +1,209 @@
+"""Register allocation in both clangs: LLVM's features, LLVM's code, and policies that really decide."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components import problems
+from components.compiler.advisor import Advisor
+from components.compiler.compile import CompileError, Compiler, Request, Sample
+from components.compiler.training_log import Context, read_log
+from components.console import UserError
+from components.formats.corpus import Corpus, Module
+from components.formats.features import FeatureSpec
+from components.formats.policy import PolicyInfo, write_policy_info
+from components.formats.toolchain import load_toolchain
+from components.policy.dense import DensePolicy
+from components.policy.export import export_fast
+from components.storage import digest, publish
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.make import make_toolchain
+
+pytestmark = pytest.mark.slow
+
+PROBLEM = problems.get("regalloc")
+
+
+def module_called(corpus: Corpus, name: str) -> Module:
+    return next(module for module in corpus if name in module.name)
+
+
+def write_policy(directory: Path, toolchain: Path, features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePolicy:
+    """A policy with random weights; not what anybody would want, but unlike the heuristic."""
+    rng = np.random.default_rng(seed)
+    buckets = {f.name: np.linspace(0, 1, 50) for f in features if f.name != "mask"}
+    layers = tuple(
+        (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32))
+        for a, b in itertools.pairwise([3 * len(buckets), 16, 1])
+    )
+    policy = DensePolicy("regalloc", features, buckets, layers)
+    with publish(directory) as partial:
+        export_fast(policy, partial, load_toolchain(toolchain).clang)
+        policy.save(partial)
+        write_policy_info(partial, PolicyInfo("regalloc", features, policy.num_actions, trained_by="warmstart"))
+    return policy
+
+
+@pytest.fixture(scope="module")
+def dense(training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DensePolicy]:
+    directory = tmp_path_factory.mktemp("regalloc") / "policy"
+    features = load_toolchain(training_toolchain).features["regalloc"]
+    return directory, write_policy(directory, training_toolchain, features)
+
+
+def compiled(toolchain: Path, module: Path, output: Path, *options: str) -> bytes:
+    flags = [argument for option in options for argument in ("-mllvm", option)]
+    subprocess.run([toolchain / "bin" / "clang", "-Oz", *flags, "-c", module, "-o", output], check=True)
+    return output.read_bytes()
+
+
+def samples(toolchain: Path, module: Module, advisor: Advisor) -> tuple[Sample, ...]:
+    return Compiler(toolchain / "bin" / "clang", "regalloc")(Request(module, advisor)).samples
+
+
+def decided(context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """The mask [N, 33] and the decisions [N] of a function."""
+    mask = context.columns["mask"].reshape(-1, PROBLEM.num_actions)
+    return mask, context.columns[PROBLEM.decision].reshape(-1)
+
+
+def test_toolchain_json_has_the_features_of_both_problems(training_toolchain: Path) -> None:
+    features = load_toolchain(training_toolchain).features
+    assert set(features) == {"inlining", "regalloc"}
+    specs = {spec.name: spec for spec in features["regalloc"]}
+    assert specs["mask"] == FeatureSpec("mask", "int64", (1, 33))
+    assert specs["use_def_density"] == FeatureSpec("use_def_density", "float32", (1, 33))
+    assert specs["progress"].shape == (1,)
+    assert PROBLEM.decision not in specs and not PROBLEM.per_instruction_features & set(specs)
+
+
+def test_features_and_code_are_those_of_llvm(
+    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
+) -> None:
+    """LLVM's release mode asks another process and tells it the features: it gets the heuristic's decisions."""
+    total = 0
+    for module in pressed_corpus:
+        log = f"{PROBLEM.log_option}={tmp_path / 'log'}"
+        ours = compiled(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.development_options, log)
+        assert ours == compiled(training_toolchain, module.bitcode, tmp_path / "o")
+        logged = {context.name: context for context in read_log(tmp_path / "log").contexts}
+        decisions = [decided(context)[1] for context in logged.values()]
+        total += sum(map(len, decisions))
+        channel = tmp_path / "channel"
+        replies = np.concatenate(decisions) if decisions else np.empty(0, np.int64)
+        channel.with_suffix(".in").write_bytes(replies.astype("<i8").tobytes())
+        asked = f"{PROBLEM.channel_option}={channel}"
+        assert compiled(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.release_options, asked) == ours
+        for told in read_log(channel.with_suffix(".out")).contexts:
+            for name, column in told.columns.items():
+                if len(told):
+                    np.testing.assert_array_equal(logged[told.name].columns[name], column, err_msg=name)
+    assert total > 100
+
+
+def test_per_instruction_features_are_there_for_the_asking(
+    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
+) -> None:
+    assert PROBLEM.per_instruction_option is not None
+    module = module_called(pressed_corpus, "pressed")
+    log = f"{PROBLEM.log_option}={tmp_path / 'log'}"
+    options = (*PROBLEM.development_options, PROBLEM.per_instruction_option, log)
+    compiled(training_toolchain, module.bitcode, tmp_path / "o", *options)
+    specs = {spec.name: spec.shape for spec in read_log(tmp_path / "log").features}
+    assert specs["instructions_mapping"] == (1, 33, 300) and set(specs) >= PROBLEM.per_instruction_features
+
+
+def test_a_policy_decides_by_its_logits_and_never_what_is_masked(
+    training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
+) -> None:
+    directory, policy = dense
+    module = module_called(pressed_corpus, "pressed")
+    for seed in (None, 1, 2):
+        (sample,) = samples(training_toolchain, module, Advisor("policy", directory, seed=seed, log=True))
+        assert sample.log is not None and {c.name for c in sample.log.contexts} == {"mix", "calls"}
+        for context in sample.log.contexts:
+            mask, actions = decided(context)
+            assert mask[np.arange(len(mask)), actions].all()
+            logits = context.columns[PROBLEM.logits].reshape(mask.shape)
+            np.testing.assert_array_equal(np.isneginf(logits), mask == 0)
+            np.testing.assert_allclose(logits, policy.logits(context.columns), rtol=1e-4, atol=1e-4)
+            greedy = actions == logits.argmax(axis=1)
+            assert greedy.all() if seed is None else 0.2 < greedy.mean() < 1
+
+
+def test_samples_are_what_their_seeds_give(
+    training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
+) -> None:
+    for module in pressed_corpus:
+        several = samples(training_toolchain, module, Advisor("policy", dense[0], seed=7, samples=3, log=True))
+        assert len(several) == 3
+        for i, sample in enumerate(several):
+            (alone,) = samples(training_toolchain, module, Advisor("policy", dense[0], seed=7 + i, log=True))
+            assert sample.scores == alone.scores
+            assert [len(c) for c in sample.log.contexts] == [len(c) for c in alone.log.contexts]
+        if "pressed" in module.name:
+            assert len({tuple(sample.scores.values()) for sample in several}) == 3
+        if "leaf" in module.name:
+            assert all(sample.scores == {} for sample in several)
+
+
+def test_a_policy_of_other_shapes_is_refused_with_their_names(
+    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
+) -> None:
+    known = load_toolchain(training_toolchain).features["regalloc"]
+    other = tuple(FeatureSpec("progress", "float32", (1, 33)) if f.name == "progress" else f for f in known)
+    write_policy(tmp_path / "policy", training_toolchain, (*other, FeatureSpec("mood", "int64")))
+    module = module_called(pressed_corpus, "pressed")
+    with pytest.raises(CompileError, match=r"does not log: progress \(float\[1,33\]\), mood \(int64_t\[1\]\)"):
+        samples(training_toolchain, module, Advisor("policy", tmp_path / "policy", log=True))
+
+
+def test_a_log_that_cannot_be_written_fails_the_compile(
+    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
+) -> None:
+    options = (*PROBLEM.development_options, f"{PROBLEM.log_option}={tmp_path / 'nowhere' / 'log'}")
+    with pytest.raises(subprocess.CalledProcessError):
+        compiled(training_toolchain, module_called(pressed_corpus, "pressed").bitcode, tmp_path / "o", *options)
+
+
+def test_one_clang_carries_both_policies_and_another_one_alone(
+    training_toolchain: Path, policy: Path, dense: tuple[Path, DensePolicy], pressed_corpus: Corpus,
+    tiny_corpus: Corpus, tmp_path: Path,
+) -> None:  # fmt: skip
+    both = tmp_path / "both"
+    made = make_toolchain(ToolchainConfig("release", both, policies=(policy, dense[0])))
+    assert set(made.features) == {"inlining", "regalloc"} and made.features["regalloc"] == dense[1].features
+    assert made.built["policies"] == {"inlining": digest(policy), "regalloc": digest(dense[0])}
+    alone = tmp_path / "alone"
+    assert set(make_toolchain(ToolchainConfig("release", alone, policies=(dense[0],))).features) == {"regalloc"}
+
+    output, differ = tmp_path / "o", 0
+    trained = (*PROBLEM.development_options, f"{PROBLEM.policy_option}={dense[0]}")
+    for module in pressed_corpus:
+        wanted = compiled(training_toolchain, module.bitcode, output, *trained)
+        for release in (both, alone):
+            assert compiled(release, module.bitcode, output, *PROBLEM.release_options) == wanted
+            heuristic = compiled(release, module.bitcode, output)
+            assert heuristic == compiled(training_toolchain, module.bitcode, output)
+            differ += heuristic != wanted
+    assert differ >= 2
+    inlining = problems.get("inlining")
+    module = module_called(tiny_corpus, "strings")
+    wanted = compiled(training_toolchain, module.bitcode, output, *inlining.development_options,
+                      f"{inlining.policy_option}={policy}")  # fmt: skip
+    assert compiled(both, module.bitcode, output, *inlining.release_options) == wanted
+    together = compiled(both, module.bitcode, output, *inlining.release_options, *PROBLEM.release_options)
+    assert together != wanted
+    with pytest.raises(subprocess.CalledProcessError):  # what it does not carry it does not pretend
+        compiled(alone, module.bitcode, output, *inlining.release_options)
+
+
+def test_two_policies_of_one_problem_are_refused(dense: tuple[Path, DensePolicy], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="both policies for regalloc"):
+        make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(dense[0], dense[0])))
+    assert not list(tmp_path.iterdir())

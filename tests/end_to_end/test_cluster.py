@@ -1,0 +1,225 @@
+"""From the PPO step to a Ray cluster: what the step's RayJob describes is started, as containers, and trains.
+
+KubeRay's operator and Kubernetes are not here. A stand-in takes the RayJob (tests/kubernetes_server.py), and `Nodes`
+does with it what the operator does: the pods' images, users, limits and variables, their `ray start`, the submission.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.storage import gcs, publish
+from components.storage.fetch import fetch
+from components.storage.uri import GsUri, mirror
+from tests.crd import needs_schemas
+from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, docker, reference
+from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
+from tests.storage_server import storage_server
+
+pytestmark = [needs_schemas, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+BUCKET = "mlgo-cluster"
+LIMIT_BYTES = 2.1e9
+AGENT_PORT = 52365
+START_S = 60
+STEP = """
+import sys
+from functools import partial
+from pathlib import Path
+from components.console import run_step
+from components.ppo import kubernetes, rayjob_step
+from components.ppo.__main__ import main
+rayjob_step.ApiServer = partial(kubernetes.ApiServer, Path(sys.argv.pop(1)))
+run_step(main)
+"""
+
+
+@pytest.fixture(scope="module")
+def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of the nodes, built from this very checkout. One on another training image than this does not stay."""
+    images = tmp_path_factory.mktemp("images") / "images.json"
+    before = {"tag": "r/i:0", "reference": "r/i@sha256:" + "0" * 64, "bytes": 1, "local_base": False}
+    images.write_text(json.dumps(dict.fromkeys(("toolchain", "training", "cluster"), before)))
+    build_images(images, "--image", "training")
+    assert json.loads(images.read_text()).keys() == {"toolchain", "training"}
+    build_images(images, "--image", "cluster")
+    built = json.loads(images.read_text())
+    revisions = {built[name]["tag"].rpartition(":")[2] for name in ("training", "cluster")}
+    assert built["toolchain"] == before and len(revisions) == 1
+    return reference(images, "cluster")
+
+
+class Nodes:
+    """A network of docker's with the nodes of one RayJob, started with the lines that KubeRay makes of it."""
+
+    def __init__(self, image: str) -> None:
+        self.name = f"mlgo-test-{secrets.token_hex(4)}"
+        self.head, self.worker = f"{self.name}-head", f"{self.name}-worker"
+        self._image, self._token = image, secrets.token_hex(32)
+        docker("network", "create", self.name)
+        self.gateway = docker(
+            "network", "inspect", self.name, "--format", "{{(index .IPAM.Config 0).Gateway}}"
+        ).strip()  # fmt: skip
+
+    def start(self, rayjob: dict[str, Any]) -> None:
+        cluster = rayjob["spec"]["rayClusterSpec"]
+        assert cluster["authOptions"]["mode"] == "token"
+        self._start(self.head, cluster["headGroupSpec"], "--head --dashboard-host=0.0.0.0 --no-monitor")
+        (group,) = cluster["workerGroupSpecs"]
+        self._start(self.worker, group, f"--address={self.head}:6379")
+
+    def _start(self, name: str, group: dict[str, Any], more: str) -> None:
+        pod = group["template"]["spec"]
+        (container,) = pod["containers"]
+        security = pod["securityContext"]
+        assert f"{security['runAsUser']}:{security['runAsGroup']}" == USER
+        (shm,) = [volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if volume["name"] == "shm"]
+        variables = [f"--env={variable['name']}={variable['value']}" for variable in container["env"]]
+        given = " ".join(f"--{name}={value}" for name, value in group["rayStartParams"].items())
+        ray = f"ray start {more} --block --dashboard-agent-listen-port={AGENT_PORT} --metrics-export-port=8080 {given}"
+        wait = "" if "--head" in more else f"until ray health-check --address {self.head}:6379; do sleep 1; done; "
+        docker(
+            "run", "--detach", "--name", name, *self._common(), "--shm-size", shm.replace("Mi", "m"),
+            "--memory", container["resources"]["limits"]["memory"].replace("Mi", "m"), *variables,
+            "--entrypoint", "/bin/bash", self._image, "-c", f"ulimit -n 65536; {wait}{ray}",
+        )  # fmt: skip
+
+    def submit(self, entrypoint: str) -> str:
+        """What the submitter's pod prints when the job has succeeded."""
+        command = f"ray job submit --address http://{self.head}:8265 -- {entrypoint}"
+        return docker("run", "--rm", *self._common(), "--entrypoint", "/bin/bash", self._image, "-c", command)
+
+    def await_health(self, name: str) -> None:
+        """As kubelet asks: from outside, without a token."""
+        address = docker(
+            "inspect", name, "--format", "{{(index .NetworkSettings.Networks \"" + self.name + "\").IPAddress}}"
+        ).strip()  # fmt: skip
+        give_up_s = time.monotonic() + START_S
+        while True:
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(f"http://{address}:{AGENT_PORT}/api/healthz", timeout=5) as answer:
+                    assert answer.status == 200
+                return
+            assert time.monotonic() < give_up_s, docker("logs", name)
+            time.sleep(0.5)
+
+    def remove(self) -> None:
+        docker("rm", "--force", self.head, self.worker, check=False)
+        docker("network", "rm", self.name)
+
+    def _common(self) -> tuple[str, ...]:
+        return (
+            *CAUTIOUS, "--network", self.name,
+            "--env", "RAY_AUTH_MODE=token", "--env", f"RAY_AUTH_TOKEN={self._token}",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def nodes(image: str) -> Iterator[Nodes]:
+    nodes = Nodes(image)
+    try:
+        yield nodes
+    finally:
+        nodes.remove()
+
+
+@pytest.fixture
+def storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Object storage by an address that is this machine's to containers, too."""
+    with storage_server(BUCKET, "0.0.0.0") as url:
+        url = url.replace("127.0.0.1", nodes.gateway)
+        monkeypatch.setenv(gcs.EMULATOR, url)
+        monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+        gcs._client.cache_clear()
+        yield url
+    gcs._client.cache_clear()
+
+
+def test_what_is_in_the_image(image: str) -> None:
+    (found,) = json.loads(docker("image", "inspect", image))
+    assert found["Size"] <= LIMIT_BYTES, f"{found['Size'] / 1e9:.2f} GB"
+    assert found["Config"]["User"] == USER
+    assert found["Config"]["Labels"]["org.opencontainers.image.title"] == "mlgo-pipeline cluster"
+    script = """
+set -e
+bash -lc 'command -v ray python mlgo' && command -v ray python mlgo
+cat > /tmp/versions.py << 'END'
+import ray, numpy, sys
+print(ray.__version__, numpy.__version__, *sys.version_info[:3])
+END
+python /tmp/versions.py && /opt/mlgo/bin/python /tmp/versions.py
+python -c 'import components.workers.agent, aiohttp, pydantic; assert int(pydantic.VERSION[0]) == 2'
+! python -c 'import tensorflow' 2> /dev/null
+"""
+    told = docker("run", "--rm", *CAUTIOUS, "--entrypoint", "/bin/bash", image, "-c", script).splitlines()
+    assert told[:3] == told[3:6] == ["/opt/node/bin/ray", "/opt/node/bin/python", "/opt/mlgo/bin/mlgo"]
+    assert told[6] == told[7], "pickles and Ray's protocol go from one environment to the other"
+    assert "\n  ppo " in docker("run", "--rm", *CAUTIOUS, image, "--help")
+
+
+def test_a_step_trains_on_the_cluster_that_its_rayjob_describes(
+    finished: tuple[Path, str], nodes: Nodes, storage: str, tmp_path: Path
+) -> None:
+    for name in ("corpus", "training", "trace", "warmstart"):
+        with publish(mirror(GsUri(BUCKET, name))) as partial:
+            shutil.copytree(finished[0] / name, partial, dirs_exist_ok=True, symlinks=True)
+            (partial / "manifest.json").unlink()
+    kubernetes = Cluster([[("Initializing", ""), ("Running", "RUNNING"), ("Complete", "SUCCEEDED")]])
+    kubernetes.holds.clear()  # it stays in its first state
+    account = tmp_path / "account"
+    account.mkdir()
+    certificate = make_certificate(account)
+    shutil.copyfile(certificate[0], account / "ca.crt")
+    (account / "token").write_text(kubernetes.token)
+    command = [
+        sys.executable, "-c", STEP, str(account), "--workers", "rayjob:1", "--cluster", "cpus_per_worker=2",
+        "--cluster-image", "registry/mlgo-cluster@sha256:" + "0" * 64, "--preset", "tiny", "--iterations", "2",
+        "--corpus", f"gs://{BUCKET}/corpus", "--toolchain", f"gs://{BUCKET}/training",
+        "--trace", f"gs://{BUCKET}/trace", "--warmstart", f"gs://{BUCKET}/warmstart",
+        "--root-dir", f"gs://{BUCKET}/ppo", "--output", f"gs://{BUCKET}/policy",
+    ]  # fmt: skip
+    with kubernetes_server(kubernetes, *certificate) as port:
+        environment = os.environ | {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port), "MLGO_POLL_S": "0.2",
+            "MLGO_CACHE_DIR": str(tmp_path / "step"),
+        }  # fmt: skip
+        with subprocess.Popen(
+            command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as step:
+            try:
+                while not kubernetes.jobs:
+                    assert step.poll() is None, step.stdout and step.stdout.read()
+                    time.sleep(0.1)
+                ((_name, entry),) = kubernetes.jobs.items()
+                nodes.start(entry["job"])
+                nodes.await_health(nodes.head)
+                nodes.await_health(nodes.worker)
+                said = nodes.submit(entry["job"]["spec"]["entrypoint"])
+                assert "best policy: iteration" in said
+                kubernetes.holds.set()
+                told, _nothing = step.communicate(timeout=60)
+            finally:
+                step.kill()
+    assert step.returncode == 0, told
+    assert "Complete, job SUCCEEDED" in told
+    # The step has fetched what came of it, and nothing that went into it.
+    assert [path.name for path in (tmp_path / "step" / "gs" / BUCKET).iterdir()] == ["policy"]
+    policy = fetch(GsUri(BUCKET, "policy"))
+    assert json.loads((policy / "report.json").read_text())["iterations"] == 2
+    # Modules are kept where they are compiled: not on the head, which holds the corpus that it trains on.
+    assert docker("exec", nodes.head, "ls", "/tmp/mlgo-cache").split() == ["gs"]
+    assert "modules" in docker("exec", nodes.worker, "ls", "/tmp/mlgo-cache").split()
+    assert docker("exec", nodes.worker, "ls", f"/tmp/mlgo-cache/gs/{BUCKET}").split() == ["training"]
