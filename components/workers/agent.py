@@ -1,7 +1,8 @@
 """The worker's side of Ray: an actor that runs the function in threads, for all the work is in the compilers.
 
 One agent has up to SLOTS slots of a node: a process for each slot would have 512 Pythons on a large cluster, and each
-its own copy of what a node needs once. Only Ray's workers and the pool import this.
+its own copy of what a node needs once. A call of Ray's costs both sides a millisecond, whatever it carries, so items
+come and results go several at a time (docs/scale.md). Only Ray's workers and the pool import this.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,13 @@ from components.storage.fetch import fetch
 from components.storage.manifest import digest
 from components.storage.uri import GsUri, parse_place
 from components.workers import travel
-from components.workers.settings import CACHE_GB, DEFAULT_CACHE_GB
+from components.workers.settings import CACHE_GB, DEFAULT_CACHE_GB, REPLY_BYTES
 
 _KILL_INTERVAL_S = 0.02
+_LINGER_S = 1.0
+"""How long a result waits for others to go with, at most, while there are items that wait for a slot."""
+_RESULTS_BYTES = REPLY_BYTES * 9 // 10
+"""Of several results at once, with room for what Ray adds."""
 _SHARED_KEPT = 8
 """Shared directories that are kept: those of this iteration, of the one before, and of its validation."""
 
@@ -44,13 +50,21 @@ def content_digest(files: Mapping[str, bytes]) -> str:
 class Agent:
     """Runs one function at a time, over many items. `number` counts the functions of one trainer."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int) -> None:
         process.wait_for_children()
         self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(slots, "compile")
         self._number = -1
         self._function: Callable[[Any], Any] | None = None
-        self._running = 0
         self._ended = -1
+        # Guards what follows: items that wait for a thread, those that run, results that wait for an exchange to take
+        # them along, and how many exchanges there were.
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._running = 0
+        self._done: list[tuple[int, bytes]] = []
+        self._exchanges = 0
+        self._few = slots // 4
         self._shared: dict[str, Path] = {}
         self._artifacts: dict[str, Path] = {}
         self._fetching = threading.Lock()
@@ -75,26 +89,66 @@ class Agent:
             return _portable(error)
         return None
 
-    def run(self, number: int, item: bytes) -> bytes:
-        """Pickled (whether it succeeded, result or exception) of one item."""
-        with self._lock:
-            if number <= self._ended:
-                return b""
-            self._running += 1
-        try:
-            return self._run(item)
-        finally:
-            with self._lock:
-                self._running -= 1
+    def exchange(self, number: int, items: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Takes items, and waits for results: of these items or of earlier ones, with the numbers that came with them.
+
+        A result is pickled: whether it succeeded, and the result or the exception. They are returned when few items are
+        left that wait for a slot, or some time after the first. A later exchange has this one return at once, with what
+        there is; so does an end of all work.
+        """
+        with self._changed:
+            self._exchanges += 1
+            mine = self._exchanges
+            self._changed.notify_all()
+            for key, item in items if number > self._ended else ():
+                self._waiting += 1
+                self._threads.submit(self._one, number, key, item)
+            self._changed.wait_for(lambda: self._done or self._exchanges != mine or not self._waiting + self._running)
+            self._changed.wait_for(lambda: self._enough() or self._exchanges != mine, _LINGER_S)
+            return self._taken()
 
     @ray.method(concurrency_group="control")
     def give_up(self, number: int) -> None:
         """Kills what runs for this function, and refuses what comes for it later."""
-        self._ended = number
+        with self._changed:
+            self._ended = number
+            self._done.clear()
+            self._exchanges += 1
+            self._changed.notify_all()
         while self._running:
             # Again and again: a thread may just be starting a child.
             process.kill_running()
             time.sleep(_KILL_INTERVAL_S)
+
+    def _one(self, number: int, key: int, item: bytes) -> None:
+        with self._changed:
+            self._waiting -= 1
+            if self._enough():
+                self._changed.notify_all()
+            if number <= self._ended:
+                return
+            self._running += 1
+        content = self._run(item)
+        with self._changed:
+            self._running -= 1
+            if number > self._ended:
+                self._done.append((key, content))
+            if len(self._done) == 1 or self._enough():
+                self._changed.notify_all()
+
+    def _enough(self) -> bool:
+        return self._waiting <= self._few or sum(len(content) for _, content in self._done) >= _RESULTS_BYTES
+
+    def _taken(self) -> list[tuple[int, bytes]]:
+        """Takes results, as many as one reply has room for, and one however large."""
+        count, size = 0, 0
+        for _, content in self._done:
+            size += len(content)
+            if count and size > _RESULTS_BYTES:
+                break
+            count += 1
+        taken, self._done = self._done[:count], self._done[count:]
+        return taken
 
     def _run(self, item: bytes) -> bytes:
         assert self._function is not None
@@ -102,7 +156,7 @@ class Agent:
             with self._cache().using():
                 result = self._function(pickle.loads(item))
             return pickle.dumps((True, result), pickle.HIGHEST_PROTOCOL)
-        except Exception as error:
+        except BaseException as error:  # whatever it is, the item must not be waited for
             return pickle.dumps((False, _portable(error)))
 
     def _keep(self, content: str, files: Mapping[str, bytes]) -> None:
@@ -138,12 +192,14 @@ class Agent:
             return self._portions
 
 
-def _portable(error: Exception) -> Exception:
+def _portable(error: BaseException) -> Exception:
     """The exception as it can travel; what the user must mend on a worker says on which."""
     if isinstance(error, UserError):
         return UserError(f"on the worker {socket.gethostname()}: {error.problem}", error.remedy)
     try:
         pickle.loads(pickle.dumps(error))
-        return error
+        if isinstance(error, Exception):
+            return error
     except Exception:
-        return RuntimeError(f"on the worker {socket.gethostname()}: {type(error).__name__}: {error}")
+        pass
+    return RuntimeError(f"on the worker {socket.gethostname()}: {type(error).__name__}: {error}")

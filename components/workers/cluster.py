@@ -19,6 +19,9 @@ NAMESPACE = "mlgo"
 STORE_BYTES = 512 << 20
 """Of the object store of a Ray that is started here: results on their way, a policy or two."""
 
+_EXCHANGES = 4
+"""At the same time: the pool has two at an agent, and those of an iteration that was given up may still be there."""
+
 
 class Cluster:
     """A connection to Ray. local: it was started here, and ends with the connection."""
@@ -42,9 +45,9 @@ class Cluster:
 
         actor = self._ray.remote(concurrency_groups={"control": 4})(Agent)
         return actor.options(
-            num_cpus=slots, max_concurrency=slots, max_restarts=0, max_task_retries=0,
+            num_cpus=slots, max_concurrency=_EXCHANGES, max_restarts=0, max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        ).remote()  # fmt: skip
+        ).remote(slots)  # fmt: skip
 
     def put(self, thing: Any) -> Any:
         """A reference to `thing` in the object store."""

@@ -8,6 +8,7 @@ whose agent died is sent to another, and counted once, whatever becomes of the a
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 import math
 import pickle
@@ -28,8 +29,10 @@ R = TypeVar("R")
 
 SLOTS = 16
 """Of one agent, at most: reading what compilers wrote is Python, which one process does one thread at a time."""
-_AHEAD = 0.25
+_AHEAD = 0.5
 """Items at an agent beyond its slots, as a fraction of them (one at least), so that no slot waits for the head."""
+_EXCHANGES = 2
+"""With one agent at a time; the second ends the first."""
 _LOOK_S = 1.0
 _WAIT_S = 900.0
 """How long to wait for a first agent: a cluster that scales starts machines for it."""
@@ -43,7 +46,8 @@ _SHARED_KEPT = 8
 
 @dataclass
 class _Agent:
-    """handle: Ray's. prepared: number of the function it has. items: those it has been sent, by call number."""
+    """handle: Ray's. prepared: number of the function it has. items: those that it has or is about to be sent, by
+    number; unsent: of these, with what is sent. exchanges: how many there are now. alone: has a suspect."""
 
     handle: Any
     node: str
@@ -51,13 +55,21 @@ class _Agent:
     ready: bool = False
     prepared: int = -1
     items: dict[int, _Item] = field(default_factory=dict)
+    unsent: list[tuple[int, bytes]] = field(default_factory=list)
+    exchanges: int = 0
+    alone: bool = False
 
     @property
     def free(self) -> int:
         """Items that it can be sent; none beside a suspect."""
-        if any(item.deaths >= _SUSPECT for item in self.items.values()):
+        if (self.items and self.alone) or self.exchanges >= _EXCHANGES:
             return 0
         return self.slots + max(1, int(self.slots * _AHEAD)) - len(self.items)
+
+    @property
+    def load(self) -> float:
+        """Items to a slot."""
+        return len(self.items) / self.slots
 
 
 @dataclass
@@ -82,7 +94,7 @@ class RayPool:
         self._slots_per_agent = slots_per_agent
         self._agents: list[_Agent] = []
         self._numbers = itertools.count()
-        self._calls = itertools.count()
+        self._keys = itertools.count()
         self._events: queue.SimpleQueue[tuple[str, _Agent, int, Any]] = queue.SimpleQueue()
         self._looked_s = 0.0
         self._shared: dict[Path, tuple[str, Any]] = {}
@@ -180,26 +192,46 @@ class RayPool:
                 say(f"waiting for workers: {self._cluster.described()}")
 
     def _fill(self, number: int, source: Iterator[tuple[int, Any]], again: deque[_Item]) -> bool:
-        """Sends what agents have room for; True if `source` has nothing more."""
+        """Sends what agents have room for, the least loaded first; True if `source` has nothing more."""
         able = [agent for agent in self._agents if agent.prepared == number]
+        others, exhausted = able, False
         if able and (suspect := next((item for item in again if item.deaths >= _SUSPECT), None)):
             # Alone, so that it takes nobody along, and its end says who it was.
             alone = min(able, key=lambda agent: len(agent.items))
-            able.remove(alone)
+            others = [agent for agent in able if agent is not alone]
             if not alone.items:
                 again.remove(suspect)
-                self._send(alone, number, suspect)
+                self._assign(alone, suspect)
+        open_ = [(agent.load, i, agent) for i, agent in enumerate(others) if agent.free > 0]
+        heapq.heapify(open_)
+        while open_ and not exhausted:
+            _, i, agent = heapq.heappop(open_)
+            item = next((item for item in again if item.deaths < _SUSPECT), None)
+            if item is not None:
+                again.remove(item)
+            elif (found := next(source, None)) is not None:
+                item = _Item(found[0], self._dumps(found[1]))
+            else:
+                exhausted = True
+                break
+            self._assign(agent, item)
+            if agent.free > 0:
+                heapq.heappush(open_, (agent.load, i, agent))
         for agent in able:
-            while agent.free > 0:
-                item = next((item for item in again if item.deaths < _SUSPECT), None)
-                if item is not None:
-                    again.remove(item)
-                elif (found := next(source, None)) is not None:
-                    item = _Item(found[0], self._dumps(found[1]))
-                else:
-                    return True
-                self._send(agent, number, item)
-        return False
+            if agent.unsent or (agent.items and not agent.exchanges):
+                self._exchange(agent, number)
+        return exhausted
+
+    def _assign(self, agent: _Agent, item: _Item) -> None:
+        key = next(self._keys)
+        agent.items[key] = item
+        agent.unsent.append((key, item.pickled))
+        agent.alone = item.deaths >= _SUSPECT
+
+    def _exchange(self, agent: _Agent, number: int) -> None:
+        self._await(agent.handle.exchange.remote(number, agent.unsent), "done", agent, number)
+        agent.unsent = []
+        agent.exchanges += 1
 
     def _prepare(self, number: int, function: Any) -> None:
         self._await_agents()
@@ -209,13 +241,8 @@ class RayPool:
                 references = dict(self._shared.values())
                 self._await(agent.handle.prepare.remote(number, function, references), "prepared", agent, number)
 
-    def _send(self, agent: _Agent, number: int, item: _Item) -> None:
-        call = next(self._calls)
-        agent.items[call] = item
-        self._await(agent.handle.run.remote(number, item.pickled), "done", agent, call)
-
-    def _await(self, reference: Any, kind: str, agent: _Agent, call: int) -> None:
-        reference.future().add_done_callback(lambda future: self._events.put((kind, agent, call, future)))
+    def _await(self, reference: Any, kind: str, agent: _Agent, number: int) -> None:
+        reference.future().add_done_callback(lambda future: self._events.put((kind, agent, number, future)))
 
     def _next_events(self, again: deque[_Item]) -> Iterator[tuple[int, Any]]:
         """Handles what has come, waiting for something at most until it is time to look at the nodes again."""
@@ -231,29 +258,33 @@ class RayPool:
                 return
 
     def _handle(
-        self, kind: str, agent: _Agent, call: int, future: Any, again: deque[_Item]
+        self, kind: str, agent: _Agent, number: int, future: Any, again: deque[_Item]
     ) -> Iterator[tuple[int, Any]]:
         error = future.exception()
         if error is not None:
-            # The items that were with a dead agent come here one by one, each once: it is answered or lost, not both.
-            if item := agent.items.pop(call, None) if kind == "done" else None:
-                yield from self._lost(item, error, again)
+            items, agent.items = agent.items, {}
             if agent in self._agents:
                 self._agents.remove(agent)
                 self._cluster.kill(agent.handle)
                 if agent.ready:  # one that never was may be on a node that is going: not again at once
                     self._looked_s = 0.0
                     say(f"a worker with {agent.slots} slots is gone; what it had is compiled again elsewhere")
+            for lost in items.values():
+                yield from self._lost(lost, error, again)
         elif kind == "hello":
             agent.ready = True
         elif kind == "prepared":
             if failure := future.result():
                 raise failure
-            if agent.prepared == -2 - call:
-                agent.prepared = call
-        elif item := agent.items.pop(call, None):
-            _succeeded, result = pickle.loads(future.result())
-            yield item.index, result
+            if agent.prepared == -2 - number:
+                agent.prepared = number
+        else:
+            agent.exchanges -= 1
+            for key, content in future.result():
+                # None: it is of an iteration that was given up.
+                if item := agent.items.pop(key, None):
+                    _succeeded, result = pickle.loads(content)
+                    yield item.index, result
 
     def _lost(self, item: _Item, error: Exception, again: deque[_Item]) -> Iterator[tuple[int, Any]]:
         item.deaths += 1
@@ -273,14 +304,9 @@ class RayPool:
         if pending:
             self._cluster.wait(pending, _GIVE_UP_S)
         for agent in busy:
-            agent.items.clear()
-        # Answers that are on their way belong to calls that nobody knows any more.
+            agent.items, agent.unsent = {}, []
+        # Answers that are on their way are to items that nobody knows any more.
         with contextlib.suppress(queue.Empty):
             while True:
-                kind, agent, call, future = self._events.get_nowait()
-                if kind != "done":
-                    for _outcome in self._handle(kind, agent, call, future, deque()):
-                        pass
-                elif future.exception() is not None and agent in self._agents:
-                    self._agents.remove(agent)
-                    self._looked_s = 0.0
+                for _outcome in self._handle(*self._events.get_nowait(), deque()):
+                    pass

@@ -26,7 +26,7 @@ from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
 ROOT = Path(__file__).parents[2]
-OWN = {"__main__", "__init__", "context", "goals", "isolated"}
+OWN = {"__main__", "__init__", "asleep", "context", "goals", "isolated", "simulation", "slots", "workload"}
 
 
 @click.command(context_settings={"show_default": True})

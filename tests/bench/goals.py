@@ -31,4 +31,7 @@ GOALS = (
     Goal("warmstart_decisions_per_s", ">=", 500_000, "17,000 (ml-compiler-opt)"),
     Goal("warmstart_agreement", ">=", 0.99, "-"),
     Goal("ppo_overhead", "<=", 1.25, "-"),
+    Goal("ray_overhead_ms_per_module", "<=", 2, "-"),
+    Goal("ray_slots_busy_512", ">=", 0.90, "-"),
+    Goal("ray_over_local_iteration", "<=", 1.10, "-"),
 )

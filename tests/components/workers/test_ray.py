@@ -60,6 +60,35 @@ def test_items_are_read_only_a_little_ahead(pool: RayPool) -> None:
     assert read == 200
 
 
+def test_a_result_does_not_wait_for_what_runs_beside_it(pool: RayPool) -> None:
+    began_s = time.monotonic()
+    outcomes = pool.map_unordered(time.sleep, [0.0, 4.0, 4.0, 4.0])
+    assert next(iter(outcomes)) == (0, None)
+    assert time.monotonic() - began_s < 3
+    outcomes.close()  # type: ignore[attr-defined]
+
+
+def blob(size: int) -> bytes:
+    return b"x" * size
+
+
+def test_results_of_any_size_come_back(pool: RayPool) -> None:
+    sizes = [10, 3_000_000, 0, *[700_000] * 6, 50_000]
+    assert {i: len(o) for i, o in pool.map_unordered(blob, sizes) if isinstance(o, bytes)} == dict(enumerate(sizes))
+
+
+def quit_thread(n: int) -> int:
+    if n == 1:
+        raise SystemExit(3)
+    return n
+
+
+def test_what_is_no_ordinary_exception_is_told_too(pool: RayPool) -> None:
+    outcomes = dict(pool.map_unordered(quit_thread, range(3)))
+    assert (outcomes[0], outcomes[2]) == (0, 2)
+    assert isinstance(outcomes[1], RuntimeError) and "SystemExit: 3" in str(outcomes[1])
+
+
 def shell(marker: str, n: int) -> object:
     """Item 0 is done at once, each other one sleeps."""
     return n if n == 0 else process.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)

@@ -1,0 +1,88 @@
+"""What Ray costs: for each module on the head of a large cluster, and for an iteration on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import statistics
+import time
+
+from components.ppo.config import PpoConfig
+from components.ppo.train import Trainer
+from components.workers import WorkerPool
+from components.workers.ray import RayPool
+from tests.bench.context import BenchContext
+from tests.bench.simulation import measure_slots
+from tests.bench.workload import read_workload
+
+SLOTS = 512
+WORKERS = 2
+VALIDATE_NEVER = 10**9
+WARM_UP = 2
+"""Iterations with each pool before any is timed, see ppo.py; Ray's agents start in them, too."""
+
+
+def measure(ctx: BenchContext) -> dict[str, float]:
+    """ray_overhead_ms_per_module: processor time of all of the head's processes (the trainer with all its threads, the
+    raylet with its object store, the control service) for a module that is sent, answered and unpacked, while SLOTS
+    slots of a simulated cluster are kept busy. ray_slots_busy_512: how busy, see simulation.Measured.
+    ray_simulation_machine_busy: how much of this machine was in use then, by the head, the simulated nodes and whatever
+    else ran; near 1, ray_slots_busy_512 says more about this machine than about the head.
+
+    ray_over_local_iteration: wall time of an iteration of PPO (emit, sample, credit, update, checkpoint) with Ray over
+    that with the local pool, WORKERS workers each, from the same state on the same modules, in turns; median.
+    """
+    over_local = _over_local(ctx)  # first: the simulation's Ray has other settings
+    (ctx.scratch / "answers").mkdir()
+    done = measure_slots(read_workload(ctx.run, ctx.scratch / "answers"), SLOTS)
+    return {
+        "ray_overhead_ms_per_module": done.driver_ms + done.head_ms,
+        "ray_slots_busy_512": done.busy,
+        "ray_simulation_machine_busy": done.machine,
+        "ray_over_local_iteration": over_local,
+    }
+
+
+def _over_local(ctx: BenchContext) -> float:
+    config = PpoConfig(
+        ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
+        iterations=WARM_UP + ctx.repeats, validate_every=VALIDATE_NEVER, workers=f"local:{WORKERS}",
+    )  # fmt: skip
+    trainer = Trainer(config)
+    ratios = []
+    with contextlib.closing(trainer), RayPool(slots=WORKERS) as ray:
+        pools: list[WorkerPool] = [trainer.pool, ray]
+        for iteration in range(WARM_UP + ctx.repeats):
+            began = _Point(trainer)
+            seconds, rewards = {}, set()
+            for pool in pools[:: 1 if iteration % 2 else -1]:
+                began.restore()
+                trainer.roller = dataclasses.replace(trainer.roller, pool=pool)
+                started_s = time.perf_counter()
+                trainer.iterate(started_s)
+                seconds[pool] = time.perf_counter() - started_s
+                rewards.add(trainer.state.rewards[-1])
+            if len(rewards) != 1:
+                raise AssertionError(f"the pools do not compile alike: mean rewards {rewards}")
+            if iteration >= WARM_UP:
+                ratios.append(seconds[ray] / seconds[trainer.pool])
+    return statistics.median(ratios)
+
+
+class _Point:
+    """Where a training stands, to go on from there more than once."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._learner, self._shuffle = trainer.learner.state(), copy.deepcopy(trainer.learner.shuffle_state)
+        self._sampler, self._state = copy.deepcopy(trainer.sampler.state()), copy.deepcopy(trainer.state)
+        self._policies = trainer.dense, trainer.average
+
+    def restore(self) -> None:
+        trainer = self._trainer
+        trainer.learner.restore(self._learner)
+        trainer.learner.shuffle_state = self._shuffle
+        trainer.sampler.restore(self._sampler)
+        trainer.state = copy.deepcopy(self._state)
+        trainer.dense, trainer.average = self._policies

@@ -1,0 +1,47 @@
+"""The tables of docs/scale.md: what a head has to do for 1 to 512 slots of a simulated cluster.
+
+    python -m tests.bench.slots --run runs/demo --slots 1 --slots 512
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from components.console import run_step, say
+from tests.bench.simulation import Measured, measure_slots
+from tests.bench.workload import read_workload
+
+
+@click.command()
+@click.option("--run", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), show_default=True,
+              help="A finished `mlgo run`.")
+@click.option("--slots", multiple=True, type=click.IntRange(min=1),
+              default=tuple(2**n for n in range(10)), help="Slots of the cluster. Repeatable.")
+@click.option("--modules", multiple=True, type=click.IntRange(min=1), default=(16, 100, 1000),
+              help="Modules of an iteration. Repeatable.")
+@click.option("--repeats", type=click.IntRange(min=1), default=3, help="Iterations whose median counts.")  # fmt: skip
+def main(run: Path, slots: tuple[int, ...], modules: tuple[int, ...], repeats: int) -> int:
+    """Prints the tables of docs/scale.md."""
+    with tempfile.TemporaryDirectory(prefix="mlgo-slots-") as scratch:
+        workload = read_workload(run.absolute(), Path(scratch))
+        for count in slots:
+            _tell(measure_slots(workload, count, modules, repeats))
+    return 0
+
+
+def _tell(done: Measured) -> None:
+    iterations = "; ".join(
+        f"{size} modules {seconds:.2f} s (ideal {done.ideal_s[size]:.2f})" for size, seconds in done.iteration_s.items()
+    )
+    say(
+        f"{done.slots} slots {100 * done.busy:.1f}% busy, {done.modules_per_s:.1f} modules/s, each "
+        f"{done.driver_ms:.2f} ms of the trainer and {done.head_ms:.2f} ms of Ray beside it, "
+        f"machine {100 * done.machine:.0f}% busy; {iterations}"
+    )
+
+
+if __name__ == "__main__":
+    run_step(main)

@@ -1,0 +1,40 @@
+"""What a module's samples teach, as it travels from the worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+
+from components.ppo.sample import Sampled
+
+
+def sampled(decisions: int) -> Sampled:
+    """Four samples of a module whose callsites are the same, with actions and advantages of their own."""
+    random = np.random.default_rng(1)
+    asked = np.tile(random.integers(0, 1000, (decisions, 36)).astype(np.float32) / np.float32(1000), (4, 1))
+    logits = np.tile(random.normal(size=(decisions, 2)).astype(np.float32), (4, 1))
+    action, advantage = random.integers(0, 2, 4 * decisions), random.normal(size=4 * decisions)
+    return Sampled("a/b.c.o", np.array([5, 6, 7, 8]), asked, action, logits, advantage, 1.25)
+
+
+@pytest.mark.parametrize("decisions", [0, 1, 500])
+def test_it_arrives_as_it_was(decisions: int) -> None:
+    before = sampled(decisions)
+    if decisions:
+        before.logits[0] = -0.0, np.nan  # bit by bit
+    after = pickle.loads(pickle.dumps(before))
+    for field in dataclasses.fields(Sampled):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if isinstance(old, np.ndarray):
+            assert (new.dtype, new.shape, new.tobytes()) == (old.dtype, old.shape, old.tobytes())
+        else:
+            assert new == old
+
+
+def test_what_samples_have_in_common_travels_once() -> None:
+    assert len(pickle.dumps(sampled(500))) < 0.3 * sum(
+        value.nbytes for value in vars(sampled(500)).values() if isinstance(value, np.ndarray)
+    )
