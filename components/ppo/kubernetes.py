@@ -53,12 +53,14 @@ class ApiServer:
         """
         give_up_s, pause_s, lost = time.monotonic() + self._patience_s, _PAUSE_S[0], 0
         while True:
+            token = self._token.read_text().strip()  # read anew: kubelet replaces it before it expires
             try:
                 answer = self._session.request(
                     method, self._url + path, json=body, params=query, timeout=_TIMEOUT_S,
-                    # Read anew: kubelet replaces it before it expires.
-                    headers={"Authorization": f"Bearer {self._token.read_text().strip()}"},
+                    headers={"Authorization": f"Bearer {token}"},
                 )  # fmt: skip
+                if answer.status_code == 401 and self._token.read_text().strip() != token:
+                    continue  # replaced while the request was on its way
                 trouble = f"{answer.status_code} {message(answer)}" if answer.status_code in _PASSING else ""
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):

@@ -23,7 +23,6 @@ from components.ppo.submit import run_rayjob
 from tests.crd import SCHEMAS, needs_schemas
 from tests.kubernetes_server import FAILS, RAYJOBS, SUCCEEDS, Cluster, State, kubernetes_server, make_certificate
 
-pytestmark = needs_schemas
 ROOT = Path(__file__).parents[3]
 SPEC = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
 
@@ -203,6 +202,7 @@ def test_a_log_that_may_not_be_read_is_no_reason_to_end(make: Make, monkeypatch:
     place.run()
 
 
+@needs_schemas
 @pytest.mark.parametrize("field", ["authOptions", "autoscalerOptions"])
 def test_an_older_KubeRay_refuses_what_it_would_drop(make: Make, tmp_path: Path, field: str) -> None:
     path = SCHEMAS / "ray.io_rayjobs.yaml"
