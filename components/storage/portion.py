@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -151,7 +151,13 @@ def _is_coming(path: Path) -> bool:
 
 
 def _size(directory: Path) -> int:
-    return sum(path.lstat().st_size for path in directory.rglob("*") if path.is_file())
+    """Of what is still there: other processes rename and evict meanwhile, which os.walk does not mind."""
+    found = 0
+    for folder, _folders, files in os.walk(directory):
+        for name in files:
+            with suppress(FileNotFoundError):
+                found += os.lstat(os.path.join(folder, name)).st_size
+    return found
 
 
 def _last_used(path: Path) -> float:

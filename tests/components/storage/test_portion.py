@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,28 @@ def test_another_content_than_was_asked_for_is_told(artifact: tuple[str, str], t
     portions = Portions(tmp_path / "modules", 2000)
     with pytest.raises(UserError, match="not what it was"), portions.using():
         portions.files(artifact[0], "0" * 64, ["a/1.bc"])
+
+
+def test_a_cache_is_opened_while_others_fill_and_empty_it(tmp_path: Path) -> None:
+    """As agents of one node do that begin together."""
+    directory, ended = tmp_path / "modules", threading.Event()
+
+    def churn(key: str) -> None:
+        while not ended.is_set():
+            partial = directory / f".{key}-1"
+            (partial / "a").mkdir(parents=True)
+            (partial / "a" / "1.bc").write_bytes(bytes(1000))
+            partial.rename(directory / key)
+            shutil.rmtree(directory / key)
+
+    others = [threading.Thread(target=churn, args=(f"{number:032}",)) for number in range(2)]
+    for other in others:
+        other.start()
+    try:
+        until_s = time.monotonic() + 2
+        while time.monotonic() < until_s:
+            assert 0 <= Portions(directory, 1 << 20).held_bytes <= 4000
+    finally:
+        ended.set()
+        for other in others:
+            other.join()
