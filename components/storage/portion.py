@@ -137,9 +137,14 @@ def _remove_unused(path: Path) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path, ignore_errors=True)
+        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
+            return False  # another was quicker, and somebody has fetched it anew
+        # Away at once: a kill amid the removal must leave no entry that lacks files.
+        going = path.with_name(f".{secrets.token_hex(8)}")
+        os.rename(path, going)
+        shutil.rmtree(going, ignore_errors=True)
         return True
-    except BlockingIOError:
+    except (BlockingIOError, FileNotFoundError):
         return False
     finally:
         os.close(descriptor)

@@ -104,3 +104,24 @@ def test_a_cache_is_opened_while_others_fill_and_empty_it(tmp_path: Path) -> Non
         ended.set()
         for other in others:
             other.join()
+
+
+def test_a_kill_amid_an_eviction_leaves_no_entry_that_lacks_files(
+    artifact: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a/1.bc", "a/2.bc"]
+    portions = Portions(tmp_path / "modules", 2500)
+    with portions.using():
+        entry = portions.files(*artifact, names)
+
+    def killed(directory: Path, ignore_errors: bool = False) -> None:
+        for path in sorted(Path(directory).rglob("*.bc"))[:1]:
+            path.unlink()
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with portions.using():
+        portions.files(*artifact, ["a/3.bc"])
+    monkeypatch.undo()
+    with portions.using():
+        assert portions.files(*artifact, names) == entry
+        assert all((entry / name).is_file() for name in names)
