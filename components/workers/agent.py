@@ -54,6 +54,7 @@ class Agent:
         process.wait_for_children()
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(slots, "compile")
+        self._preparing = threading.Lock()
         self._number = -1
         self._function: Callable[[Any], Any] | None = None
         self._ended = -1
@@ -78,13 +79,17 @@ class Agent:
 
     @ray.method(concurrency_group="control")
     def prepare(self, number: int, function: bytes, shared: Mapping[str, Any]) -> Exception | None:
-        """Takes a function that items come for soon. shared: digest -> reference to the content."""
+        """Takes a function that items come for soon, unless it has a later one. shared: digest -> reference to the
+        content."""
         try:
-            for content, reference in shared.items():
-                if content not in self._shared:
-                    self._keep(content, ray.get(reference))
-            self._function = pickle.loads(function)
-            self._number = number
+            # One at a time: a node that comes late may still fetch what the function before needs.
+            with self._preparing:
+                if number > self._number:
+                    for content, reference in shared.items():
+                        if content not in self._shared:
+                            self._keep(content, ray.get(reference))
+                    self._function = pickle.loads(function)
+                    self._number = number
         except Exception as error:
             return _portable(error)
         return None

@@ -60,3 +60,10 @@ def test_giving_up_what_takes_its_time_spares_the_next_functions_compiles() -> N
         for thread in (slow, ending):
             thread.join(20)
     assert not ending.is_alive() and not slow.is_alive()
+
+
+def test_a_function_that_is_there_late_does_not_replace_a_later_one() -> None:
+    agent = Agent(1)
+    assert run(agent, 1, str, 5) == [(True, "5")]
+    assert agent.prepare(0, pickle.dumps(abs), {}) is None
+    assert results(agent, 1, -5) == [(True, "-5")]
