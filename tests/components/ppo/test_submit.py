@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +22,16 @@ from components.ppo.kubernetes import ApiServer
 from components.ppo.rayjob_spec import RayJobSpec
 from components.ppo.submit import run_rayjob
 from tests.crd import SCHEMAS, needs_schemas
-from tests.kubernetes_server import FAILS, RAYJOBS, SUCCEEDS, Cluster, State, kubernetes_server, make_certificate
+from tests.kubernetes_server import (
+    FAILS,
+    RAYJOBS,
+    SUCCEEDS,
+    Cluster,
+    State,
+    kubernetes_server,
+    make_certificate,
+    status,
+)
 
 ROOT = Path(__file__).parents[3]
 SPEC = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
@@ -200,6 +210,21 @@ def test_a_log_that_may_not_be_read_is_no_reason_to_end(make: Make, monkeypatch:
     place = make()
     monkeypatch.setattr("tests.kubernetes_server.PODS", "/nowhere")
     place.run()
+
+
+def test_a_log_on_a_node_that_is_gone_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    answer = place.cluster.answer
+
+    def answered(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if path.endswith("/log"):
+            place.cluster.asked.append((method, path, query, body))
+            return status(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: no route to host")
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(place.cluster, "answer", answered)
+    place.run(patience_s=1)
+    assert any(path.endswith("/log") for _method, path, _query, _body in place.cluster.asked)
 
 
 @needs_schemas
