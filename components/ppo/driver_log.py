@@ -49,12 +49,13 @@ class DriverLog:
             return []  # its container has not started
         answer.encoding = "utf-8"
         lines = []
-        for line in answer.text.splitlines():
+        stamped = answer.text.removesuffix("\n").split("\n")  # what str.splitlines ends a line at may be within one
+        for line in stamped:
             stamp, _space, text = line.partition(" ")
             if stamp > self._read_to:
                 lines.append(text)
         if lines:
-            self._read_to = answer.text.splitlines()[-1].partition(" ")[0]
+            self._read_to = stamped[-1].partition(" ")[0]
         self.tail.extend(lines)
         return lines
 

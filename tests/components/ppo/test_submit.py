@@ -212,6 +212,15 @@ def test_a_log_that_may_not_be_read_is_no_reason_to_end(make: Make, monkeypatch:
     place.run()
 
 
+def test_a_line_of_the_driver_is_one_whatever_is_in_it(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
+    place.run()
+    told = capsys.readouterr().out
+    assert told.count("reading\r50% done\u2028all done\n") == 1 and told.count("done") == 2
+    assert told.count("iteration 1\n") == 1
+
+
 def test_a_log_on_a_node_that_is_gone_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = make()
     answer = place.cluster.answer
