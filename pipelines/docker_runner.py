@@ -52,7 +52,7 @@ class DockerRunner(Runner):
 
     def _open(self, lock: int) -> None:
         self._client = self._stack.enter_context(docker_client())
-        for container in self._client.containers.list(all=True, filters={"label": f"{LABEL}={self.run}"}):
+        for container in self._containers():
             say(f"removing the container of a killed run: {container.name}")
             container.remove(force=True)
         for folder in (Path(self.places.files), *self._written()):
@@ -60,7 +60,13 @@ class DockerRunner(Runner):
             self._own(folder)
 
     def _close(self) -> None:
-        self._stack.close()
+        # One that an interrupt came upon while it was started is none of those that run.
+        with self._stack, contextlib.suppress(Exception):
+            for container in self._containers():
+                container.remove(force=True)
+
+    def _containers(self) -> list[Any]:
+        return list(self._client.containers.list(all=True, filters={"label": f"{LABEL}={self.run}"}))
 
     def _launch(self, step: Step, command: list[str]) -> tuple[Any, int]:
         from docker.errors import APIError, ImageNotFound

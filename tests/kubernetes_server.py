@@ -7,6 +7,7 @@ RayJob goes on by one state, and its driver prints a line, each time somebody lo
 
 from __future__ import annotations
 
+import copy
 import json
 import ssl
 import subprocess
@@ -82,7 +83,8 @@ class Cluster:
         if query.get("fieldValidation") != "Strict":
             return status(400, "BadRequest", "ask for strict validation: this server drops no field in silence")
         try:
-            job = check(body, self.schemas)
+            # Without the CRDs everything is taken: the tests that need their judgement are skipped then.
+            job = check(body, self.schemas) if self.schemas.is_dir() else copy.deepcopy(body)
         except Invalid as fault:
             return status(422, "Invalid", f"RayJob is invalid: {fault}")
         name = job["metadata"]["name"]

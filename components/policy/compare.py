@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.formats.trace import load_trace, read_columns
-from components.policy.dense import DensePolicy, read_dense
+from components.policy.dense import DensePolicy, elements, read_dense
 from components.policy.emitted import EmittedPolicy
 
 TIE = 1e-5
@@ -18,6 +18,9 @@ TIE = 1e-5
 
 float32 sums of the same hundred terms in another order differ by about a tenth of it.
 """
+
+_TABLE_BYTES = 1 << 28
+"""Decisions are looked through for different ones as far as they fit in this: all of an inliner's trace."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,15 @@ def recorded_decisions(trace: Path, policy: DensePolicy, limit: int, seed: int) 
     if described.problem != policy.problem:
         problem = f"{trace} is of {described.problem}, the policy of {policy.problem}"
         raise UserError(problem, "use a trace of the policy's problem")
-    names = [f.name for f in policy.features]
-    columns = read_columns(trace, names)
-    table = np.stack([columns[name].reshape(-1).astype(np.float64) for name in names], axis=1)
-    different = np.unique(table, axis=0, return_index=True)[1]
-    if not len(different):
-        raise UserError(f"{trace} has no decision", "use a trace of modules in which there is something to inline")
+    if not described.decisions:
+        raise UserError(f"{trace} has no decision", "use a trace of modules in which there is something to decide")
+    columns = read_columns(trace, [f.name for f in policy.features])
+    rows = max(limit, _TABLE_BYTES // (8 * sum(map(elements, policy.features))))
+    parts = [columns[f.name][:rows].reshape(-1, elements(f)).astype(np.float64) for f in policy.features]
+    different = np.unique(np.concatenate(parts, axis=1), axis=0, return_index=True)[1]
     chosen = np.random.default_rng(seed).permutation(different)[:limit]
-    return {name: columns[name].reshape(-1)[chosen] for name in names}
+    shapes = {f.name: () if elements(f) == 1 else f.shape for f in policy.features}
+    return {name: columns[name][chosen].reshape(-1, *shape) for name, shape in shapes.items()}
 
 
 def agree(
@@ -86,12 +90,13 @@ def agree(
     taken = logits.argmax(axis=1) if decisions is None else decisions
     ordered = np.sort(reference, axis=1)
     gap = ordered[:, -1] - ordered[:, -2]
-    close = gap < TIE * np.maximum(1.0, np.abs(reference).max(axis=1))
+    close = gap < TIE * np.maximum(1.0, np.where(np.isneginf(reference), 0, np.abs(reference)).max(axis=1))
     differ = taken != reference.argmax(axis=1)
+    same = logits == reference  # actions that a mask excludes, among others
     return Agreement(
         form,
         len(reference),
         np.flatnonzero(differ & ~close),
         np.flatnonzero(differ & close),
-        float(np.abs(logits - reference).max()),
+        float(np.abs(np.subtract(logits, reference, where=~same, out=np.zeros_like(reference))).max()),
     )

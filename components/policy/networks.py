@@ -1,8 +1,8 @@
 """The networks that training works on: tf-agents' own, over quantiles of the features.
 
-An observation is one float32 tensor [F]: for each feature, in the policy's order, the quantile that
-`DensePolicy.quantiles` computes. Quantiles are computed once per decision, in NumPy; the expansion to q, sqrt(q), q*q
-is the networks' first layer. The only hyperparameters are here, set by gin (`gin/<problem>.gin`).
+What they observe is in `observation.py`. Quantiles are computed once per decision, in NumPy; the expansion to q,
+sqrt(q), q*q is the networks' first layer. Of a problem with a mask, the same layers score each action by its own row.
+The only hyperparameters are here, set by gin (`gin/<problem>.gin`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from pathlib import Path
 import gin
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from numpy.typing import NDArray
-from tf_agents.networks import actor_distribution_network, network
+from tf_agents.networks import actor_distribution_network, network, sequential
 from tf_agents.specs import tensor_spec
 
+from components import problems
 from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy, Layer
+from components.policy.observation import EXCLUDED, network_features
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
 
@@ -32,9 +35,34 @@ class QuantileExpansion(tf.keras.layers.Layer):
         return tf.concat([q, tf.sqrt(q), q * q], axis=-1)
 
 
-def observation_spec(num_features: int) -> tensor_spec.BoundedTensorSpec:
-    """float32 [num_features] in [0, 1]."""
-    return tensor_spec.BoundedTensorSpec([num_features], tf.float32, minimum=0.0, maximum=1.0, name="quantiles")
+class ActionScores(tf.keras.layers.Layer):
+    """[B, A, F + 1] observations -> [B, A] logits, EXCLUDED where the last column is 0.
+
+    Dense layers that all actions share, relu after each but the last, which has one unit. Excluded actions are not
+    computed: of the register allocator's 33 most are.
+    """
+
+    def __init__(self, fc_layer_params: Sequence[int], dropout: float) -> None:
+        super().__init__(name="action_scores")
+        initializer = _initializer()
+        self.dense = [tf.keras.layers.Dense(u, tf.nn.relu, kernel_initializer=initializer) for u in fc_layer_params]
+        # As tf-agents projects to logits: small weights, so that at first all actions are about as probable.
+        small = tf.keras.initializers.VarianceScaling(scale=0.1)
+        self.dense.append(tf.keras.layers.Dense(1, kernel_initializer=small, name="score"))
+        self._expansion, self._dropout = QuantileExpansion(), tf.keras.layers.Dropout(dropout)
+
+    def call(self, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
+        allowed = tf.where(observations[..., -1] != 0)  # [allowed actions, 2]
+        x = self._expansion(tf.gather_nd(observations[..., :-1], allowed))
+        for layer in self.dense[:-1]:
+            x = self._dropout(layer(x), training=training)
+        excluded = tf.fill(tf.shape(observations)[:2], EXCLUDED)
+        return tf.tensor_scatter_nd_update(excluded, allowed, self.dense[-1](x)[:, 0])
+
+
+def observation_spec(*shape: int) -> tensor_spec.BoundedTensorSpec:
+    """float32 in [0, 1] of a shape of `observation.observation_shape`."""
+    return tensor_spec.BoundedTensorSpec(shape, tf.float32, minimum=0.0, maximum=1.0, name="observation")
 
 
 def action_spec(num_actions: int, name: str = "action") -> tensor_spec.BoundedTensorSpec:
@@ -61,17 +89,24 @@ def actor_network(
     num_actions: int = 2,
     fc_layer_params: Sequence[int] = (64, 64, 32),
     dropout: float = 0.0,
-) -> actor_distribution_network.ActorDistributionNetwork:
+    masked: bool = False,
+) -> network.Network:
     """The policy: a categorical distribution over the actions.
 
     Args:
         num_features: F of the observation.
         num_actions: how many logits.
+        masked: whether each action is scored by itself, and some are excluded.
         fc_layer_params: units of the hidden layers, relu after each.
         dropout: rate after every hidden layer while training; never active in an exported policy.
 
     The initial weights follow tf.random.set_seed.
     """
+    if masked:
+        layers = [ActionScores(fc_layer_params, dropout), tf.keras.layers.Lambda(_categorical)]
+        scores = sequential.Sequential(layers, observation_spec(num_actions, num_features + 1), name="actor")
+        scores.create_variables()
+        return scores
     built = actor_distribution_network.ActorDistributionNetwork(
         observation_spec(num_features),
         action_spec(num_actions),
@@ -85,21 +120,27 @@ def actor_network(
     return built
 
 
+def _categorical(logits: tf.Tensor) -> tfp.distributions.Categorical:
+    return tfp.distributions.Categorical(logits=logits, dtype=tf.int64)
+
+
 def _initializer() -> tf.keras.initializers.Initializer:
     # The first version's: one instance serves all layers of a network, and the second version's would give layers of
     # one shape the same weights.
     return tf.compat.v1.keras.initializers.he_uniform()
 
 
-def logits(actor: network.Network, q: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """float32 [B, num_actions] from quantiles [B, F]; differentiable."""
-    step_type = tf.ones(tf.shape(q)[:1], tf.int32)  # MID; the network does not look at it
-    distribution, _ = actor(q, step_type=step_type, network_state=(), training=training)
+def logits(actor: network.Network, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """float32 [B, num_actions] from observations [B, ...]; differentiable."""
+    step_type = tf.ones(tf.shape(observations)[:1], tf.int32)  # MID; the network does not look at it
+    distribution, _ = actor(observations, step_type=step_type, network_state=(), training=training)
     return distribution.logits_parameter()
 
 
 def dense_layers(actor: network.Network) -> list[tf.keras.layers.Dense]:
     """The actor's dense layers from the input to the logits, the only ones with weights."""
+    if isinstance(actor, sequential.Sequential):
+        return list(actor.layers[0].dense)
     layers = [m for m in actor.submodules if isinstance(m, tf.keras.layers.Dense)]
     # Submodules come in no promised order; the projection to logits is the one that the encoder does not own.
     encoder = actor._encoder  # no public way to it
@@ -122,7 +163,8 @@ def to_dense(
     problem: str = "inlining",
 ) -> DensePolicy:
     """The network's present weights as a policy over `features`, of which `vocab` has the boundaries."""
-    buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in features}
+    seen = network_features(problems.get(problem), features)
+    buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in seen}
     return DensePolicy(problem, tuple(features), buckets, tuple(dense_arrays(actor)))
 
 

@@ -1,6 +1,6 @@
 """TensorFlow's forms of a policy: the SavedModel and model.tflite, with the names that LLVM's loaders look for.
 
-The signature is "action". Its inputs are one tensor [1] per feature, under the feature's bare name, and `discount`,
+The signature is "action". Its inputs are one tensor of the feature's shape each, under the bare name, and `discount`,
 `reward`, `step_type`, which tf-agents' policies take and which change nothing here; in the graph they are placeholders
 `action_<name>`. Its outputs are the decision, int64 [1], and the logits, float32 [1, A]: StatefulPartitionedCall, with
 the ports that output_spec.json gives. LLVM's development mode feeds `action_<name>` of model.tflite by name. What
@@ -44,17 +44,17 @@ class PolicyModule(tf.Module):
         # Variables, not constants: TensorFlow calls the outputs of a function without state "PartitionedCall", and
         # LLVM's loaders look for "StatefulPartitionedCall".
         self._layers = [(tf.Variable(w, trainable=False), tf.Variable(b, trainable=False)) for w, b in policy.layers]
-        self._scales = tf.constant([float(len(policy.buckets[f.name])) for f in policy.features], tf.float32)
+        self._scales = tf.constant([float(len(policy.buckets[f.name])) for f in policy.network_features], tf.float32)
         # Per feature the distinct boundaries, and how many of the vocab's boundaries each of them stands for.
         self._tables = []
-        for feature in policy.features:
+        for feature in policy.network_features:
             boundaries, ranks = distinct_boundaries(feature, policy.buckets[feature.name])
             counts = np.diff(ranks.astype(np.int32), prepend=np.int32(0))
             self._tables.append((tf.constant(boundaries, feature.dtype), tf.constant(counts)))
 
     def signature(self) -> tf.types.experimental.ConcreteFunction:
         """The function that is exported, for one decision at a time."""
-        specs = {f.name: tf.TensorSpec([1], f.dtype, f.name) for f in self._policy.features}
+        specs = {f.name: tf.TensorSpec(f.shape, f.dtype, f.name) for f in self._policy.features}
         specs |= {name: tf.TensorSpec([1], dtype, name) for name, dtype in TIME_STEP_INPUTS.items()}
 
         @tf.function(input_signature=[specs], autograph=False)
@@ -64,16 +64,22 @@ class PolicyModule(tf.Module):
         return action.get_concrete_function()
 
     def _act(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        ranks = [
-            tf.reduce_sum(tf.where(inputs[feature.name] < boundaries, tf.zeros_like(counts), counts))
-            for feature, (boundaries, counts) in zip(self._policy.features, self._tables, strict=True)
-        ]
-        q = tf.cast(tf.stack(ranks), tf.float32) / self._scales
-        x = tf.concat([q, tf.sqrt(q), q * q], axis=0)[None, :]  # [1, 3F], as dense.expand
+        mask = self._policy.mask
+        passes = 1 if mask is None else self._policy.num_actions  # of the layers
+        ranks = []
+        for feature, (boundaries, counts) in zip(self._policy.network_features, self._tables, strict=True):
+            values = tf.reshape(inputs[feature.name], [-1, 1])
+            reached = tf.where(values < boundaries, tf.zeros_like(counts), counts)
+            ranks.append(tf.broadcast_to(tf.reduce_sum(reached, axis=-1), [passes]))
+        q = tf.cast(tf.stack(ranks, axis=-1), tf.float32) / self._scales
+        x = tf.concat([q, tf.sqrt(q), q * q], axis=-1)  # [passes, 3F], as dense.expand
         for i, (weights, bias) in enumerate(self._layers):
             x = tf.matmul(x, weights) + bias
             if i + 1 < len(self._layers):
                 x = tf.nn.relu(x)
+        if mask is not None:
+            allowed = tf.reshape(inputs[mask.name], [1, -1]) != 0
+            x = tf.where(allowed, tf.reshape(x, [1, -1]), -np.inf)
         decision, logits = self._outputs
         return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
 
@@ -112,7 +118,7 @@ def _quiet_stderr() -> Iterator[None]:
 
 Columns = Mapping[str, np.ndarray]
 Run = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
-"""Features of N decisions (name -> [N]) -> (decisions int64 [N], logits float32 [N, A])."""
+"""Features of N decisions (name -> [N] or [N, *shape]) -> (decisions int64 [N], logits float32 [N, A])."""
 
 
 def saved_model_runner(directory: Path, policy: DensePolicy) -> Run:
@@ -135,7 +141,7 @@ def saved_model_runner(directory: Path, policy: DensePolicy) -> Run:
         return tf.map_fn(one, features, fn_output_signature=(tf.int64, tf.float32))
 
     def run(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-        rows = {f.name: tf.constant(columns[f.name].reshape(-1, 1), f.dtype) for f in policy.features}
+        rows = {f.name: tf.constant(columns[f.name].reshape(-1, *f.shape), f.dtype) for f in policy.features}
         decisions, logits = one_by_one(rows)
         return decisions.numpy(), logits.numpy()
 
@@ -165,7 +171,7 @@ def tflite_runner(directory: Path, policy: DensePolicy) -> Run:
         decisions, all_logits = np.empty(rows, np.int64), np.empty((rows, policy.num_actions), np.float32)
         for i in range(rows):
             for feature, index in places:
-                interpreter.set_tensor(index, columns[feature.name][i : i + 1].astype(feature.dtype))
+                interpreter.set_tensor(index, columns[feature.name][i].reshape(feature.shape).astype(feature.dtype))
             interpreter.invoke()
             decisions[i] = interpreter.get_tensor(decision)[0]
             all_logits[i] = interpreter.get_tensor(logits)[0]

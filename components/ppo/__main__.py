@@ -33,7 +33,7 @@ Examples:
 @preset_option(PRESETS)
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
-@click.option("--trace", type=ARTIFACT, required=True, help="Trace: the size of each module under the heuristic.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace: what the heuristic makes of each module.")
 @click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")
 @click.option("--root-dir", type=WORK_DIR, required=True, help="Checkpoints and TensorBoard logs; kept.")
 @click.option(
@@ -60,13 +60,13 @@ Examples:
     type=click.Choice(["function", "module"]),
     default=PpoConfig.credit,
     show_default=True,
-    help="Judge a decision by the sizes of the functions that its caller and callee end in, or by its module's.",
+    help="Judge a decision by the functions that it changes, or by its whole module.",
 )
 @click.option(
     "--module-weight",
     default=PpoConfig.module_weight,
     show_default=True,
-    help="Weight of the module's size beside its functions'.",
+    help="Weight of the module's size beside its functions'; of no use where functions have scores.",
 )
 @click.option(
     "--validate-every",
@@ -149,7 +149,7 @@ Examples:
 )
 @RAYJOB_OPTIONS
 def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
-    """Train a policy by proximal policy optimization on the size of the code that it makes."""
+    """Train a policy by proximal policy optimization on the code that it makes: its size, or its scores."""
     config = PpoConfig(**options)
     if rayjob_workers(config.workers):
         from components.ppo.rayjob_step import run_elsewhere

@@ -31,12 +31,12 @@ SHOWN = 8192
 class Experience:
     """Decisions of an iteration, N in all.
 
-    quantiles: float32 [N, F]. action: int64 [N]. logits: float32 [N, A] of the policy that decided. prior: float32
-    [N, A], logits of the policy that training started from. advantage: float32 [N], positive is better, about unit
-    deviation.
+    observed: float32 [N, *S], see components/policy/observation.py. action: int64 [N]. logits: float32 [N, A] of the
+    policy that decided, finite. prior: float32 [N, A], logits of the policy that training started from. advantage:
+    float32 [N], positive is better, about unit deviation.
     """
 
-    quantiles: NDArray[np.float32]
+    observed: NDArray[np.float32]
     action: NDArray[np.int64]
     logits: NDArray[np.float32]
     prior: NDArray[np.float32]
@@ -85,15 +85,16 @@ def _require_possible(parameters: PpoParameters) -> None:
 class Learner:
     """Policy network, Adam and PPO's update. All its state is in `state` and `shuffle_state`."""
 
-    def __init__(self, num_features: int, num_actions: int, parameters: PpoParameters, seed: int) -> None:
+    def __init__(
+        self, num_features: int, num_actions: int, parameters: PpoParameters, seed: int, masked: bool = False
+    ) -> None:
         _require_possible(parameters)
         tf.random.set_seed(seed)
         self.parameters = parameters
-        self.actor = networks.actor_network(num_features, num_actions)
+        self.actor = networks.actor_network(num_features, num_actions, masked=masked)
         self.optimizer = tf.keras.optimizers.Adam(parameters.learning_rate, epsilon=1e-5)
         self.step = tf.Variable(0, dtype=tf.int64, name="train_step")
-        self._num_features = num_features
-        observation = networks.observation_spec(num_features)
+        observation = self.actor.input_tensor_spec
         self._agent = ppo_clip_agent.PPOClipAgent(
             ts.time_step_spec(observation),
             networks.action_spec(num_actions),
@@ -186,7 +187,7 @@ class Learner:
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
     def _minibatch(
         self,
-        quantiles: tf.Tensor,
+        observed: tf.Tensor,
         action: tf.Tensor,
         logits: tf.Tensor,
         prior: tf.Tensor,
@@ -196,7 +197,7 @@ class Learner:
         """One update with [B, ...] decisions; float32 [2]: policy gradient loss, KL from the prior (weight [])."""
         ones = tf.ones_like(advantage)
         steps = ts.TimeStep(
-            step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=quantiles
+            step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=observed
         )
         variables = self._variables()
         with tf.GradientTape() as tape:
@@ -212,7 +213,7 @@ class Learner:
                 debug_summaries=False,
                 training=True,
             )
-            now = tf.nn.log_softmax(networks.logits(self.actor, quantiles))
+            now = tf.nn.log_softmax(networks.logits(self.actor, observed))
             divergence = _divergence(now, tf.nn.log_softmax(prior))
             total = loss.loss + weight * divergence
         gradients, _ = tf.clip_by_global_norm(tape.gradient(total, variables), self.parameters.gradient_clip)
@@ -221,10 +222,10 @@ class Learner:
         return tf.stack([loss.extra.policy_gradient_loss, divergence])
 
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
-    def _moved(self, quantiles: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    def _moved(self, observed: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """float32 [3]: entropy of the policy, its KL from `logits`, the fraction of ratios outside the clip."""
         before = tf.nn.log_softmax(logits)
-        now = tf.nn.log_softmax(networks.logits(self.actor, quantiles))
+        now = tf.nn.log_softmax(networks.logits(self.actor, observed))
         entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(now) * now, -1))
         kl = _divergence(before, now)
         ratio = tf.exp(tf.gather(now - before, action, batch_dims=1))
@@ -239,5 +240,5 @@ def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
     e = experience
-    columns: list[NDArray[Any]] = [e.quantiles, e.action, e.logits, e.prior, e.advantage]
+    columns: list[NDArray[Any]] = [e.observed, e.action, e.logits, e.prior, e.advantage]
     return [tf.constant(column[rows]) for column in columns]

@@ -165,8 +165,8 @@ class Fence:
                 self.update()
             except Lost:
                 return  # who next writes tells
-            except UserError as error:
-                say(f"warning: {error.problem}")
+            except (UserError, OSError) as error:  # a full disk, a mount that is away: both may pass
+                say(f"warning: no sign of life: {error.problem if isinstance(error, UserError) else error}")
 
     def _in_use(self, holder: Holder | None) -> UserError:
         who = f" ({holder})" if holder else ""

@@ -42,23 +42,28 @@ class ApiServer:
         self._session.verify = str(authority)
 
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
-    ) -> requests.Response:
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None,
+        patience_s: float | None = None,
+    ) -> requests.Response:  # fmt: skip
         """The answer, whatever its status but those that pass, for which it waits; see `refused` for the others.
 
         Repeats a request whose answer was lost, so the caller must take "already exists" and "not found" for success.
+        patience_s: another than the server's; 0 asks once.
 
         Raises:
             UserError: no answer within `patience_s`.
         """
-        give_up_s, pause_s, lost = time.monotonic() + self._patience_s, _PAUSE_S[0], 0
+        patience_s = self._patience_s if patience_s is None else patience_s
+        give_up_s, pause_s, lost = time.monotonic() + patience_s, _PAUSE_S[0], 0
         while True:
+            token = self._token.read_text().strip()  # read anew: kubelet replaces it before it expires
             try:
                 answer = self._session.request(
                     method, self._url + path, json=body, params=query, timeout=_TIMEOUT_S,
-                    # Read anew: kubelet replaces it before it expires.
-                    headers={"Authorization": f"Bearer {self._token.read_text().strip()}"},
+                    headers={"Authorization": f"Bearer {token}"},
                 )  # fmt: skip
+                if answer.status_code == 401 and self._token.read_text().strip() != token:
+                    continue  # replaced while the request was on its way
                 trouble = f"{answer.status_code} {message(answer)}" if answer.status_code in _PASSING else ""
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -70,11 +75,11 @@ class ApiServer:
             lost += 1
             if time.monotonic() + pause_s > give_up_s:
                 raise UserError(
-                    f"the Kubernetes API at {self._url} has not answered for {self._patience_s:.0f} s: {trouble}",
+                    f"the Kubernetes API at {self._url} has not answered for {patience_s:.0f} s: {trouble}",
                     "what runs in the cluster goes on; run the same command again to follow it",
                 )
             if lost == 2:  # one may be a connection that the server closed meanwhile
-                say(f"the Kubernetes API does not answer, asking again for {self._patience_s:.0f} s: {trouble}")
+                say(f"the Kubernetes API does not answer, asking again for {patience_s:.0f} s: {trouble}")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,9 @@ from components.compiler.quarantine import Quarantine, compile_all
 from components.console import say
 from components.formats.corpus import Module
 from components.policy.dense import DensePolicy
-from components.ppo.sample import Sampled, SampleModule
+from components.policy.observation import observation_shape
+from components.ppo.measures import MEASURES, Measure
+from components.ppo.sample import OutcomeOf, Sampled, SampleModule
 from components.problems import Problem
 from components.workers import WorkerPool
 
@@ -26,16 +29,16 @@ from components.workers import WorkerPool
 class Rollout:
     """Samples of some modules, in the order in which the modules were asked for, whatever order they came in.
 
-    rewards: per module and sample, 1 - size / baseline size. quantiles, action, logits: see agent.Experience;
-    advantage_bytes: float64 [N] before scaling. compile_s: sum over the modules' compiles.
+    rewards: per module and sample, see Measure.reward. observed, action, logits: see agent.Experience; advantage:
+    float64 [N] before scaling. compile_s: sum over the modules' compiles.
     """
 
     modules: tuple[str, ...]
     rewards: NDArray[np.float64]
-    quantiles: NDArray[np.float32]
+    observed: NDArray[np.float32]
     action: NDArray[np.int64]
     logits: NDArray[np.float32]
-    advantage_bytes: NDArray[np.float64]
+    advantage: NDArray[np.float64]
     compile_s: float
 
 
@@ -43,17 +46,22 @@ class Rollout:
 class Roller:
     """What stays the same between rollouts.
 
-    baselines: module name -> bytes under the heuristic. min_finished_fraction: of the modules; when so many are done,
-    the rest is given up.
+    baselines: module name -> outcome under the heuristic, see measures.py. compile_s: module name -> about how long its
+    compile takes. min_finished_fraction: of the modules; when so many are done, the rest is given up.
     """
 
     compiler: Compiler
     pool: WorkerPool
     problem: Problem
-    baselines: dict[str, int]
+    baselines: Mapping[str, Any]
+    compile_s: Mapping[str, float]
     function_credit: bool
     module_weight: float
     min_finished_fraction: float = 1.0
+
+    @property
+    def _measure(self) -> Measure:
+        return MEASURES[self.problem.measure]
 
     def sample(
         self,
@@ -69,13 +77,13 @@ class Roller:
             Request(
                 module,
                 Advisor("policy", policy=policy, seed=seed + i * samples, samples=samples, log=True),
-                want_functions=self.function_credit,
+                want_functions=self._measure.wants_functions(self.function_credit),
             )
             for i, module in enumerate(modules)
         ]
         order = {module.name: i for i, module in enumerate(modules)}
         # The longest first, so that the workers end together: a long one that begins last has them wait for it.
-        requests.sort(key=lambda request: self.baselines[request.module.name], reverse=True)
+        requests.sort(key=lambda request: self.compile_s[request.module.name], reverse=True)
         sample = SampleModule(self.compiler, dense.features, dense.buckets, self.function_credit, self.module_weight)
         done: list[Sampled] = []
         enough = math.ceil(self.min_finished_fraction * len(requests))
@@ -93,27 +101,32 @@ class Roller:
         finished = {sampled.module_name for sampled in done}
         dropped = [r.module.name for r in requests if r.module.name not in finished and r.module.name not in quarantine]
         if dropped:
-            named = ", ".join(f"{name} ({self.baselines[name]} bytes)" for name in dropped)
+            named = ", ".join(f"{name} ({self.compile_s[name]:.2g} s in the trace)" for name in dropped)
             say(f"closed with {len(done)} of {len(requests)} modules; left out: {named}")
 
     def _collected(self, done: Sequence[Sampled], dense: DensePolicy) -> Rollout:
         nothing = Sampled(
-            "", np.zeros(0, np.int64), np.zeros((0, len(dense.features)), np.float32), np.zeros(0, np.int64),
-            np.zeros((0, self.problem.num_actions), np.float32), np.zeros(0), 0.0,
+            "", (), np.zeros((0, *observation_shape(self.problem, dense.features)), np.float32),
+            np.zeros(0, np.int64), np.zeros((0, self.problem.num_actions), np.float32), np.zeros(0), 0.0,
         )  # fmt: skip
         parts = [nothing, *done]
         return Rollout(
             modules=tuple(sampled.module_name for sampled in done),
-            rewards=np.array([1 - sampled.sizes_bytes / self.baselines[sampled.module_name] for sampled in done]),
-            quantiles=np.concatenate([part.quantiles for part in parts]),
+            rewards=np.array([self._rewards(sampled) for sampled in done]),
+            observed=np.concatenate([part.observed for part in parts]),
             action=np.concatenate([part.action for part in parts]),
             logits=np.concatenate([part.logits for part in parts]),
-            advantage_bytes=np.concatenate([part.advantage_bytes for part in parts]),
+            advantage=np.concatenate([part.advantage for part in parts]),
             compile_s=sum(part.compile_s for part in parts),
         )
 
-    def greedy_sizes(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, int]:
-        """Bytes of each module under the most probable decisions; modules in quarantine are left out."""
-        requests = [Request(module, Advisor("policy", policy=policy)) for module in modules]
-        done = compile_all(self.pool, self.compiler, requests, quarantine)
-        return {request.module.name: result.samples[0].text_size_bytes for request, result in done}
+    def _rewards(self, sampled: Sampled) -> list[float]:
+        baseline = self.baselines[sampled.module_name]
+        return [self._measure.reward(outcome, baseline) for outcome in sampled.outcomes]
+
+    def greedy(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, Any]:
+        """Outcome of each module under the most probable decisions; modules in quarantine are left out."""
+        advisor = Advisor("policy", policy=policy, log=self._measure.needs_log)
+        requests = [Request(module, advisor) for module in modules]
+        done = compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine)
+        return dict(outcome for _, outcome in done)

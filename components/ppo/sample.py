@@ -7,6 +7,7 @@ decisions from each: a Sampled is pickled in a twentieth of what it takes in mem
 
 from __future__ import annotations
 
+import math
 import pickle
 import zlib
 from collections.abc import Mapping
@@ -17,50 +18,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components import problems
-from components.compiler.compile import Compiler, Request, Result
+from components.compiler.compile import Compiler, Request, Result, Sample
 from components.formats.features import FeatureSpec
-from components.policy.dense import quantiles
-from components.ppo.credit import function_advantages, module_advantages
+from components.policy.observation import finite, observation_shape, observations
+from components.ppo.measures import MEASURES
 
 
 @dataclass(frozen=True)
 class Sampled:
     """One module.
 
-    sizes_bytes: int64 [samples]. quantiles float32 [N, F], action int64 [N], logits float32 [N, A]: of all samples'
-    decisions, see agent.Experience; advantage_bytes: float64 [N] before scaling. compile_s: see Result.
+    outcomes: per sample, see measures.py. observed float32 [N, *S], action int64 [N], logits float32 [N, A]: of all
+    samples' decisions, see agent.Experience; advantage: float64 [N] before scaling. compile_s: see Result.
     """
 
     module_name: str
-    sizes_bytes: NDArray[np.int64]
-    quantiles: NDArray[np.float32]
+    outcomes: tuple[Any, ...]
+    observed: NDArray[np.float32]
     action: NDArray[np.int64]
     logits: NDArray[np.float32]
-    advantage_bytes: NDArray[np.float64]
+    advantage: NDArray[np.float64]
     compile_s: float
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Three of four decisions are asked what another was: the samples of a module come to the same callsites."""
-        asked = np.ascontiguousarray(np.concatenate([self.quantiles, self.logits], axis=1, dtype=np.float32))
+        shape = self.observed.shape
+        flat = self.observed.reshape(shape[0], math.prod(shape[1:]))
+        asked = np.ascontiguousarray(np.concatenate([flat, self.logits], axis=1, dtype=np.float32))
         # As bytes: equal numbers of another representation stay what they are.
         rows = asked.view(np.dtype((np.void, asked.itemsize * asked.shape[1]))).reshape(-1)
         _, first, which = np.unique(rows, return_index=True, return_inverse=True)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        packed = values | {"quantiles": asked[first], "logits": which.astype(np.int32)}
+        packed = values | {"observed": asked[first], "logits": which.astype(np.int32)}
         # Level 1: what more would save is less than its time.
-        return _unpacked, (zlib.compress(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL), 1), self.quantiles.shape[1])
+        return _unpacked, (zlib.compress(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL), 1), shape)
 
 
-def _unpacked(content: bytes, features: int) -> Sampled:
+def _unpacked(content: bytes, shape: tuple[int, ...]) -> Sampled:
     values = pickle.loads(zlib.decompress(content))
-    asked, which = values["quantiles"], values["logits"]
-    return Sampled(**values | {"quantiles": asked[:, :features][which], "logits": asked[:, features:][which]})
+    asked, which = values["observed"], values["logits"]
+    width = math.prod(shape[1:])
+    observed = asked[:, :width][which].reshape(shape)
+    return Sampled(**values | {"observed": observed, "logits": asked[:, width:][which]})
+
+
+@dataclass(frozen=True)
+class OutcomeOf:
+    """Compiles a module once; what comes back is its name and its outcome, not the log that it may be read from."""
+
+    compiler: Compiler
+
+    def __call__(self, request: Request) -> tuple[str, Any]:
+        """Raises as Compiler does."""
+        measure = MEASURES[problems.get(self.compiler.problem).measure]
+        result = self.compiler(request)
+        return result.module_name, measure.outcome(result.samples[0])
 
 
 @dataclass(frozen=True)
 class SampleModule:
     """Compiles a module under a sampled policy. features, buckets: of the policy. function_credit, module_weight: see
-    credit.py; the requests want functions if the credit is theirs."""
+    measures.py."""
 
     compiler: Compiler
     features: tuple[FeatureSpec, ...]
@@ -74,26 +92,33 @@ class SampleModule:
 
     def _reduced(self, result: Result) -> Sampled:
         problem = problems.get(self.compiler.problem)
-        if self.function_credit:
-            advantages = function_advantages(result.samples, self.module_weight)
-        else:
-            advantages = module_advantages(result.samples)
+        measure = MEASURES[problem.measure]
+        advantages = measure.advantages(result.samples, self.function_credit, self.module_weight)
         parts = [
-            (np.zeros((0, len(self.features)), np.float32), np.zeros(0, np.int64),
+            (np.zeros((0, *observation_shape(problem, self.features)), np.float32), np.zeros(0, np.int64),
              np.zeros((0, problem.num_actions), np.float32), np.zeros(0)),
         ]  # fmt: skip
         for sample, advantage in zip(result.samples, advantages, strict=True):
             if len(advantage) == 0 or sample.log is None:
                 continue
-            columns = sample.log.contexts[0].columns
+            columns = _columns(sample)
             parts.append(
                 (
-                    quantiles(self.features, self.buckets, columns),
+                    observations(problem, self.features, self.buckets, columns),
                     columns[problem.decision].reshape(-1),
-                    columns[problem.logits].reshape(-1, problem.num_actions),
+                    finite(columns[problem.logits].reshape(-1, problem.num_actions)),
                     advantage,
                 )
             )
-        taken, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
-        sizes = np.array([sample.text_size_bytes for sample in result.samples], np.int64)
-        return Sampled(result.module_name, sizes, taken, action, logits, advantage, result.compile_s)
+        seen, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
+        outcomes = tuple(measure.outcome(sample) for sample in result.samples)
+        return Sampled(result.module_name, outcomes, seen, action, logits, advantage, result.compile_s)
+
+
+def _columns(sample: Sample) -> dict[str, NDArray[Any]]:
+    """The log's columns, of all contexts one after the other."""
+    assert sample.log is not None
+    contexts = [context for context in sample.log.contexts if len(context)]
+    if len(contexts) == 1:
+        return contexts[0].columns
+    return {name: np.concatenate([context.columns[name] for context in contexts]) for name in contexts[0].columns}

@@ -27,15 +27,17 @@ from components.console import Progress, UserError, say
 from components.formats.corpus import Module, load_corpus
 from components.formats.policy import POLICY_JSON, check_features, load_policy_info
 from components.formats.toolchain import load_toolchain
-from components.formats.trace import read_columns, read_modules
+from components.formats.trace import load_trace, read_columns, read_modules
 from components.policy import networks
 from components.policy.dense import DensePolicy, read_dense
+from components.policy.observation import logits, observations
 from components.ppo.agent import Experience, Learner, PpoParameters
 from components.ppo.begun import require_same
 from components.ppo.checkpoint import Checkpoint
 from components.ppo.config import PpoConfig
 from components.ppo.credit import squash
 from components.ppo.emphasis import emphasized, read_emphasis
+from components.ppo.measures import MEASURES
 from components.ppo.rollout import Roller, Rollout
 from components.ppo.sampler import Sampler, worth
 from components.ppo.store import Store
@@ -54,6 +56,13 @@ def configure(config: PpoConfig) -> None:
     problem = problems.get(config.problem).name
     hyperparameters = GIN_DIRECTORY / f"{problem}.gin"
     networks.configure(problem, config.gin_bindings, (hyperparameters, *config.gin_files))
+
+
+def require_problem(problem: str, trace: Path) -> None:
+    """UserError if the trace is of another problem."""
+    traced = load_trace(trace).problem
+    if traced != problem:
+        raise UserError(f"the trace in {trace} is of the problem {traced}, not {problem}", f"pass --problem {traced}")
 
 
 @dataclass
@@ -93,14 +102,14 @@ class Trainer:
         corpus = load_corpus(config.corpus)
         self.toolchain = load_toolchain(config.toolchain).require_mode("training")
         self.clang = self.toolchain.clang
+        require_problem(problem.name, config.trace)
         warmstart = read_dense(config.warmstart)
         check_features(warmstart.features, self.toolchain.features.get(problem.name, ()))
         has_info = (config.warmstart / POLICY_JSON).exists()
         self.vocab_digest = load_policy_info(config.warmstart).vocab_digest if has_info else ""
-        # A module that failed in the trace has nothing to be judged by; one without decisions teaches nothing.
+        self.measure = MEASURES[problem.measure]
+        self.baselines = self.measure.baselines(config.trace)
         table = read_modules(config.trace)
-        counts = zip(table["module"].tolist(), table["text_size_bytes"].tolist(), table["decisions"], strict=True)
-        self.baselines = {name: size for name, size, decisions in counts if size > 0 and decisions > 0}
         self.modules = {m.name: m for m in corpus.split("train") if m.name in self.baselines}
         self.validation = [m for m in corpus.split("validation") if m.name in self.baselines]
         if not self.modules or not self.validation:
@@ -110,8 +119,10 @@ class Trainer:
                 "split the corpus again (python -m components.corpus split) or trace it again",
             )
         parameters = PpoParameters()
-        self.learner = Learner(len(warmstart.features), problem.num_actions, parameters, config.seed)
-        warmstart = soften(warmstart, self._some_quantiles(warmstart), parameters.initial_entropy)
+        self.learner = Learner(
+            len(warmstart.network_features), problem.num_actions, parameters, config.seed, problem.mask is not None
+        )
+        warmstart = soften(warmstart, self._some_observed(warmstart), parameters.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
         self.sampler = Sampler(self._weights(table), config.seed)
@@ -127,16 +138,18 @@ class Trainer:
         self._checkpoint_s = 0.0
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
+        compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
         self.roller = Roller(
-            compiler, self.pool, problem, self.baselines, config.credit == "function", config.module_weight,
+            compiler, self.pool, problem, self.baselines, compile_s, config.credit == "function", config.module_weight,
             config.min_finished_fraction,
         )  # fmt: skip
 
-    def _some_quantiles(self, policy: DensePolicy) -> NDArray[np.float32]:
+    def _some_observed(self, policy: DensePolicy) -> NDArray[np.float32]:
         columns = read_columns(self.config.trace, [feature.name for feature in policy.features])
         decisions = len(columns[policy.features[0].name])
         rows = np.random.default_rng(0).permutation(decisions)[:SOME_DECISIONS]
-        return policy.quantiles({name: column[rows] for name, column in columns.items()})
+        some = {name: column[rows] for name, column in columns.items()}
+        return observations(problems.get(policy.problem), policy.features, policy.buckets, some)
 
     def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
         known = np.isin(table["module"], list(self.modules))
@@ -233,12 +246,12 @@ class Trainer:
         return [self.modules[name] for name in names if name not in self.quarantine]
 
     def _experience(self, rollout: Rollout) -> Experience:
-        rooted = np.sqrt(np.mean(np.abs(rollout.advantage_bytes)))
+        rooted = np.sqrt(np.mean(np.abs(rollout.advantage)))
         old = self.state.scale
         self.state.scale = float(rooted if old is None else SCALE_DECAY * old + (1 - SCALE_DECAY) * rooted)
-        advantage = squash(rollout.advantage_bytes, self.state.scale)
-        prior = self.first.logits_of_quantiles(rollout.quantiles)
-        return Experience(rollout.quantiles, rollout.action, rollout.logits, prior, advantage)
+        advantage = squash(rollout.advantage, self.state.scale)
+        prior = logits(self.first, rollout.observed)
+        return Experience(rollout.observed, rollout.action, rollout.logits, prior, advantage)
 
     def _is_validated(self) -> bool:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
@@ -246,9 +259,8 @@ class Trainer:
     def _validate(self) -> None:
         state = self.state
         with emitted(self.average, self.clang, self.emitted) as policy:
-            sizes = self.roller.greedy_sizes(self.validation, policy, self.quarantine)
-        before = sum(self.baselines[name] for name in sizes)
-        percent = 100 * (1 - sum(sizes.values()) / before) if before else 0.0
+            outcomes = self.roller.greedy(self.validation, policy, self.quarantine)
+        percent = 100 * self.measure.reduction(outcomes, self.baselines)
         state.history.append((state.iteration, percent))
         self.summaries.validation(state.iteration, percent)
         if percent > state.best_percent:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from components.policy.dense import DensePolicy
 from components.policy.export import export_fast
+from components.policy.observation import logits as logits_of
 
 MAX_TEMPERATURE = 1000.0
 BISECTIONS = 40
@@ -30,14 +31,14 @@ def blend(average: DensePolicy, latest: DensePolicy, decay: float) -> DensePolic
     return dataclasses.replace(latest, layers=layers)
 
 
-def soften(policy: DensePolicy, quantiles: NDArray[np.float32], entropy: float) -> DensePolicy:
-    """The same most probable decisions, with a mean entropy of at least `entropy` nats on `quantiles` [N, F].
+def soften(policy: DensePolicy, observed: NDArray[np.float32], entropy: float) -> DensePolicy:
+    """The same most probable decisions, with a mean entropy of at least `entropy` nats on `observed` [N, *S].
 
     A policy that imitates the heuristic is as sure as the heuristic is: it would flip one decision in hundreds, and
     what is never tried is never learned. Dividing the logits by a temperature makes it doubt, and doubt most where it
     was least sure. A policy that is unsure already stays as it is.
     """
-    logits = policy.logits_of_quantiles(quantiles).astype(np.float64)
+    logits = logits_of(policy, observed).astype(np.float64)
     low, high = 1.0, MAX_TEMPERATURE
     if _entropy(logits / low) >= entropy:
         return policy

@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -137,9 +137,14 @@ def _remove_unused(path: Path) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path, ignore_errors=True)
+        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
+            return False  # another was quicker, and somebody has fetched it anew
+        # Away at once: a kill amid the removal must leave no entry that lacks files.
+        going = path.with_name(f".{secrets.token_hex(8)}")
+        os.rename(path, going)
+        shutil.rmtree(going, ignore_errors=True)
         return True
-    except BlockingIOError:
+    except (BlockingIOError, FileNotFoundError):
         return False
     finally:
         os.close(descriptor)
@@ -151,7 +156,13 @@ def _is_coming(path: Path) -> bool:
 
 
 def _size(directory: Path) -> int:
-    return sum(path.lstat().st_size for path in directory.rglob("*") if path.is_file())
+    """Of what is still there: other processes rename and evict meanwhile, which os.walk does not mind."""
+    found = 0
+    for folder, _folders, files in os.walk(directory):
+        for name in files:
+            with suppress(FileNotFoundError):
+                found += os.lstat(os.path.join(folder, name)).st_size
+    return found
 
 
 def _last_used(path: Path) -> float:

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +99,10 @@ def discard(directory: Path) -> None:
         from components.storage.remote import remove
 
         remove(uri)
-    # A mirror holds what was wanted here: of ten checkpoints in the bucket perhaps one.
-    shutil.rmtree(directory, ignore_errors=uri is not None)
+    # A mirror holds what was wanted here: of ten checkpoints in the bucket perhaps one. And elsewhere a user may have
+    # removed the artifact before.
+    with suppress(FileNotFoundError):
+        shutil.rmtree(directory, ignore_errors=uri is not None)
 
 
 def _require_replaceable(output: Path) -> None:

@@ -136,14 +136,17 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
     text = json.dumps(document, indent=1)
     # From here on the files may be what a manifest names, whatever becomes of this process: they are not removed on
     # errors, for an answer that is lost does not say that nothing was written.
-    try:
-        with explained(uri):
-            blob.upload_from_string(
-                text, "application/json", if_generation_match=before.generation, checksum="crc32c", **request()
-            )
-        after = RemoteManifest(uri, blob.generation, data, manifest.files, tuple(packs))
-    except PreconditionFailed:
-        after = look(uri)  # ours all the same if only the answer to the first attempt was lost
+    after, found = RemoteManifest(uri), before.generation
+    while not after.generation:
+        try:
+            with explained(uri):
+                blob.upload_from_string(
+                    text, "application/json", if_generation_match=found, checksum="crc32c", **request()
+                )
+            after = RemoteManifest(uri, blob.generation, data, manifest.files, tuple(packs))
+        except PreconditionFailed:
+            after = look(uri)  # ours all the same if only the answer to the first attempt was lost
+            found = 0  # if what was there was only removed: nobody has published anything else
     outdated = before.data if after.data == data else data
     if outdated:
         _remove(bucket, uri / outdated)

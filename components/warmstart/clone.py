@@ -11,9 +11,12 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tf_agents.networks import network
 
+from components import problems
 from components.console import UserError
 from components.policy import networks
 from components.policy.dense import EXPANSION, DensePolicy
+from components.policy.observation import logits
+from components.problems import Problem
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import Decisions
 
@@ -51,20 +54,23 @@ def clone(
     UserError if no feature varies.
     """
     tf.keras.utils.set_random_seed(config.seed)
+    problem = problems.get(decisions.trace.problem)
     rows = np.flatnonzero(~decisions.heldout)
     # A feature that never varies teaches nothing: its weights stay zero instead of what they happened to start with, so
     # that a value met later changes no decision by chance.
-    varying = np.flatnonzero(np.ptp(decisions.q[rows], axis=0) > 0)
+    varying = _varying(decisions, problem)
     if not len(varying):
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
-    actor = networks.actor_network(len(varying))
-    q = tf.constant(decisions.q[np.ix_(rows, varying)])
+    masked = problem.mask is not None
+    actor = networks.actor_network(len(varying), problem.num_actions, masked=masked)
+    columns = np.append(varying, -1) if masked else varying  # the last one is the mask
+    observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
     batch_size = min(config.batch_size, len(rows))
     steps = len(rows) // batch_size  # what an epoch leaves over waits for the next shuffle
 
     started_s = time.monotonic()
-    epoch = _epoch_function(actor, config, q, action, steps, batch_size)
+    epoch = _epoch_function(actor, config, observed, action, steps, batch_size)
     tracing_s = time.monotonic() - started_s
 
     def policy() -> DensePolicy:
@@ -86,17 +92,25 @@ def clone(
     )
 
 
-def agreement(policy: DensePolicy, q: np.ndarray, action: np.ndarray) -> float:
-    """The share of decisions, [N, F] and [N], in which the policy takes the heuristic's action."""
-    return float(np.mean(policy.logits_of_quantiles(q).argmax(axis=1) == action)) if len(q) else float("nan")
+def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> float:
+    """The share of decisions, [N, *S] and [N], in which the policy takes the heuristic's action."""
+    return float(np.mean(logits(policy, observed).argmax(axis=1) == action)) if len(observed) else float("nan")
+
+
+def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
+    """Places of the features with more than one value in what is learnt from, excluded actions left out."""
+    seen = decisions.observed[~decisions.heldout]
+    if problem.mask is not None:
+        seen = seen[seen[..., -1] != 0][:, :-1]
+    return np.flatnonzero(np.ptp(seen, axis=0) > 0)
 
 
 def _epoch_function(
-    actor: network.Network, config: WarmstartConfig, q: tf.Tensor, action: tf.Tensor, steps: int, batch_size: int
+    actor: network.Network, config: WarmstartConfig, observed: tf.Tensor, action: tf.Tensor, steps: int, batch_size: int
 ) -> tf.types.experimental.ConcreteFunction:
     """One epoch as one call into TensorFlow: to return to Python after each step would cost as much as the step.
 
-    q: [N, F], action: [N]. The function takes the order of the decisions, int32 [N], and returns the mean loss.
+    observed: [N, *S], action: [N]. The function takes the order of the decisions, int32 [N], and returns the mean loss.
     """
     variables = actor.trainable_variables
     total_steps = config.epochs * steps
@@ -107,9 +121,9 @@ def _epoch_function(
     optimizer = tf.keras.optimizers.Adam(schedule)
     optimizer.build(variables)
 
-    def step(q: tf.Tensor, action: tf.Tensor) -> tf.Tensor:  # q: [B, F], action: [B]
+    def step(observed: tf.Tensor, action: tf.Tensor) -> tf.Tensor:  # [B, *S], [B]
         with tf.GradientTape() as tape:
-            logits = networks.logits(actor, q, training=True)  # [B, A]
+            logits = networks.logits(actor, observed, training=True)  # [B, A]
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(action, logits))
             if config.entropy_weight:
                 log_p = tf.nn.log_softmax(logits)
@@ -122,7 +136,7 @@ def _epoch_function(
     def epoch(order: tf.Tensor) -> tf.Tensor:
         def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             batch = tf.ensure_shape(order[i * batch_size : (i + 1) * batch_size], [batch_size])
-            return i + 1, total + step(tf.gather(q, batch), tf.gather(action, batch))
+            return i + 1, total + step(tf.gather(observed, batch), tf.gather(action, batch))
 
         _, total = tf.while_loop(lambda i, total: i < steps, body, (0, 0.0), parallel_iterations=1)
         return total / steps
@@ -135,7 +149,7 @@ def _widened(
 ) -> DensePolicy:
     """The actor over all features of the decisions: weights of zero for those that it was not trained on."""
     layers = networks.dense_arrays(actor)
-    features = len(decisions.features)
+    features = len(decisions.buckets)  # of all features but the mask, in their order
     narrow, bias = layers[0]
     wide = np.zeros((EXPANSION, features, narrow.shape[1]), np.float32)
     wide[:, varying] = narrow.reshape(EXPANSION, len(varying), -1)

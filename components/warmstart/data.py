@@ -1,4 +1,4 @@
-"""The heuristic's decisions as training data: quantiles of their features, and which ones are held out."""
+"""The heuristic's decisions as training data: what a policy sees of them, and which ones are held out."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.formats.trace import Trace, load_trace, read_columns
 from components.formats.vocab import load_vocab
-from components.policy.dense import quantiles
+from components.policy.observation import network_features, observations
 
 
 @dataclass(frozen=True)
 class Decisions:
     """N decisions of the heuristic.
 
-    q: float32 [N, F], the features' quantiles. action: int32 [N]. heldout: bool [N], true for all decisions of a
+    observed: float32 [N, *S] as in observation.py. action: int32 [N]. heldout: bool [N], true for all decisions of a
     held-out module and for no other.
     """
 
     trace: Trace
     features: tuple[FeatureSpec, ...]
     buckets: Mapping[str, NDArray[np.float64]]
-    q: NDArray[np.float32]
+    observed: NDArray[np.float32]
     action: NDArray[np.int32]
     heldout: NDArray[np.bool_]
 
@@ -37,9 +37,10 @@ class Decisions:
 def load_decisions(trace_directory: Path, vocab_directory: Path, heldout_fraction: float, seed: int) -> Decisions:
     """Reads a trace through a vocab. UserError if either is not whole, or if there is too little to learn from."""
     trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
-    excluded = problems.get(trace.problem).excluded_features
-    features = tuple(f for f in trace.features if f.name not in excluded)
-    without = [f.name for f in features if f.name not in buckets]
+    problem = problems.get(trace.problem)
+    features = tuple(f for f in trace.features if f.name not in problem.excluded_features)
+    seen = network_features(problem, features)
+    without = [f.name for f in seen if f.name not in buckets]
     if without:
         raise UserError(
             f"the vocab in {vocab_directory} lacks features of the trace: {', '.join(without)}",
@@ -57,8 +58,8 @@ def load_decisions(trace_directory: Path, vocab_directory: Path, heldout_fractio
     return Decisions(
         trace,
         features,
-        {f.name: buckets[f.name] for f in features},
-        quantiles(features, buckets, columns),
+        {f.name: buckets[f.name] for f in seen},
+        observations(problem, features, buckets, columns),
         columns["action"].astype(np.int32),
         heldout,
     )

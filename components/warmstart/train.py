@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from components.console import Progress, UserError, say
@@ -65,13 +66,14 @@ def _train(config: WarmstartConfig) -> Report:
 
     heldout = decisions.heldout
     say(f"{(~heldout).sum()} decisions to learn from, {heldout.sum()} of other modules to measure by")
-    sample_q, sample_action = decisions.q[heldout][:SAMPLE_DECISIONS], decisions.action[heldout][:SAMPLE_DECISIONS]
+    some = np.flatnonzero(heldout)[:SAMPLE_DECISIONS]
+    sample, sample_action = decisions.observed[some], decisions.action[some]
     with publish(config.output) as partial:
         writer = tf.summary.create_file_writer(str(partial / TENSORBOARD))
         with Progress("cloning the heuristic, epochs", config.epochs) as progress, writer.as_default():
 
             def on_epoch(number: int, loss: float, policy: DensePolicy) -> None:
-                agreed = agreement(policy, sample_q, sample_action)
+                agreed = agreement(policy, sample, sample_action)
                 tf.summary.scalar("warmstart/loss", loss, step=number)
                 tf.summary.scalar("warmstart/heldout_agreement", agreed, step=number)
                 progress.advance(loss=loss, agreement=agreed)
@@ -79,8 +81,8 @@ def _train(config: WarmstartConfig) -> Report:
             cloned = clone(config, decisions, on_epoch)
         writer.close()
         report = Report(
-            agreement=agreement(cloned.policy, decisions.q[heldout], decisions.action[heldout]),
-            training_agreement=agreement(cloned.policy, decisions.q[~heldout], decisions.action[~heldout]),
+            agreement=agreement(cloned.policy, decisions.observed[heldout], decisions.action[heldout]),
+            training_agreement=agreement(cloned.policy, decisions.observed[~heldout], decisions.action[~heldout]),
             decisions=int((~heldout).sum()),
             heldout_decisions=int(heldout.sum()),
             epochs=config.epochs,

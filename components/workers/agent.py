@@ -54,14 +54,15 @@ class Agent:
         process.wait_for_children()
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(slots, "compile")
+        self._preparing = threading.Lock()
         self._number = -1
         self._function: Callable[[Any], Any] | None = None
         self._ended = -1
-        # Guards what follows: items that wait for a thread, those that run, results that wait for an exchange to take
-        # them along, and how many exchanges there were.
+        # Guards what follows: items that wait for a thread, threads that run one with the number of its function,
+        # results that wait for an exchange to take them along, and how many exchanges there were.
         self._changed = threading.Condition()
         self._waiting = 0
-        self._running = 0
+        self._running: dict[int, int] = {}
         self._done: list[tuple[int, bytes]] = []
         self._exchanges = 0
         self._few = slots // 4
@@ -78,13 +79,17 @@ class Agent:
 
     @ray.method(concurrency_group="control")
     def prepare(self, number: int, function: bytes, shared: Mapping[str, Any]) -> Exception | None:
-        """Takes a function that items come for soon. shared: digest -> reference to the content."""
+        """Takes a function that items come for soon, unless it has a later one. shared: digest -> reference to the
+        content."""
         try:
-            for content, reference in shared.items():
-                if content not in self._shared:
-                    self._keep(content, ray.get(reference))
-            self._function = pickle.loads(function)
-            self._number = number
+            # One at a time: a node that comes late may still fetch what the function before needs.
+            with self._preparing:
+                if number > self._number:
+                    for content, reference in shared.items():
+                        if content not in self._shared:
+                            self._keep(content, ray.get(reference))
+                    self._function = pickle.loads(function)
+                    self._number = number
         except Exception as error:
             return _portable(error)
         return None
@@ -103,22 +108,32 @@ class Agent:
             for key, item in items if number > self._ended else ():
                 self._waiting += 1
                 self._threads.submit(self._one, number, key, item)
-            self._changed.wait_for(lambda: self._done or self._exchanges != mine or not self._waiting + self._running)
+            self._changed.wait_for(lambda: self._done or self._exchanges != mine or self._idle())
             self._changed.wait_for(lambda: self._enough() or self._exchanges != mine, _LINGER_S)
             return self._taken()
 
     @ray.method(concurrency_group="control")
     def give_up(self, number: int) -> None:
-        """Kills what runs for this function, and refuses what comes for it later."""
+        """Kills what runs for this function and those before it, and refuses what comes for them later.
+
+        The next function's items may run by then: who asks does not wait for ever, and a download cannot be killed.
+        """
         with self._changed:
             self._ended = number
             self._done.clear()
             self._exchanges += 1
             self._changed.notify_all()
-        while self._running:
-            # Again and again: a thread may just be starting a child.
-            process.kill_running()
+        # Again and again: a thread may just be starting a child.
+        while self._killed(number):
             time.sleep(_KILL_INTERVAL_S)
+
+    def _killed(self, number: int) -> bool:
+        """Kills the children of what runs for functions up to this one; whether there was any. Under the lock, so that
+        no thread goes over to another item between the look and the kill."""
+        with self._changed:
+            threads = {thread for thread, runs in self._running.items() if runs <= number}
+            process.kill_running(threads)
+        return bool(threads)
 
     def _one(self, number: int, key: int, item: bytes) -> None:
         with self._changed:
@@ -127,10 +142,10 @@ class Agent:
                 self._changed.notify_all()
             if number <= self._ended:
                 return
-            self._running += 1
+            self._running[threading.get_ident()] = number
         content = self._run(item)
         with self._changed:
-            self._running -= 1
+            del self._running[threading.get_ident()]
             if number > self._ended:
                 self._done.append((key, content))
             if len(self._done) == 1 or self._enough():
@@ -138,6 +153,9 @@ class Agent:
 
     def _enough(self) -> bool:
         return self._waiting <= self._few or sum(len(content) for _, content in self._done) >= _RESULTS_BYTES
+
+    def _idle(self) -> bool:
+        return not self._waiting and not self._running
 
     def _taken(self) -> list[tuple[int, bytes]]:
         """Takes results, as many as one reply has room for, and one however large."""

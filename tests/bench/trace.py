@@ -16,23 +16,29 @@ from components.workers import LocalPool
 from tests.bench.context import BenchContext
 
 WORKERS = 2
-PROBLEM = "inlining"
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """trace_over_plain_compile: all modules of the corpus with 2 workers, same clang, same order, taken in turns."""
+    """trace_over_plain_compile, regalloc_trace_over_plain_compile: all modules of the corpus with 2 workers, same
+    clang, same order, taken in turns."""
+    names = {"inlining": "trace_over_plain_compile", "regalloc": "regalloc_trace_over_plain_compile"}
+    return {key: trace_over_plain_compile(ctx, problem) for problem, key in names.items()}
+
+
+def trace_over_plain_compile(ctx: BenchContext, problem: str) -> float:
+    """Of the decisions of one problem."""
     toolchain = load_toolchain(ctx.training).require_mode("training")
-    features = logged_features(toolchain, PROBLEM)
+    features = logged_features(toolchain, problem)
     modules = traced_modules(load_corpus(ctx.corpus), "all")
-    compiler = Compiler(toolchain.clang, PROBLEM)
+    compiler = Compiler(toolchain.clang, problem)
     runs = itertools.count()
     with LocalPool(WORKERS) as pool:
 
         def trace() -> None:
-            directory = ctx.scratch / f"trace-{next(runs)}"
+            directory = ctx.scratch / f"{problem}-{next(runs)}"
             directory.mkdir()
-            writer = TraceWriter(directory, PROBLEM, get(PROBLEM).decision, features)
+            writer = TraceWriter(directory, problem, get(problem).decision, features)
             write_decisions(pool, compiler, modules, features, writer, Quarantine(0.0, len(modules)))
             writer.close("", "")
 
-        return {"trace_over_plain_compile": ctx.ratio(trace, lambda: plain_compile_all(pool, compiler, modules))}
+        return ctx.ratio(trace, lambda: plain_compile_all(pool, compiler, modules))

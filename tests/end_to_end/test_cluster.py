@@ -24,12 +24,11 @@ import pytest
 from components.storage import gcs, publish
 from components.storage.fetch import fetch
 from components.storage.uri import GsUri, mirror
-from tests.crd import needs_schemas
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, docker, reference
 from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
 from tests.storage_server import storage_server
 
-pytestmark = [needs_schemas, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 BUCKET = "mlgo-cluster"
 LIMIT_BYTES = 2.1e9

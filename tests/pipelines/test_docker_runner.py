@@ -9,11 +9,13 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from docker.models.containers import ContainerCollection
 
 from components.console import UserError
-from pipelines.docker_runner import DockerRunner
+from pipelines.docker_runner import LABEL, DockerRunner
 from pipelines.images import Image, docker_client
 from pipelines.run import run_pipeline
 from pipelines.step import Places, Step
@@ -88,3 +90,19 @@ def test_artifacts_go_to_a_root_that_is_not_the_runs_directory(tmp_path: Path, i
 def test_what_would_hide_the_containers_own_is_refused(tmp_path: Path, images: dict[str, Image]) -> None:
     with pytest.raises(UserError, match="a container has"):
         look(tmp_path / "run", images, [], "--existing", "/usr")
+
+
+def test_a_container_that_is_starting_when_the_run_is_interrupted_is_removed(
+    tmp_path: Path, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ContainerCollection.run
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        run(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ContainerCollection, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        look(tmp_path / "run", images, [])
+    with docker_client() as client:
+        assert client.containers.list(all=True, filters={"label": f"{LABEL}={tmp_path / 'run'}"}) == []

@@ -32,6 +32,15 @@ def test_flags(advisor: Advisor, flags: list[str]) -> None:
     assert advisor.flags("inlining", Path("s/m.log"), Path("s/m")) == flags
 
 
+def test_flags_are_the_problems() -> None:
+    development = ["-mllvm", "-regalloc-enable-advisor=development"]
+    log, release = ["-mllvm", "-regalloc-training-log=l"], ["-mllvm", "-regalloc-enable-advisor=release"]
+    assert Advisor("log").flags("regalloc", Path("l"), None) == development + log
+    assert Advisor("release").flags("regalloc", None, None) == release
+    policy = Advisor("policy", Path("/a/policy"), log=True).flags("regalloc", Path("l"), None)
+    assert policy == [*development, "-mllvm", "-regalloc-model=/a/policy", *log]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

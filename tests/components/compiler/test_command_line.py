@@ -101,3 +101,8 @@ def test_the_replayed_object_has_the_code_of_the_first_one(
     assert direct.section_sizes() == replayed.section_sizes()
     assert direct.section(".text") == replayed.section(".text")
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([Path(name).name, "direct.o", "replayed.o"])
+
+
+def test_without_an_output_code_is_made_and_not_written() -> None:
+    arguments = replay_arguments(["-cc1", "-Oz", "-o", "a.o", "-emit-obj"], BITCODE, None, ["-mllvm", "-x"])
+    assert arguments == ["-cc1", "-Oz", "-emit-codegen-only", "-mllvm", "-x", "-x", "ir", "corpus/m.bc"]

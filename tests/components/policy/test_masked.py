@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from components.formats.features import FeatureSpec
+from components.formats.trace import ModuleTrace, TraceWriter
+from components.policy.compare import agree, compare
 from components.policy.dense import DensePolicy, quantiles, read_dense
 from components.policy.emit import emit, word_offsets
 from components.policy.emitted import EmittedPolicy
-from components.policy.export import export_fast
+from components.policy.export import export_fast, export_policy
+from components.storage import publish
 
 ACTIONS = 33
 SHAPE = (1, ACTIONS)
@@ -110,6 +113,36 @@ def test_the_emitted_form_agrees(
 def test_the_saved_form_agrees(policy: DensePolicy, columns: dict[str, np.ndarray], tmp_path: Path) -> None:
     policy.save(tmp_path)
     np.testing.assert_array_equal(read_dense(tmp_path).logits(columns), policy.logits(columns))
+
+
+@pytest.mark.slow
+def test_all_forms_agree_on_a_trace(
+    policy: DensePolicy, columns: dict[str, np.ndarray], clang: Path, tmp_path: Path
+) -> None:
+    """The SavedModel and the TensorFlow Lite model among them, on decisions as a trace has them."""
+    action = policy.logits(columns).argmax(axis=1)
+    zeros = np.zeros(400, np.int32)
+    with publish(tmp_path / "trace") as partial:
+        writer = TraceWriter(partial, "regalloc", "index_to_evict", FEATURES)
+        step = np.arange(400, dtype=np.int32)
+        writer.add(ModuleTrace("m", None, 0.0, ["f"], zeros, step, [], None, None, columns, action, 3.0))
+        writer.close("", "")
+    with publish(tmp_path / "policy") as partial:
+        export_policy(policy, partial, clang)
+    agreements = compare(tmp_path / "policy", tmp_path / "trace", limit=100)
+    assert {a.form for a in agreements} == {"emitted C++", "SavedModel", "TensorFlow Lite"}
+    for agreement in agreements:
+        assert agreement.decisions == 100 and not len(agreement.differences), agreement
+        assert agreement.max_error < 1e-4
+
+
+def test_a_form_that_allows_what_is_masked_does_not_agree(
+    policy: DensePolicy, columns: dict[str, np.ndarray]
+) -> None:
+    reference = policy.logits(columns)
+    assert agree("same", reference, reference.copy()).max_error == 0
+    wrong = agree("wrong", reference, policy.logits_of_quantiles(policy.quantiles(columns)))
+    assert len(wrong.differences) > 20 and np.isinf(wrong.max_error)
 
 
 @pytest.mark.slow

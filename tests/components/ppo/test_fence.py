@@ -158,6 +158,21 @@ def test_the_heart_beats(root, where):
     assert len(beats) >= 4
 
 
+def test_the_heart_goes_on_after_a_write_that_failed(tmp_path, capsys):
+    with Fence(tmp_path, heartbeat_s=0.05) as fence:
+        in_the_way = tmp_path / f".{LATEST}.new"
+        in_the_way.mkdir()
+        deadline = time.monotonic() + 30
+        while "no sign of life" not in (said := capsys.readouterr().out) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert "Is a directory" in said
+        in_the_way.rmdir()
+        before = fence.content["beat"]
+        while fence.content["beat"] < before + 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert fence.content["beat"] >= before + 2
+
+
 def test_a_document_that_is_none_is_named(tmp_path):
     (tmp_path / LATEST).write_text("half of a")
     with pytest.raises(UserError, match=r"latest\.json is not a JSON document"), Fence(tmp_path):

@@ -25,10 +25,8 @@ from components.storage.gcs import EMULATOR, bucket_of
 from components.storage.uri import GsUri, mirror
 from components.workers import LocalPool, make_pool
 from components.workers.settings import CACHE_GB
-from tests.crd import needs_schemas
 from tests.kubernetes_server import SUCCEEDS, Cluster, kubernetes_server, make_certificate
 
-pytestmark = needs_schemas
 IMAGE = "r/mlgo-cluster@sha256:" + "a" * 64
 INPUTS = ("corpus", "toolchain", "trace", "warmstart")
 

@@ -17,7 +17,7 @@ def sampled(decisions: int) -> Sampled:
     asked = np.tile(random.integers(0, 1000, (decisions, 36)).astype(np.float32) / np.float32(1000), (4, 1))
     logits = np.tile(random.normal(size=(decisions, 2)).astype(np.float32), (4, 1))
     action, advantage = random.integers(0, 2, 4 * decisions), random.normal(size=4 * decisions)
-    return Sampled("a/b.c.o", np.array([5, 6, 7, 8]), asked, action, logits, advantage, 1.25)
+    return Sampled("a/b.c.o", (5, 6, 7, 8), asked, action, logits, advantage, 1.25)
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 500])
@@ -32,6 +32,14 @@ def test_it_arrives_as_it_was(decisions: int) -> None:
             assert (new.dtype, new.shape, new.tobytes()) == (old.dtype, old.shape, old.tobytes())
         else:
             assert new == old
+
+
+def test_observations_of_several_dimensions_arrive() -> None:
+    flat = sampled(50)
+    before = dataclasses.replace(flat, observed=flat.observed.reshape(200, 4, 9))
+    after = pickle.loads(pickle.dumps(before))
+    assert after.observed.tobytes() == before.observed.tobytes() and after.observed.shape == (200, 4, 9)
+    assert after.logits.tobytes() == before.logits.tobytes()
 
 
 def test_what_samples_have_in_common_travels_once() -> None:

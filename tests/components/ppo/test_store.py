@@ -99,6 +99,17 @@ def test_a_damaged_or_missing_newest_one_is_passed_over_and_goes_with_the_next(r
     assert damaged not in folders(root) and newest(root) == 3
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_that_somebody_removed_is_missed_by_nobody(root, number):
+    train(root, 1, 2)
+    removed = folders(root)[number]
+    for name in listing(root / "checkpoints" / removed):
+        drop_file(root / "checkpoints" / removed / name)
+    shutil.rmtree(root / "checkpoints" / removed)
+    train(root, 3, 4)
+    assert [name.partition("-")[0] for name in folders(root)] == ["000003", "000004"] and newest(root) == 4
+
+
 def test_a_mirror_is_not_believed(root):
     train(root, 1)
     if uri_of(root):

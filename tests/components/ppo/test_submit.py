@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,9 +22,17 @@ from components.ppo.kubernetes import ApiServer
 from components.ppo.rayjob_spec import RayJobSpec
 from components.ppo.submit import run_rayjob
 from tests.crd import SCHEMAS, needs_schemas
-from tests.kubernetes_server import FAILS, RAYJOBS, SUCCEEDS, Cluster, State, kubernetes_server, make_certificate
+from tests.kubernetes_server import (
+    FAILS,
+    RAYJOBS,
+    SUCCEEDS,
+    Cluster,
+    State,
+    kubernetes_server,
+    make_certificate,
+    status,
+)
 
-pytestmark = needs_schemas
 ROOT = Path(__file__).parents[3]
 SPEC = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
 
@@ -203,6 +212,31 @@ def test_a_log_that_may_not_be_read_is_no_reason_to_end(make: Make, monkeypatch:
     place.run()
 
 
+def test_a_line_of_the_driver_is_one_whatever_is_in_it(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
+    place.run()
+    told = capsys.readouterr().out
+    assert told.count("reading\r50% done\u2028all done\n") == 1 and told.count("done") == 2
+    assert told.count("iteration 1\n") == 1
+
+
+def test_a_log_on_a_node_that_is_gone_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    answer = place.cluster.answer
+
+    def answered(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if path.endswith("/log"):
+            place.cluster.asked.append((method, path, query, body))
+            return status(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: no route to host")
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(place.cluster, "answer", answered)
+    place.run(patience_s=1)
+    assert any(path.endswith("/log") for _method, path, _query, _body in place.cluster.asked)
+
+
+@needs_schemas
 @pytest.mark.parametrize("field", ["authOptions", "autoscalerOptions"])
 def test_an_older_KubeRay_refuses_what_it_would_drop(make: Make, tmp_path: Path, field: str) -> None:
     path = SCHEMAS / "ray.io_rayjobs.yaml"

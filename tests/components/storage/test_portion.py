@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,49 @@ def test_another_content_than_was_asked_for_is_told(artifact: tuple[str, str], t
     portions = Portions(tmp_path / "modules", 2000)
     with pytest.raises(UserError, match="not what it was"), portions.using():
         portions.files(artifact[0], "0" * 64, ["a/1.bc"])
+
+
+def test_a_cache_is_opened_while_others_fill_and_empty_it(tmp_path: Path) -> None:
+    """As agents of one node do that begin together."""
+    directory, ended = tmp_path / "modules", threading.Event()
+
+    def churn(key: str) -> None:
+        while not ended.is_set():
+            partial = directory / f".{key}-1"
+            (partial / "a").mkdir(parents=True)
+            (partial / "a" / "1.bc").write_bytes(bytes(1000))
+            partial.rename(directory / key)
+            shutil.rmtree(directory / key)
+
+    others = [threading.Thread(target=churn, args=(f"{number:032}",)) for number in range(2)]
+    for other in others:
+        other.start()
+    try:
+        until_s = time.monotonic() + 2
+        while time.monotonic() < until_s:
+            assert 0 <= Portions(directory, 1 << 20).held_bytes <= 4000
+    finally:
+        ended.set()
+        for other in others:
+            other.join()
+
+
+def test_a_kill_amid_an_eviction_leaves_no_entry_that_lacks_files(
+    artifact: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a/1.bc", "a/2.bc"]
+    portions = Portions(tmp_path / "modules", 2500)
+    with portions.using():
+        entry = portions.files(*artifact, names)
+
+    def killed(directory: Path, ignore_errors: bool = False) -> None:
+        for path in sorted(Path(directory).rglob("*.bc"))[:1]:
+            path.unlink()
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with portions.using():
+        portions.files(*artifact, ["a/3.bc"])
+    monkeypatch.undo()
+    with portions.using():
+        assert portions.files(*artifact, names) == entry
+        assert all((entry / name).is_file() for name in names)

@@ -93,6 +93,16 @@ def test_what_was_replaced_meanwhile_is_not_overwritten(place: GsUri) -> None:
     assert (fetch(place) / "a").read_text() == "quick" == (mirror(place) / "a").read_text()
 
 
+def test_what_was_removed_meanwhile_is_published_anew(place: GsUri, cache: Path) -> None:
+    write(place, a="old")
+    with publish(mirror(place)) as directory:
+        (directory / "a").write_text("new")
+        gcs.bucket_of(place).blob(f"{place.path}/manifest.json").delete()
+    assert (mirror(place) / "a").read_text() == "new"
+    forget(cache)
+    assert (fetch(place) / "a").read_text() == "new"
+
+
 def test_the_same_content_again_is_not_uploaded(place: GsUri) -> None:
     write(place, a="1")
     generation = look(place).generation

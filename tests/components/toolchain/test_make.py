@@ -78,7 +78,7 @@ def test_the_release_clang_does_what_its_policy_says(
     for name, toolchain, advisor in (
         ("heuristic", release_toolchain, Advisor("default")),
         ("release", release_toolchain, Advisor("release")),
-        ("training", training_toolchain, Advisor("policy", policies=(policy,))),
+        ("training", training_toolchain, Advisor("policy", policy=policy)),
     ):
         output = tmp_path / f"{name}.o"
         command = [

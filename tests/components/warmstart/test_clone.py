@@ -34,7 +34,7 @@ def test_a_rule_of_two_features_is_learnt_and_holds_on_other_modules(setting):
     losses = []
     cloned = clone(config, decisions, lambda number, loss, policy: losses.append((number, loss)))
     heldout = decisions.heldout
-    assert agreement(cloned.policy, decisions.q[heldout], decisions.action[heldout]) > 0.97
+    assert agreement(cloned.policy, decisions.observed[heldout], decisions.action[heldout]) > 0.97
     assert [number for number, _ in losses] == list(range(1, 41))
     assert losses[-1][1] == cloned.loss < losses[0][1] / 3
     steps = int((~heldout).sum()) // 256
@@ -55,13 +55,13 @@ def test_an_entropy_weight_leaves_the_policy_less_sure(setting):
     config = dataclasses.replace(config, epochs=8)
     plain = clone(config, decisions).policy
     unsure = clone(dataclasses.replace(config, entropy_weight=0.3), decisions).policy
-    assert entropy(unsure, decisions.q) > 1.2 * entropy(plain, decisions.q)
+    assert entropy(unsure, decisions.observed) > 1.2 * entropy(plain, decisions.observed)
 
 
 def test_temperature_divides_the_logits(setting):
     config, decisions = setting
     config = dataclasses.replace(config, epochs=1)
-    q = decisions.q[:50]
+    q = decisions.observed[:50]
     plain = clone(config, decisions).policy.logits_of_quantiles(q)
     warm = clone(dataclasses.replace(config, temperature=2.0), decisions).policy.logits_of_quantiles(q)
     np.testing.assert_allclose(warm * 2, plain, atol=1e-4)

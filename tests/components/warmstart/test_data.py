@@ -31,7 +31,7 @@ def test_held_out_modules_are_held_out_whole(inputs):
     modules = read_columns(inputs["trace"], ["module"])["module"]
     parts = {bool(kind): set(modules[decisions.heldout == kind]) for kind in (True, False)}
     assert len(parts[True]) == 5 and not parts[True] & parts[False]
-    assert decisions.q.shape == (6000, 4) and decisions.q.min() >= 0 and decisions.q.max() == 1
+    assert decisions.observed.shape == (6000, 4) and decisions.observed.min() >= 0 and decisions.observed.max() == 1
     assert 0.2 < decisions.action.mean() < 0.8
 
 

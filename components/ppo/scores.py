@@ -1,0 +1,91 @@
+"""What a decision is worth where each function has a score of its own, and what many scores come to.
+
+Scores of different functions do not compare: that of a function with three nested loops is a million times another's.
+So what counts of a score is the factor by which it changed, and of many the geometric mean of the factors, as for
+benchmarks in different units (Fleming and Wallace 1986, doi:10.1145/5666.5673). It makes all functions count alike, and
+says the same whichever of two policies is the baseline. To each score FLOOR is added: what a function spends less
+than about once a call is of no consequence, and a score may be 0.
+
+The advantage of a decision in one of K samples is
+
+    mean over the K samples of log(score of its function + FLOOR) - log(this sample's)
+
+The samples' mean is a baseline of this function under this very policy. A moving average over iterations would be one,
+too, but of policies as old as the last time that the module was compiled, which of a thousand modules is long ago; it
+serves where a module is compiled once an iteration, and K is at least 2. Nothing of a function's score is another
+function's doing, so that a term for the whole module, as inlining has one, would be noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.compiler.compile import Sample
+
+FLOOR = 1.0
+"""What LLVM's score counts for a store in a block that is executed once a call."""
+
+Float64 = NDArray[np.float64]
+
+
+def of(sample: Sample) -> dict[str, float]:
+    """The scores of the sample's functions, by name as a trace has it."""
+    if sample.scores is None:
+        raise ValueError("credit needs the scores of every sample")
+    return {_traced(name): score for name, score in sample.scores.items()}
+
+
+def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
+    """Per sample of one module float64 [decisions], in the order of its log: the difference in this module's docstring.
+
+    0 for decisions in a function that some sample does not have.
+    """
+    changed = _changed(samples)
+    by_function = [{name: float(saved[k]) for name, saved in changed.items()} for k in range(len(samples))]
+    return [_spread(sample, differences) for sample, differences in zip(samples, by_function, strict=True)]
+
+
+def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
+    """Per sample float64 [decisions], all equal: the mean of its functions' differences."""
+    changed = _changed(samples)
+    means = np.mean(list(changed.values()), axis=0) if changed else np.zeros(len(samples))
+    return [
+        _spread(sample, dict.fromkeys(of(sample), float(mean))) for sample, mean in zip(samples, means, strict=True)
+    ]
+
+
+def reduction(pairs: Iterable[tuple[Mapping[str, float], Mapping[str, float]]]) -> float:
+    """1 - the geometric mean of the factors between scores and baselines (by function, a pair for each module).
+
+    Functions without a baseline are left out; 0 if nothing is left.
+    """
+    factors = [
+        np.log((score + FLOOR) / (baseline[name] + FLOOR))
+        for scores, baseline in pairs
+        for name, score in scores.items()
+        if name in baseline
+    ]
+    return float(-np.expm1(np.mean(factors))) if factors else 0.0
+
+
+def _changed(samples: Sequence[Sample]) -> dict[str, Float64]:
+    """Function -> float64 [samples], of those that all samples have: how far each sample's log is below their mean."""
+    scores = [of(sample) for sample in samples]
+    logs = {
+        name: np.log(np.array([of_sample[name] for of_sample in scores]) + FLOOR)
+        for name in scores[0]
+        if all(name in of_sample for of_sample in scores)
+    }
+    return {name: values.mean() - values for name, values in logs.items()}
+
+
+def _spread(sample: Sample, by_function: Mapping[str, float]) -> Float64:
+    contexts = sample.log.contexts if sample.log else ()
+    return np.repeat([by_function.get(_traced(c.name), 0.0) for c in contexts], [len(c) for c in contexts])
+
+
+def _traced(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

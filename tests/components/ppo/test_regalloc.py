@@ -1,0 +1,72 @@
+"""Register allocation from its trace to a trained policy, with the real training clang."""
+
+import json
+import subprocess
+
+import pytest
+
+from components import problems
+from components.formats.corpus import load_corpus
+from components.formats.policy import load_policy_info
+from components.formats.splits import Splits, write_splits
+from components.policy.compare import compare
+from components.storage import write_manifest
+from tests.components.ppo.runs import step, train
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def regalloc(tmp_path_factory, make_corpus, training_toolchain):
+    """The corpus and what trace, vocab and warmstart make of it."""
+    from tests.components.conftest import PRESSED
+
+    root = tmp_path_factory.mktemp("regalloc")
+    corpus = make_corpus(root / "corpus", PRESSED).directory
+    modules = [module.name for module in load_corpus(corpus)]
+    (validation,) = (name for name in modules if "doubles" in name)
+    write_splits(corpus, Splits(0, tuple(name for name in modules if name != validation), (validation,), ()))
+    write_manifest(corpus)
+    toolchain = ("--toolchain", training_toolchain)
+    step("trace", "--corpus", corpus, *toolchain, "--output", root / "trace", "--problem", "regalloc")
+    step("vocab", "--trace", root / "trace", "--output", root / "vocab")
+    step(
+        "warmstart", "--trace", root / "trace", "--vocab", root / "vocab", *toolchain, "--output", root / "warmstart",
+        "--epochs", 200, "--batch-size", 32, "--heldout-fraction", 0,
+    )  # fmt: skip
+    return root
+
+
+@pytest.fixture(scope="module")
+def arguments(regalloc, training_toolchain):
+    return [
+        "--corpus", regalloc / "corpus", "--toolchain", training_toolchain, "--trace", regalloc / "trace",
+        "--warmstart", regalloc / "warmstart", "--iterations", 3, "--modules", 2, "--samples", 3,
+        "--validate-every", 2, "--workers", "local:2", "--seed", 5,
+    ]  # fmt: skip
+
+
+def test_warmstart_makes_a_policy_of_which_all_forms_agree(regalloc):
+    report = json.loads((regalloc / "warmstart" / "report.json").read_text())
+    assert report["training_agreement"] > 0.8 and report["decisions"] > 100
+    info = load_policy_info(regalloc / "warmstart")
+    assert (info.problem, info.num_actions) == ("regalloc", problems.get("regalloc").num_actions)
+    assert not any(len(a.differences) for a in compare(regalloc / "warmstart", regalloc / "trace", limit=100))
+
+
+def test_the_same_seed_gives_the_same_rewards(arguments, tmp_path):
+    one, two = (train([*arguments, "--problem", "regalloc"], tmp_path / name) for name in ("one", "two"))
+    assert one["mean_rewards"] == two["mean_rewards"] and any(one["mean_rewards"])
+    assert one["validation_history"] == two["validation_history"]
+    assert [iteration for iteration, _ in one["validation_history"]] == [0, 2, 3]
+    info = load_policy_info(tmp_path / "one" / "policy")
+    assert (info.problem, info.trained_by) == ("regalloc", "ppo")
+    assert info.features[0].name == "mask"
+
+
+def test_a_trace_of_another_problem_is_refused(arguments, tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        step("ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy",
+             capture_output=True, text=True)  # fmt: skip
+    assert "is of the problem regalloc, not inlining" in caught.value.stderr
+    assert "Traceback" not in caught.value.stderr
