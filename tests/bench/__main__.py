@@ -26,7 +26,8 @@ from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
 ROOT = Path(__file__).parents[2]
-OWN = {"__main__", "__init__", "asleep", "context", "goals", "isolated", "simulation", "slots", "workload"}
+HELPERS = {"asleep", "context", "goals", "isolated", "simulation", "slots", "training", "workload"}
+OWN = {"__main__", "__init__"} | HELPERS
 
 
 @click.command(context_settings={"show_default": True})

@@ -8,8 +8,8 @@ import time
 from components.compiler.compile import Compiler
 from components.compiler.measure import plain_compile_all
 from components.ppo.config import PpoConfig
-from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
+from tests.bench.training import training
 
 WORKERS = 2
 VALIDATE_NEVER = 10**9
@@ -26,10 +26,9 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
         iterations=WARM_UP + ctx.repeats, validate_every=VALIDATE_NEVER, workers=f"local:{WORKERS}",
     )  # fmt: skip
-    trainer = Trainer(config)
-    compiler = Compiler(trainer.clang, config.problem)
     ratios = []
-    try:
+    with training(config) as trainer:
+        compiler = Compiler(trainer.clang, config.problem)
         for iteration in range(WARM_UP + ctx.repeats):
             names = trainer.sampler.peek(config.modules)
             started_s = time.perf_counter()
@@ -38,6 +37,4 @@ def measure(ctx: BenchContext) -> dict[str, float]:
             if iteration >= WARM_UP:
                 modules = [trainer.modules[name] for name in names] * config.samples
                 ratios.append(iteration_s / plain_compile_all(trainer.pool, compiler, modules))
-    finally:
-        trainer.close()
     return {"ppo_overhead": statistics.median(ratios)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import statistics
@@ -14,6 +13,7 @@ from components.workers import WorkerPool
 from components.workers.ray import RayPool
 from tests.bench.context import BenchContext
 from tests.bench.simulation import measure_slots
+from tests.bench.training import training
 from tests.bench.workload import read_workload
 
 SLOTS = 512
@@ -49,9 +49,8 @@ def _over_local(ctx: BenchContext) -> float:
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
         iterations=WARM_UP + ctx.repeats, validate_every=VALIDATE_NEVER, workers=f"local:{WORKERS}",
     )  # fmt: skip
-    trainer = Trainer(config)
     ratios = []
-    with contextlib.closing(trainer), RayPool(slots=WORKERS) as ray:
+    with training(config) as trainer, RayPool(slots=WORKERS) as ray:
         pools: list[WorkerPool] = [trainer.pool, ray]
         for iteration in range(WARM_UP + ctx.repeats):
             began = _Point(trainer)

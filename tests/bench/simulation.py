@@ -9,13 +9,14 @@ in processor time of the head's own processes hold elsewhere, what the clock say
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from components.compiler.advisor import POLICY_FILES
 from components.compiler.compile import Request
@@ -31,6 +32,8 @@ STORE_BYTES = 1 << 30
 HEAD_STORE_BYTES = 2 << 30
 ROUNDS = 20
 """Items for each slot: the beginning and the end, which are left out, are a tenth of that each."""
+LONGEST_S = 30.0
+"""Iterations that take longer than that are left out."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,16 @@ class Measured:
 
 
 @contextmanager
-def simulated(slots: int, slots_per_agent: int | None = None) -> Iterator[tuple[RayPool, list[int]]]:
+def simulated(slots: int) -> Iterator[tuple[RayPool, list[int]]]:
     """A pool on a cluster with so many slots, on nodes of at most SLOTS_PER_NODE; and the head's processes."""
     os.environ.update(NODE_SETTINGS)
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": HEAD_STORE_BYTES},
-    )
+    # Short: below it are sockets, whose paths may have 107 characters.
+    directory = tempfile.mkdtemp(prefix="mlgo-ray-", dir="/tmp")
+    cluster = Cluster()
     try:
+        cluster.add_node(num_cpus=0, include_dashboard=False, object_store_memory=HEAD_STORE_BYTES, temp_dir=directory)
         nodes = -(-slots // SLOTS_PER_NODE)
         for node in range(nodes):
             cpus = slots // nodes + (node < slots % nodes)
@@ -78,18 +81,19 @@ def simulated(slots: int, slots_per_agent: int | None = None) -> Iterator[tuple[
             for kind in ("raylet", "gcs_server")
             for info in cluster.head_node.all_processes.get(kind, ())
         ]
-        arguments: dict[str, Any] = {"slots_per_agent": slots_per_agent} if slots_per_agent else {}
-        with RayPool(cluster.address, **arguments) as pool:
+        with RayPool(cluster.address) as pool:
             while pool.size < slots:
                 list(pool.map_unordered(abs, range(2 * slots)))
                 time.sleep(0.1)
             yield pool, head
     finally:
         cluster.shutdown()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def measure_slots(workload: Workload, slots: int, iterations: Sequence[int] = (), repeats: int = 3) -> Measured:
-    """What `slots` slots need of a head. iterations: their numbers of modules; the median of `repeats` is told."""
+    """What `slots` slots need of a head. iterations: numbers of modules; those that take long are left out, the others
+    are told as the median of `repeats`."""
     with simulated(slots) as (pool, head), emitted(workload.dense, workload.clang) as policy:
         pool.share(policy, POLICY_FILES)
         list(pool.map_unordered(workload.asleep, workload.requests(workload.names(2 * slots), policy)))
@@ -97,6 +101,8 @@ def measure_slots(workload: Workload, slots: int, iterations: Sequence[int] = ()
         iteration_s, ideal_s = {}, {}
         for count in iterations:
             batches = [workload.longest_first(count, seed) for seed in range(repeats)]
+            if sum(workload.asleep.compile_s[name] for name in batches[0]) / slots > LONGEST_S:
+                continue
             iteration_s[count] = statistics.median(
                 _iteration_s(pool, workload, workload.requests(batch, policy)) for batch in batches
             )
