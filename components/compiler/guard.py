@@ -9,14 +9,19 @@ already when the thread that started it ends.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 _MEMORY_FILE_SYSTEM = Path("/dev/shm")
+_PREFIX = "mlgo-scratch-"
+_YOUNG_S = 60.0
 _MEMORY_BYTES = 1 << 30
 """What must be free there: containers often have 64 MB of it, which the samples of a few large modules fill."""
 
@@ -43,7 +48,7 @@ class Guard:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
-        self._pipe = -1
+        self._pipe = self._held = -1
         self._scratch = Path()
 
     def start(
@@ -69,7 +74,11 @@ class Guard:
     def _descriptor(self) -> int:
         with self._lock:
             if self._shell is None or self._shell.poll() is not None:
-                self._scratch = Path(tempfile.mkdtemp(prefix="mlgo-", dir=_scratch_place()))
+                place = _scratch_place() or Path(tempfile.gettempdir())
+                _sweep(place)
+                self._scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+                self._held = os.open(self._scratch, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(self._held, fcntl.LOCK_SH)  # for as long as this process lives: see _sweep
                 reading, self._pipe = os.pipe()
                 # Far from our terminal, so that Ctrl-C does not end it before us, and holding none of our pipes open.
                 silent = subprocess.DEVNULL
@@ -84,6 +93,7 @@ class Guard:
         """Ends the guard, which kills and removes what there still is."""
         if self._shell is not None:
             os.close(self._pipe)
+            os.close(self._held)
             self._shell.wait()
             self._shell = None
 
@@ -92,8 +102,29 @@ class Guard:
         self._lock = threading.Lock()
         if self._shell is not None:
             os.close(self._pipe)
+            os.close(self._held)
             self._shell.returncode = 0  # not a child of this process: nothing to wait for
             self._shell = None
+
+
+def _sweep(place: Path) -> None:
+    """Removes the scratch directories of processes that died together with their guards: nobody holds their locks.
+
+    Whoever kills a process with all its descendants kills the guard, too, as Ray's subreaper and containers do.
+    """
+    for left in place.glob(f"{_PREFIX}*"):
+        try:
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:  # a younger one may not be locked yet
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+        except BlockingIOError:
+            pass  # its owner is alive
+        finally:
+            os.close(descriptor)
 
 
 def _scratch_place() -> Path | None:
