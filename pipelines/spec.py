@@ -43,6 +43,8 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for executor in copy["deploymentSpec"]["executors"].values():
+        if "container" not in executor:
+            continue  # an importer
         container = executor["container"]
         container["image"] = references.get(container["image"], container["image"])
         told = [entry for entry in container.get("env", ()) if entry["name"] != CLUSTER_VARIABLE]

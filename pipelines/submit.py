@@ -50,8 +50,8 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool = False) -
         references[IMAGES[key]] = images[key].reference
     spec = with_images(load_spec(pipeline), references)
     for executor in spec["deploymentSpec"]["executors"].values() if ray else ():
-        container = executor["container"]
-        if any(entry["name"] == CLUSTER_VARIABLE for entry in container["env"]):
+        container = executor.get("container", {})
+        if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ())):
             container["resources"] = dict(_FOLLOWING)
     return spec
 

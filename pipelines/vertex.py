@@ -55,10 +55,10 @@ def follow_vertex(
         while True:
             job = look(lambda: _call(session, "GET", url, None), resource, _CONSOLE, patience_s)
             for task in job.get("jobDetail", {}).get("taskDetails", []):
-                if told.get(task["taskName"]) != task["state"]:
-                    told[task["taskName"]] = task["state"]
-                    say(f"[{task['taskName']}] {task['state'].lower()}")
-            state = job["state"].removeprefix("PIPELINE_STATE_")
+                if told.get(task["taskName"]) != task.get("state"):
+                    told[task["taskName"]] = task.get("state")
+                    say(f"[{task['taskName']}] {task.get('state', 'unknown').lower()}")
+            state = job.get("state", "").removeprefix("PIPELINE_STATE_")
             if state == "SUCCEEDED":
                 return
             if state in ("FAILED", "CANCELLED"):

@@ -83,7 +83,8 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         export_policy(trained.policy, partial, trainer.clang, _origin(trainer, trained))
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         # The policy brings its history along, so that an evaluation elsewhere can draw the reward over time.
-        shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
+        if (config.root_dir / "tensorboard").is_dir():
+            shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
     change = trainer.measure.comparative[state.best_percent < 0]
     say(
         f"best policy: iteration {state.best_iteration} of {state.iteration}, {abs(state.best_percent):.2f}% {change} "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from components.storage.workdir import drop_file, listing, pull_file, push_file
 
 PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 FULL_BYTES = 1 << 16
+_OURS = "events.out.tfevents.*"
 
 
 class Summaries:
@@ -34,9 +36,9 @@ class Summaries:
         self._open: Any = None
 
     def rewind(self, lengths: Mapping[str, int]) -> None:
-        """Makes the directory what it was when `kept` returned `lengths`."""
-        there = listing(self._directory)
-        here = {path.name for path in self._directory.iterdir()} if self._directory.is_dir() else set()
+        """Makes of the event files what they were when `kept` returned `lengths`; what else is there stays."""
+        there = {name: length for name, length in listing(self._directory).items() if fnmatch(name, _OURS)}
+        here = {path.name for path in self._directory.glob(_OURS)}
         for name in (there.keys() | here) - lengths.keys():
             drop_file(self._directory / name)
         for name, length in lengths.items():

@@ -29,6 +29,8 @@ from components.storage.uri import GsUri, parse_place
 
 _KEEP = 0.8
 """What is left of the limit by an eviction, so that not each new entry needs one."""
+_LOOK = 0.05
+"""Of the limit: after so much was fetched, what is there is measured again."""
 _LONGEST_FETCH_S = 3600.0
 
 
@@ -41,7 +43,11 @@ class Portions:
         self._lock = threading.Lock()
         self._used = threading.local()
         directory.mkdir(parents=True, exist_ok=True)
-        self._bytes = sum(_size(entry) for entry in directory.iterdir())
+        self._unseen_bytes = 0
+        self._bytes = self._measured()
+
+    def _measured(self) -> int:
+        return sum(_size(entry) for entry in self._directory.iterdir())
 
     @property
     def held_bytes(self) -> int:
@@ -102,7 +108,12 @@ class Portions:
             except OSError:
                 return  # another thread or process was first
             with self._lock:
-                self._bytes += sum(entry.size_bytes for entry in wanted)
+                fetched_bytes = sum(entry.size_bytes for entry in wanted)
+                self._bytes += fetched_bytes
+                self._unseen_bytes += fetched_bytes
+                if self._unseen_bytes > self._limit_bytes * _LOOK:
+                    # The node's other processes have fetched and evicted, too.
+                    self._unseen_bytes, self._bytes = 0, self._measured()
                 if self._bytes > self._limit_bytes:
                     self._bytes = self._evict()
         finally:

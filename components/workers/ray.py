@@ -274,7 +274,7 @@ class RayPool:
         elif kind == "hello":
             agent.ready = True
         elif kind == "prepared":
-            if failure := future.result():
+            if (failure := future.result()) and agent.prepared == -2 - number:
                 raise failure
             if agent.prepared == -2 - number:
                 agent.prepared = number

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 
 from components.console import UserError
 from pipelines.images import read_images
@@ -140,6 +141,18 @@ def test_a_step_that_waits_for_ray_takes_no_processors(images: Path) -> None:
     assert set(container["resources"]) == set(before["resources"])
     assert container["resources"]["cpuRequest"] < 1 < before["resources"]["cpuRequest"]
     assert container["resources"]["resourceCpuRequest"] == "100m"
+
+
+@pytest.mark.parametrize("ray", [False, True])
+def test_a_pipeline_that_imports_an_artifact_is_made_ready_too(images: Path, tmp_path: Path, ray: bool) -> None:
+    pipeline = yaml.safe_load(COMPILED.read_text())
+    importer = {"importer": {"artifactUri": {"constant": "gs://b/x"}, "typeSchema": {"schemaTitle": "system.Artifact"}}}
+    pipeline["deploymentSpec"]["executors"]["exec-importer"] = importer
+    (tmp_path / "importing.yaml").write_text(yaml.safe_dump(pipeline))
+    read = read_images(images)
+    read["cluster"] = read["training"]
+    spec = ready_spec(tmp_path / "importing.yaml", read, ray)
+    assert spec["deploymentSpec"]["executors"]["exec-importer"] == importer
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from components.ppo import summaries as module
 from components.ppo.summaries import Summaries
 from components.storage.uri import mirror, uri_of
-from components.storage.workdir import listing
+from components.storage.workdir import listing, push_file
 
 
 @pytest.fixture(params=["path", "uri"])
@@ -68,3 +68,17 @@ def test_a_large_file_is_followed_by_another(root, monkeypatch):
     assert len(kept[20]) > 2 and max(kept[20].values()) < 6000
     write(root, kept[11], [12, 13])
     assert steps(root) == list(range(1, 14))
+
+
+def test_what_else_is_there_stays(root):
+    """Of TensorBoard's plugins, or of somebody who keeps notes."""
+    kept = write(root, {}, [1, 2])
+    others = [root / "tensorboard" / "plugins" / "profile" / "trace", root / "tensorboard" / "notes.txt"]
+    for path in others:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        push_file(path)
+    kept = write(root, kept[1], [2, 3])
+    assert len(listing(root / "tensorboard")) == len(kept[3]) + 2 and all(path.is_file() for path in others)
+    write(root, {}, [])
+    assert len(listing(root / "tensorboard")) == 2 and all(path.is_file() for path in others)
