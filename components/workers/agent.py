@@ -127,6 +127,12 @@ class Agent:
         while self._killed(number):
             time.sleep(_KILL_INTERVAL_S)
 
+    @ray.method(concurrency_group="control")
+    def end(self) -> None:
+        """Kills what runs and removes what was written, before this process is killed: its guard is a child of it, and
+        Ray's subreaper kills those before they have cleaned up."""
+        GUARD.close()
+
     def _killed(self, number: int) -> bool:
         """Kills the children of what runs for functions up to this one; whether there was any. Under the lock, so that
         no thread goes over to another item between the look and the kill."""

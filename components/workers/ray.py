@@ -38,6 +38,7 @@ _WAIT_S = 900.0
 """How long to wait for a first agent: a cluster that scales starts machines for it."""
 _TELL_S = 30.0
 _GIVE_UP_S = 10.0
+_END_S = 5.0
 _SUSPECT = 2
 """An item at whose side so many agents died may be what kills them, and is run alone from then on."""
 _MOST_DEATHS = 4
@@ -146,6 +147,8 @@ class RayPool:
     def close(self) -> None:
         """Ends the agents, and Ray where it was started here."""
         self._cluster.want(0)
+        if ending := [agent.handle.end.remote() for agent in self._agents if agent.ready]:
+            self._cluster.wait(ending, _END_S)
         for agent in self._agents:
             self._cluster.kill(agent.handle)
         self._agents.clear()

@@ -87,6 +87,6 @@ def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, direct
         taken = np.tile(quantiles[rows[name]], (SAMPLES, 1))
         count = len(taken)
         advantages = np.repeat(random.normal(size=-(-count // CALLS)), CALLS)[:count]
-        sizes_bytes, action = random.integers(1000, 100_000, SAMPLES), random.integers(0, 2, count)
+        sizes_bytes, action = tuple(random.integers(1000, 100_000, SAMPLES).tolist()), random.integers(0, 2, count)
         sampled = Sampled(name, sizes_bytes, taken, action, dense.logits_of_quantiles(taken), advantages, 1.0)
         (directory / str(number)).write_bytes(pickle.dumps(sampled, pickle.HIGHEST_PROTOCOL))
