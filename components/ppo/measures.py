@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from components.compiler.compile import Sample
-from components.formats.trace import read_columns, read_modules
 from components.ppo import scores
 from components.ppo.credit import Float64, function_advantages, module_advantages
 
@@ -51,6 +50,8 @@ class Size:
     comparative = ("smaller", "larger")
 
     def baselines(self, trace: Path) -> dict[str, int]:
+        from components.formats.trace import read_modules  # not above: nodes of a cluster have no pyarrow
+
         # A module that failed in the trace has nothing to be judged by; one without decisions teaches nothing.
         table = read_modules(trace)
         counts = zip(table["module"].tolist(), table["text_size_bytes"].tolist(), table["decisions"], strict=True)
@@ -80,6 +81,8 @@ class Score:
     comparative = ("lower scores", "higher scores")
 
     def baselines(self, trace: Path) -> dict[str, dict[str, float]]:
+        from components.formats.trace import read_columns  # not above: nodes of a cluster have no pyarrow
+
         columns = read_columns(trace, ["module", "context", "step", "reward"])
         first = columns["step"] == 0
         result: dict[str, dict[str, float]] = {}

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from components.ppo.sample import Sampled
+
+
+def test_a_node_of_a_cluster_needs_none_of_the_trainers_packages() -> None:
+    """It has no TensorFlow, and no pyarrow: docker/requirements/cluster.txt."""
+    code = "import sys, components.ppo.sample, components.workers.agent\n"
+    code += "print({'tensorflow', 'pyarrow', 'gin'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def sampled(decisions: int) -> Sampled:
