@@ -11,13 +11,13 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from components.storage.orphans import remove_orphans
 
 _MEMORY_FILE_SYSTEM = Path("/dev/shm")
 _PREFIX = "mlgo-scratch-"
@@ -112,19 +112,7 @@ def _sweep(place: Path) -> None:
 
     Whoever kills a process with all its descendants kills the guard, too, as Ray's subreaper and containers do.
     """
-    for left in place.glob(f"{_PREFIX}*"):
-        try:
-            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:  # a younger one may not be locked yet
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
-        except BlockingIOError:
-            pass  # its owner is alive
-        finally:
-            os.close(descriptor)
+    remove_orphans(place.glob(f"{_PREFIX}*"), older_than_s=_YOUNG_S)
 
 
 def _scratch_place() -> Path | None:

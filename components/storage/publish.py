@@ -18,6 +18,7 @@ from pathlib import Path
 from components.console import UserError, say
 from components.storage.directory import make_directory
 from components.storage.manifest import MANIFEST, Manifest, ManifestEntry, describe, write_manifest
+from components.storage.orphans import remove_orphans
 from components.storage.uri import uri_of
 
 _AT_FDCWD = -100
@@ -74,11 +75,11 @@ def put(output: Path) -> Iterator[Partial]:
     """`publish` on this machine alone. Args and raises as there; `output` is absolute."""
     _require_replaceable(output)
     make_directory(output.parent, output)
-    _remove_left_over(output)
+    remove_orphans(output.parent.glob(f".{output.name}.partial-*"))
     partial = output.parent / f".{output.name}.partial-{secrets.token_hex(4)}"
     make_directory(partial, output)
     lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see _remove_left_over
+    fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see remove_orphans
     try:
         filled = Partial(partial)
         yield filled
@@ -113,25 +114,6 @@ def _require_replaceable(output: Path) -> None:
             f"{output} is not empty and was not made by this program: it has no {MANIFEST}",
             "choose another --output, or remove the directory if you do not need it",
         )
-
-
-def _remove_left_over(output: Path) -> None:
-    """Removes partial directories whose process is gone (SIGKILL, a power cut): nobody holds their lock any more.
-
-    A lock rather than a process number in the name: numbers mean nothing between containers that share a volume.
-    """
-    for left in output.parent.glob(f".{output.name}.partial-*"):
-        try:
-            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-        except BlockingIOError:
-            pass  # its maker is alive
-        finally:
-            os.close(descriptor)
 
 
 def _put_in_place(partial: Path, output: Path) -> None:

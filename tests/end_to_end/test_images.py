@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import yaml
 
 from components.launcher.images import IMAGES, STEPS
 from pipelines.spec import COMPILED, load_spec, with_images
+from tests.end_to_end.chain import reused
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
 from tests.storage_server import storage_server
 
@@ -48,10 +48,6 @@ def run_pipeline(run: Path, images: Path, storage: str, *more: str) -> str:
     )
     assert done.returncode == 0, done.stdout[-8000:]
     return done.stdout
-
-
-def reused(output: str) -> list[str]:
-    return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)
 
 
 def container(image: str, *arguments: str, storage: str = "", mounts: tuple[Path, ...] = ()) -> tuple[int, str]:
