@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import time
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ DEADLINE_S = 30.0
 """For one request with all its retries. The client's own default is two minutes, for each of many requests."""
 TIMEOUT_S = (5.0, 60.0)
 """To connect; and between two bytes of an answer."""
+_READS = 20
+"""Of an object that is replaced between the question for its generation and that for its content."""
 TELL_S = 2.0
 """From a request's first failure to the word that it is being repeated: a blink of the network is nobody's concern."""
 
@@ -66,7 +69,8 @@ def read_object(uri: GsUri) -> tuple[bytes | None, int]:
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
     bucket = bucket_of(uri)
-    for _attempt in range(5):
+    for attempt in range(_READS):
+        time.sleep(random.uniform(0, 0.02 * attempt))  # so that those who read and write the same object get apart
         with explained(uri):
             blob = bucket.get_blob(uri.path, **request())
             if blob is None:
