@@ -36,6 +36,9 @@ class Measure(Protocol):
     def wants_functions(self, by_function: bool) -> bool:
         """Whether the advantages take the sizes of functions."""
 
+    def extent(self, baseline: Any) -> str:
+        """How large a module is, for people."""
+
     def reward(self, outcome: Any, baseline: Any) -> float:
         """By which share a module's outcome is below its baseline."""
 
@@ -65,6 +68,9 @@ class Size:
 
     def wants_functions(self, by_function: bool) -> bool:
         return by_function
+
+    def extent(self, baseline: int) -> str:
+        return f"{baseline} bytes"
 
     def reward(self, outcome: int, baseline: int) -> float:
         return 1 - outcome / baseline
@@ -99,6 +105,9 @@ class Score:
 
     def wants_functions(self, by_function: bool) -> bool:
         return False
+
+    def extent(self, baseline: dict[str, float]) -> str:
+        return f"{len(baseline)} functions"
 
     def reward(self, outcome: dict[str, float], baseline: dict[str, float]) -> float:
         return scores.reduction([(outcome, baseline)])

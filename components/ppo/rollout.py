@@ -101,7 +101,10 @@ class Roller:
         finished = {sampled.module_name for sampled in done}
         dropped = [r.module.name for r in requests if r.module.name not in finished and r.module.name not in quarantine]
         if dropped:
-            named = ", ".join(f"{name} ({self.compile_s[name]:.2g} s in the trace)" for name in dropped)
+            named = ", ".join(
+                f"{name} ({self._measure.extent(self.baselines[name])}, {self.compile_s[name]:.2g} s in the trace)"
+                for name in dropped
+            )
             say(f"closed with {len(done)} of {len(requests)} modules; left out: {named}")
 
     def _collected(self, done: Sequence[Sampled], dense: DensePolicy) -> Rollout:
