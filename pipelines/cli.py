@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import click
 
+from components import problems
 from components.console import PRESETS, SEED, UserError, run_step
 from components.projects.option import RECIPE
 from pipelines.flags import RUN_DIRECTORY
@@ -93,7 +94,7 @@ cli.add_command(retrain_group)
 @click.option("--preset", type=click.Choice(PRESETS), default="demo",
               help="How much training: tiny only shows that it works, full trains for an hour.")
 @click.option("--train-minutes", type=float, metavar="M", help="Minutes of PPO, instead of the preset's.")
-@click.option("--problem", type=click.Choice(["inlining"]), default="inlining",
+@click.option("--problem", type=click.Choice(problems.names()), default="inlining",
               help="The decision that the policy makes.")
 @click.option("--workers", default="local", metavar="KIND[:N]", help="Where modules are compiled, how many at a time.")
 @click.option("--llvm-major", type=int, default=19, metavar="N", help="The LLVM whose clang is trained and released.")

@@ -94,7 +94,10 @@ def training_pipeline(
     with dsl.ExitHandler(told):
         training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
         code = _sized(
-            make_corpus(recipe=recipe, existing=corpus, compile_commands=compile_commands, llvm_major=llvm_major),
+            make_corpus(
+                recipe=recipe, existing=corpus, compile_commands=compile_commands, llvm_major=llvm_major,
+                problem=problem,
+            ),
             "4", "8G",
         )  # fmt: skip
         # What an URI or a path holds may change though its name does not: only content decides what is reused.

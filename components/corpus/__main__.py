@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from components import problems
 from components.console import UserError, run_step, say
 from components.corpus.extract_command import extract
 from components.corpus.finish import announce, describe, finish, split_config
@@ -25,6 +26,10 @@ from components.projects.recipe import load_recipes
 from components.storage import publish
 from components.storage.options import FILE, TREE
 
+_PROBLEM = click.option(
+    "--problem", type=click.Choice(problems.names()), default="inlining", show_default=True,
+    help="What the corpus is for: recipes are built at its level.",
+)  # fmt: skip
 _SOURCES = ("recipe", "existing", "compile_commands")
 
 
@@ -52,13 +57,15 @@ main.add_command(extract)
 @click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
 @click.option("--jobs", type=click.IntRange(1), help="Compiles at a time. Default: all processors.")
 @click.option("--cache-dir", type=PATH, help="Keeps downloads. Default: $MLGO_CACHE_DIR or ~/.cache/mlgo-pipeline.")
+@_PROBLEM
 @split_options
 def build(
-    recipe: Path, output: Path, clang: str, jobs: int | None, cache_dir: Path | None, **split: Any
+    recipe: Path, output: Path, clang: str, jobs: int | None, cache_dir: Path | None, problem: str, **split: Any
 ) -> None:
-    """Fetches projects, builds them at -Oz with embedded bitcode, and extracts their modules.
+    """Fetches projects, builds them with embedded bitcode, and extracts their modules.
 
-    Flags of the split overrule the recipe's own.
+    They are built at the level at which the problem is one: -Oz for inlining, -O2 for register allocation. Flags of the
+    split overrule the recipe's own.
 
     \b
     Example: the corpus of the demo
@@ -76,8 +83,9 @@ def build(
     cache.mkdir(parents=True, exist_ok=True)
     with publish(output) as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
         config = BuildConfig(
-            Path(found).absolute(), Path(work), cache, jobs=jobs or len(os.sched_getaffinity(0))
-        )
+            Path(found).absolute(), Path(work), cache, problems.get(problem).optimization,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+        )  # fmt: skip
         report = build_corpus(recipes.projects, partial, config)
         done = finish(partial, splits, report)
     announce(output, report, done)
@@ -149,6 +157,7 @@ def import_corpus(source: Path, output: Path, layout: str, **split: Any) -> None
 @click.option("--existing", type=TREE, help="A corpus that exists already.")
 @click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build.")
 @click.option("--llvm-major", type=int, default=19, show_default=True, help="Builds recipes with clang-N.")
+@_PROBLEM
 @output_option
 @click.pass_context
 def obtain(
@@ -157,6 +166,7 @@ def obtain(
     existing: Path | None,
     compile_commands: Path | None,
     llvm_major: int,
+    problem: str,
     output: Path,
 ) -> None:
     """Makes a corpus from the one source that is given: build, import or extract with their defaults, for pipelines.
@@ -172,7 +182,7 @@ def obtain(
             "pass one of --recipe FILE, --existing DIR, --compile-commands FILE",
         )
     if recipe:
-        context.invoke(build, recipe=recipe, clang=f"clang-{llvm_major}", output=output)
+        context.invoke(build, recipe=recipe, clang=f"clang-{llvm_major}", problem=problem, output=output)
     elif existing:
         context.invoke(import_corpus, source=existing, output=output)
     else:

@@ -27,14 +27,14 @@ EMBED = ["-Xclang", "-fembed-bitcode=all"]
 class BuildConfig:
     """How the projects are built.
 
-    clang: the C compiler, a path. level: the optimization level ("-Oz") that every module must really have been
-    compiled with. jobs: compiles at a time. cache: where downloads are kept. work: an empty directory for the builds.
+    clang: the C compiler, a path. level: the optimization level ("-Oz") that every module must really be compiled
+    with. jobs: compiles at a time. cache: where downloads are kept. work: an empty directory for the builds.
     """
 
     clang: Path
     work: Path
     cache: Path
-    level: str = "-Oz"
+    level: str
     jobs: int = 2
 
 
@@ -121,7 +121,7 @@ def _extract(
     objects = [dataclasses.replace(item, name=f"{recipe.name}/{item.name}") for item in objects]
     failed = set(built.failed)
     compiled = [item for item in objects if item.name.split("/", 1)[1] not in failed]
-    # A project that overrides the level would spoil the comparison with -Oz: its modules are filtered and reported.
+    # A project that overrides the level would spoil the comparison at it: its modules are filtered and reported.
     extract = ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=config.jobs)
     outcomes = extract_objects(compiled, output, extract)
     other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]

@@ -14,6 +14,7 @@ int caller(int x) { return callee(x) + callee(x + 1) + square(x); }
 
 INLINING = Problem(
     name="inlining",
+    optimization="-Oz",
     decision="inlining_decision",
     default_decision="inlining_default",
     logits="CategoricalProjectionNetwork_logits",

@@ -10,7 +10,7 @@ from typing import Literal
 class Problem:
     """One decision that LLVM leaves to a policy.
 
-    name: as users say it.
+    name: as users say it. optimization: the level at which code is built that the policy is for, as "-Oz".
 
     What a training log has of it. decision, default_decision, logits: names of columns: what was done, what LLVM's
     heuristic would have done (None if the log does not say), and what the policy's last layer said. num_actions: how
@@ -32,6 +32,7 @@ class Problem:
     """
 
     name: str
+    optimization: str
     decision: str
     default_decision: str | None
     logits: str

@@ -32,6 +32,7 @@ void wants_many(const int *in, int *out, int n) {
 
 REGALLOC = Problem(
     name="regalloc",
+    optimization="-O2",
     decision="index_to_evict",
     default_decision=None,
     logits="RegAllocProbProjectionNetwork_logits",
