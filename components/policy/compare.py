@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.formats.trace import load_trace, read_columns
-from components.policy.dense import DensePolicy, elements, read_dense
+from components.policy.dense import DensePolicy, read_dense
 from components.policy.emitted import EmittedPolicy
+from components.policy.inputs import elements
 
 TIE = 1e-5
 """Forms may differ where the two greatest logits are this close, times the greatest of them if that is above 1.

@@ -1,20 +1,15 @@
 """The numpy form of a policy: what the SavedModel, the TFLite model and the emitted C++ are all derived from.
 
-A feature value x becomes its quantile q in the trace of the default heuristic (the share of the vocab's boundaries that
-are <= x, in [0, 1]; 1 if x is not a number, which is how LLVM normalizes an infinite weight). The network sees q,
-sqrt(q) and q*q, as ml-compiler-opt's does, so that the scale of a feature (a count of 2, a cost of -15000) is of no
-consequence. Dense layers with relu between them give the logits of the actions.
-
-Of a problem with a mask, features describe one action each, by position. Then the same layers score each action by its
-own features (and by those that are scalars), a logit each; an action that the mask excludes has the logit -inf.
+Dense layers with relu between them give the logits of the actions from what `inputs.py` makes of the features. Of a
+problem with a mask the same layers score each action by its own features (and by those that are scalars), a logit each;
+an action that the mask excludes has the logit -inf.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,14 +20,12 @@ from numpy.typing import NDArray
 from components import problems
 from components.console import UserError
 from components.formats.features import FeatureSpec
+from components.policy.inputs import Float32, elements, expand, inputs_per_feature, layer_inputs
 
 WEIGHTS_FILE = "weights.npz"
-EXPANSION = 3
-"""Network inputs per feature: q, sqrt(q), q*q."""
 MAX_BOUNDARIES = 65535
 """The emitted form keeps bucket indices as uint16."""
 
-Float32 = NDArray[np.float32]
 Layer = tuple[Float32, Float32]
 
 
@@ -42,8 +35,9 @@ class DensePolicy:
 
     Invariants (checked): every feature but the mask is a scalar (shape product 1), or with a mask has as many elements
     as the mask, and has at least one, nondecreasing boundary; layer i is (W float32 [inputs, outputs], b float32
-    [outputs]) with inputs = 3 * len(network_features) for the first and the outputs of the layer before otherwise; relu
-    follows every layer but the last, whose outputs are the logits: of all actions, or with a mask of one.
+    [outputs]) with inputs = inputs_per_feature * len(network_features) for the first and the outputs of the layer
+    before otherwise; relu follows every layer but the last, whose outputs are the logits: of all actions, or with a
+    mask of one.
     """
 
     problem: str
@@ -66,7 +60,7 @@ class DensePolicy:
             nondecreasing = boundaries.ndim == 1 and bool(np.all(np.diff(boundaries) >= 0))
             if not nondecreasing or not 1 <= len(boundaries) <= MAX_BOUNDARIES:
                 raise ValueError(f"boundaries of {feature.name} are not a nondecreasing list")
-        inputs = EXPANSION * len(self.network_features)
+        inputs = inputs_per_feature(mask is not None) * len(self.network_features)
         for i, (weights, bias) in enumerate(self.layers):
             if weights.ndim != 2 or weights.shape[0] != inputs or bias.shape != weights.shape[1:]:
                 raise ValueError(f"layer {i} is {weights.shape} + {bias.shape}, expected {inputs} inputs")
@@ -96,26 +90,26 @@ class DensePolicy:
     def num_actions(self) -> int:
         return elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
-    def quantiles(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """Features as the network takes them, each in [0, 1]: float32 [N, F], or with a mask [N, num_actions, F].
+    def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
+        """What the layers are given of N decisions, [N, F] or with a mask [N, num_actions, 2 * F], see `layer_inputs`.
 
         Args:
             columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
         """
-        return quantiles(self.network_features, self.buckets, columns)
+        return layer_inputs(self.network_features, self.buckets, columns, self.mask)
 
     def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
         """float32 [N, num_actions] for N decisions, -inf where an action is excluded; the reference that the other
         forms are compared with."""
-        logits = self.logits_of_quantiles(self.quantiles(columns))
+        logits = self.logits_of_inputs(self.inputs(columns))
         if self.mask is None:
             return logits
         allowed = np.asarray(columns[self.mask.name]).reshape(logits.shape) != 0
         return np.where(allowed, logits, np.float32(-np.inf))
 
-    def logits_of_quantiles(self, q: Float32) -> Float32:
-        """float32 [N, num_actions] from `quantiles()`, of excluded actions as well."""
-        x = expand(q)
+    def logits_of_inputs(self, inputs: Float32) -> Float32:
+        """float32 [N, num_actions] from `inputs()`, of excluded actions as well."""
+        x = expand(inputs, self.mask is not None)
         for i, (weights, bias) in enumerate(self.layers):
             x = x @ weights + bias
             if i + 1 < len(self.layers):
@@ -161,43 +155,3 @@ def read_dense(directory: Path) -> DensePolicy:
         ) from None
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSError) as error:
         raise UserError(f"{path} is damaged: {error}", "delete the policy directory and make it again") from None
-
-
-def elements(feature: FeatureSpec) -> int:
-    """How many numbers one value of the feature is."""
-    return math.prod(feature.shape)
-
-
-def quantiles(
-    features: Sequence[FeatureSpec],
-    buckets: Mapping[str, NDArray[np.float64]],
-    columns: Mapping[str, NDArray[np.generic]],
-) -> Float32:
-    """For each value the share of its feature's boundaries that are <= it, in [0, 1].
-
-    Returns:
-        float32 [N, F]; if features have C > 1 elements [N, C, F], in which those of one element are repeated.
-
-    Raises:
-        UserError: a column is missing.
-    """
-    missing = [f.name for f in features if f.name not in columns]
-    if missing:
-        raise UserError(
-            f"the decisions lack the features {', '.join(missing)}",
-            "use a trace that was logged by the same compiler as the policy's",
-        )
-    rows = len(columns[features[0].name]) if features else 0
-    most = max(map(elements, features), default=1)
-    result = np.empty((rows, most, len(features)), np.float32)
-    for i, feature in enumerate(features):
-        boundaries, values = buckets[feature.name], np.asarray(columns[feature.name]).reshape(rows, elements(feature))
-        below = np.searchsorted(boundaries, values, side="right")
-        # One correctly rounded float32 division, which every other form repeats bit by bit.
-        result[:, :, i] = below.astype(np.float32) / np.float32(len(boundaries))
-    return result if most > 1 else result[:, 0]
-
-
-def expand(q: Float32) -> Float32:
-    """The network's inputs [..., 3 * F] from quantiles [..., F]: all q, then all sqrt(q), then all q*q."""
-    return np.concatenate([q, np.sqrt(q), q * q], axis=-1)

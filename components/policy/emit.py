@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from components import problems
 from components.formats.features import FeatureSpec
-from components.policy.dense import EXPANSION, DensePolicy, Float32, elements
+from components.policy.dense import DensePolicy
+from components.policy.inputs import Float32, elements, inputs_per_feature
 from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
 
 POLICY_HEADER = "policy.h"
@@ -34,6 +35,7 @@ SHARED_MACRO = "MLGO_POLICY_SHARED"
 """Defined when policy.cpp is compiled into policy.so."""
 
 _INFERENCE = Path(__file__).with_name("inference.inc")
+_STANDINGS = Path(__file__).with_name("standings.inc")
 _BLOCKS = (32, 16, 8, 4)
 """Outputs of a layer whose sums are kept in registers at once: SSE2 has 16 registers of four floats."""
 
@@ -116,12 +118,12 @@ def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:
 
 
 def emit_source(policy: DensePolicy) -> str:
-    """policy.cpp: the tables, inference.inc, and the C functions."""
+    """policy.cpp: the tables, inference.inc, with a mask standings.inc, and the C functions."""
     name = policy.problem
     tables, first_layer = feature_tables(policy)
     layers = [_pad_outputs(weights, bias) for weights, bias in (first_layer, *policy.layers[1:])]
     widths = [bias.shape[0] for _, bias in layers]
-    max_inputs = max(EXPANSION * len(tables), *widths)
+    max_inputs = max(inputs_per_feature(policy.mask is not None) * len(tables), *widths)
     parts = [
         f"// Written by mlgo-pipeline: a policy for {name}. Do not edit; export the policy again instead.",
         "#include <cstdint>\n\nnamespace {\n",
@@ -133,7 +135,11 @@ def emit_source(policy: DensePolicy) -> str:
     for i, (weights, bias) in enumerate(layers):
         parts.append(_array("float", f"weights_{i}", _floats(weights), align=16))
         parts.append(_array("float", f"biases_{i}", _floats(bias), align=16))
-    parts += ["", _INFERENCE.read_text(encoding="utf-8"), "} // namespace\n", _functions(policy, widths)]
+    parts += ["", _INFERENCE.read_text(encoding="utf-8")]
+    if policy.mask is not None:
+        parts.append(f"constexpr unsigned first_standing_row = {len(first_layer[0]) - len(tables)};\n")
+        parts.append(_STANDINGS.read_text(encoding="utf-8"))
+    parts += ["} // namespace\n", _functions(policy, widths)]
     return "\n".join(parts)
 
 
@@ -199,22 +205,38 @@ def _action_by_action(policy: DensePolicy, mask: FeatureSpec, widths: list[int])
     ]
     ctype = STORAGE_TYPES[mask.dtype]
     pointers = "\n".join(f"  {place}" for place in places)
+    comparisons = "\n".join(
+        f"  compare<{STORAGE_TYPES[f.dtype]}>(inputs[{policy.features.index(f)}], allowed, count, {i}, standings);"
+        for i, f in enumerate(policy.network_features)
+        if elements(f) > 1
+    )
     return f"""\
   const {ctype} *mask = static_cast<const {ctype} *>(inputs[{policy.features.index(mask)}]);
+  uint8_t allowed[num_actions];
+  unsigned count = 0;
   for (unsigned a = 0; a < num_actions; ++a) {{
-    if (mask[a] == 0) {{
-      logits[a] = -__builtin_inff();
-      continue;
-    }}
+    logits[a] = -__builtin_inff();
+    allowed[count] = static_cast<uint8_t>(a);
+    count += mask[a] != 0 ? 1 : 0;
+  }}
+  float standings[num_actions][num_features];
+  for (unsigned k = 0; k < count; ++k)
+    for (float &standing : standings[k])
+      standing = 0.0f;
+{comparisons}
+  for (unsigned k = 0; k < count; ++k) {{
+    const unsigned a = allowed[k];
     const void *at[num_features];
 {pointers}
-{_layers("at", widths, indent=4)}
+{_layers("at", widths, indent=4, standings=True)}
     logits[a] = layer_{len(widths) - 1}[0];
   }}"""
 
 
-def _layers(inputs: str, widths: list[int], indent: int) -> str:
+def _layers(inputs: str, widths: list[int], indent: int, standings: bool = False) -> str:
     lines = ["ActiveInputs active;", f"activate_features({inputs}, active);"]
+    if standings:
+        lines.append("activate_standings(standings[k], active);")
     for i, width in enumerate(widths):
         block = next(b for b in _BLOCKS if width % b == 0)
         lines.append(f"float layer_{i}[{width}];")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
-from components.policy.dense import elements
 from components.policy.emit import word_offsets
+from components.policy.inputs import elements
 from components.policy.shared_object import SHARED_OBJECT
 
 

@@ -1,6 +1,6 @@
 """The networks that training works on: tf-agents' own, over quantiles of the features.
 
-What they observe is in `observation.py`. Quantiles are computed once per decision, in NumPy; the expansion to q,
+What they observe is in `observation.py`, computed once per decision, in NumPy; the expansion of quantiles to q,
 sqrt(q), q*q is the networks' first layer. Of a problem with a mask, the same layers score each action by its own row.
 The only hyperparameters are here, set by gin (`gin/<problem>.gin`).
 """
@@ -28,15 +28,20 @@ GIN_DIRECTORY = Path(__file__).with_name("gin")
 
 
 class QuantileExpansion(tf.keras.layers.Layer):
-    """[B, F] quantiles -> [B, 3 * F]: all q, then all sqrt(q), then all q*q, as `dense.expand`."""
+    """Inputs [B, F], or with a mask [B, 2 * F], as `inputs.expand` expands them."""
 
-    def call(self, q: tf.Tensor) -> tf.Tensor:
+    def __init__(self, masked: bool = False) -> None:
+        super().__init__()
+        self._masked = masked
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        q, *standings = tf.split(inputs, 2, axis=-1) if self._masked else (inputs,)
         # Not side by side per feature: TensorFlow interleaves so slowly that it would cost more than the first layer.
-        return tf.concat([q, tf.sqrt(q), q * q], axis=-1)
+        return tf.concat([q, tf.sqrt(q), q * q, *standings], axis=-1)
 
 
 class ActionScores(tf.keras.layers.Layer):
-    """[B, A, F + 1] observations -> [B, A] logits, EXCLUDED where the last column is 0.
+    """[B, A, 2 * F + 1] observations -> [B, A] logits, EXCLUDED where the last column is 0.
 
     Dense layers that all actions share, relu after each but the last, which has one unit. Excluded actions are not
     computed: of the register allocator's 33 most are.
@@ -49,7 +54,7 @@ class ActionScores(tf.keras.layers.Layer):
         # As tf-agents projects to logits: small weights, so that at first all actions are about as probable.
         small = tf.keras.initializers.VarianceScaling(scale=0.1)
         self.dense.append(tf.keras.layers.Dense(1, kernel_initializer=small, name="score"))
-        self._expansion, self._dropout = QuantileExpansion(), tf.keras.layers.Dropout(dropout)
+        self._expansion, self._dropout = QuantileExpansion(masked=True), tf.keras.layers.Dropout(dropout)
 
     def call(self, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
         allowed = tf.where(observations[..., -1] != 0)  # [allowed actions, 2]
@@ -94,7 +99,7 @@ def actor_network(
     """The policy: a categorical distribution over the actions.
 
     Args:
-        num_features: F of the observation.
+        num_features: F of the observation, the mask not counted.
         num_actions: how many logits.
         masked: whether each action is scored by itself, and some are excluded.
         fc_layer_params: units of the hidden layers, relu after each.
@@ -104,7 +109,7 @@ def actor_network(
     """
     if masked:
         layers = [ActionScores(fc_layer_params, dropout), tf.keras.layers.Lambda(_categorical)]
-        scores = sequential.Sequential(layers, observation_spec(num_actions, num_features + 1), name="actor")
+        scores = sequential.Sequential(layers, observation_spec(num_actions, 2 * num_features + 1), name="actor")
         scores.create_variables()
         return scores
     built = actor_distribution_network.ActorDistributionNetwork(

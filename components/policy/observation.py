@@ -1,7 +1,8 @@
 """What a network in training sees of a decision, and what it makes of it.
 
 An observation is one float32 tensor: the quantiles [F] of the features, in the policy's order. Of a problem with a mask
-it is [A, F + 1], a row for each of the A actions, which ends with 1 where the action is allowed and 0 where it is not.
+it is [A, 2 * F + 1], a row for each of the A actions: quantiles, standings (see `inputs.py`), and at its end 1 where
+the action is allowed and 0 where it is not.
 
 The logits of such observations are those of `DensePolicy.logits`, but EXCLUDED in place of -inf: the probability is 0
 all the same, and 0 * log 0, of which entropies and divergences are made, is 0 and not NaN.
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.formats.features import FeatureSpec
-from components.policy.dense import DensePolicy, Float32, elements, quantiles
+from components.policy.dense import DensePolicy
+from components.policy.inputs import Float32, elements, layer_inputs
 from components.problems import Problem
 
 EXCLUDED = -1e9
@@ -28,9 +30,9 @@ def network_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple
 
 
 def observation_shape(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[int, ...]:
-    """(F,) or (A, F + 1) for a policy over `features`."""
+    """(F,) or (A, 2 * F + 1) for a policy over `features`."""
     seen = len(network_features(problem, features))
-    return (seen,) if problem.mask is None else (problem.num_actions, seen + 1)
+    return (seen,) if problem.mask is None else (problem.num_actions, 2 * seen + 1)
 
 
 def observations(
@@ -48,19 +50,19 @@ def observations(
     Raises:
         UserError: a column is missing.
     """
-    q = quantiles(network_features(problem, features), buckets, columns)
     mask = next((feature for feature in features if feature.name == problem.mask), None)
+    inputs = layer_inputs(network_features(problem, features), buckets, columns, mask)
     if mask is None:
-        return q
-    allowed = np.asarray(columns[mask.name]).reshape(len(q), elements(mask), 1) != 0
-    return np.concatenate([np.broadcast_to(q, (*allowed.shape[:2], q.shape[-1])), allowed], axis=-1, dtype=np.float32)
+        return inputs
+    allowed = np.asarray(columns[mask.name]).reshape(len(inputs), elements(mask), 1) != 0
+    return np.concatenate([inputs, allowed], axis=-1, dtype=np.float32)
 
 
 def logits(policy: DensePolicy, observed: Float32) -> Float32:
     """float32 [N, A] from observations [N, ...] of the policy's features."""
     if policy.mask is None:
-        return policy.logits_of_quantiles(observed)
-    return np.where(observed[..., -1] != 0, policy.logits_of_quantiles(observed[..., :-1]), np.float32(EXCLUDED))
+        return policy.logits_of_inputs(observed)
+    return np.where(observed[..., -1] != 0, policy.logits_of_inputs(observed[..., :-1]), np.float32(EXCLUDED))
 
 
 def finite(logged: NDArray[np.generic]) -> Float32:

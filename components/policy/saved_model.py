@@ -21,8 +21,10 @@ import tensorflow as tf
 
 from components import problems
 from components.console import UserError
+from components.formats.features import FeatureSpec
 from components.formats.policy import output_spec
 from components.policy.dense import DensePolicy
+from components.policy.inputs import elements
 from components.policy.tables import distinct_boundaries
 
 SAVED_MODEL = "saved_model"
@@ -72,7 +74,8 @@ class PolicyModule(tf.Module):
             reached = tf.where(values < boundaries, tf.zeros_like(counts), counts)
             ranks.append(tf.broadcast_to(tf.reduce_sum(reached, axis=-1), [passes]))
         q = tf.cast(tf.stack(ranks, axis=-1), tf.float32) / self._scales
-        x = tf.concat([q, tf.sqrt(q), q * q], axis=-1)  # [passes, 3F], as dense.expand
+        standings = [] if mask is None else [self._standings(inputs, mask)]
+        x = tf.concat([q, tf.sqrt(q), q * q, *standings], axis=-1)  # [passes, inputs per feature * F], as inputs.expand
         for i, (weights, bias) in enumerate(self._layers):
             x = tf.matmul(x, weights) + bias
             if i + 1 < len(self._layers):
@@ -82,6 +85,23 @@ class PolicyModule(tf.Module):
             x = tf.where(allowed, tf.reshape(x, [1, -1]), -np.inf)
         decision, logits = self._outputs
         return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
+
+
+    def _standings(self, inputs: dict[str, tf.Tensor], mask: FeatureSpec) -> tf.Tensor:
+        """float32 [A, F], as inputs.standings."""
+        allowed = tf.cast(tf.reshape(inputs[mask.name], [1, -1]) != 0, tf.float32)  # [1, A]
+        count = tf.maximum(tf.reduce_sum(allowed), 1.0)
+        columns = []
+        for feature in self._policy.network_features:
+            if elements(feature) == 1:
+                columns.append(tf.zeros([self._policy.num_actions]))
+                continue
+            values = tf.reshape(inputs[feature.name], [-1])
+            if feature.dtype == "float32":
+                values = tf.where(tf.equal(values, values), values, np.inf)
+            less = tf.cast(values[None, :] < values[:, None], tf.float32) * allowed
+            columns.append(tf.reduce_sum(less, axis=-1) / count)
+        return tf.stack(columns, axis=-1)
 
 
 def write_saved_model(policy: DensePolicy, directory: Path) -> Path:

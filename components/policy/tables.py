@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.formats.features import FeatureSpec
-from components.policy.dense import EXPANSION, DensePolicy, Float32, Layer, expand
+from components.policy.dense import DensePolicy, Layer
+from components.policy.inputs import EXPANSION, Float32, expand, inputs_per_feature
 
 STORAGE_TYPES = {"int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t", "float32": "float"}
 
@@ -70,13 +71,16 @@ def distinct_boundaries(
 def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer]:
     """The tables of all features, and the first layer as ([rows of all tables in order, outputs], biases).
 
+    With a mask a row for each feature's standing, in order, ends the rows.
+
     Sums of weights are taken in float64 and rounded once, so that they agree with the layer they replace to about 1e-7.
     """
     weights, bias = policy.layers[0]
-    per_feature = weights.astype(np.float64).reshape(EXPANSION, len(policy.network_features), -1).swapaxes(0, 1)
+    inputs = inputs_per_feature(policy.mask is not None)
+    per_feature = weights.astype(np.float64).reshape(inputs, len(policy.network_features), -1).swapaxes(0, 1)
     new_bias = bias.astype(np.float64)
     tables = []
-    for spec, feature_weights in zip(policy.network_features, per_feature, strict=True):
+    for spec, feature_weights in zip(policy.network_features, per_feature[:, :EXPANSION], strict=True):
         vocab = policy.buckets[spec.name]
         boundaries, ranks = distinct_boundaries(spec, vocab)
         # How often a boundary is repeated is how often the trace had that value, in thousandths.
@@ -101,7 +105,8 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
                 rows=rows.astype(np.float32),
             )
         )
-    all_rows = np.concatenate([table.rows for table in tables])
+    standings = per_feature[:, EXPANSION:].reshape(-1, len(new_bias)).astype(np.float32)
+    all_rows = np.concatenate([*(table.rows for table in tables), standings])
     return tuple(tables), (all_rows, new_bias.astype(np.float32))
 
 

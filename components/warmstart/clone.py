@@ -14,7 +14,8 @@ from tf_agents.networks import network
 from components import problems
 from components.console import UserError
 from components.policy import networks
-from components.policy.dense import EXPANSION, DensePolicy
+from components.policy.dense import DensePolicy
+from components.policy.inputs import inputs_per_feature
 from components.policy.observation import logits
 from components.problems import Problem
 from components.warmstart.config import WarmstartConfig
@@ -63,7 +64,8 @@ def clone(
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
     masked = problem.mask is not None
     actor = networks.actor_network(len(varying), problem.num_actions, masked=masked)
-    columns = np.append(varying, -1) if masked else varying  # the last one is the mask
+    # With a mask the standings follow the quantiles, and the mask is last.
+    columns = np.concatenate([varying, len(decisions.buckets) + varying, [-1]]) if masked else varying
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
     batch_size = min(config.batch_size, len(rows))
@@ -101,7 +103,7 @@ def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
     """Places of the features with more than one value in what is learnt from, excluded actions left out."""
     seen = decisions.observed[~decisions.heldout]
     if problem.mask is not None:
-        seen = seen[seen[..., -1] != 0][:, :-1]
+        seen = seen[seen[..., -1] != 0][:, : len(decisions.buckets)]
     return np.flatnonzero(np.ptp(seen, axis=0) > 0)
 
 
@@ -151,9 +153,10 @@ def _widened(
     layers = networks.dense_arrays(actor)
     features = len(decisions.buckets)  # of all features but the mask, in their order
     narrow, bias = layers[0]
-    wide = np.zeros((EXPANSION, features, narrow.shape[1]), np.float32)
-    wide[:, varying] = narrow.reshape(EXPANSION, len(varying), -1)
-    layers[0] = (wide.reshape(EXPANSION * features, -1), bias)
+    inputs = inputs_per_feature(problems.get(decisions.trace.problem).mask is not None)
+    wide = np.zeros((inputs, features, narrow.shape[1]), np.float32)
+    wide[:, varying] = narrow.reshape(inputs, len(varying), -1)
+    layers[0] = (wide.reshape(inputs * features, -1), bias)
     weights, bias = layers[-1]
     layers[-1] = ((weights / temperature).astype(np.float32), (bias / temperature).astype(np.float32))
     return DensePolicy(decisions.trace.problem, decisions.features, decisions.buckets, tuple(layers))

@@ -82,11 +82,11 @@ def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, direct
     random = np.random.default_rng(0)
     columns = read_columns(trace, ["module", *(feature.name for feature in dense.features)])
     rows = {name: np.flatnonzero(columns["module"] == name) for name in names}
-    quantiles = dense.quantiles(columns)
+    quantiles = dense.inputs(columns)
     for number, name in enumerate(names):
         taken = np.tile(quantiles[rows[name]], (SAMPLES, 1))
         count = len(taken)
         advantages = np.repeat(random.normal(size=-(-count // CALLS)), CALLS)[:count]
         sizes_bytes, action = tuple(random.integers(1000, 100_000, SAMPLES).tolist()), random.integers(0, 2, count)
-        sampled = Sampled(name, sizes_bytes, taken, action, dense.logits_of_quantiles(taken), advantages, 1.0)
+        sampled = Sampled(name, sizes_bytes, taken, action, dense.logits_of_inputs(taken), advantages, 1.0)
         (directory / str(number)).write_bytes(pickle.dumps(sampled, pickle.HIGHEST_PROTOCOL))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
-from components.policy.dense import DensePolicy, expand, quantiles, read_dense
+from components.policy.dense import DensePolicy, read_dense
+from components.policy.inputs import expand, quantiles
 
 values = st.integers(-1000, 1000)
 

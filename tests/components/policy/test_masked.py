@@ -12,10 +12,11 @@ import pytest
 from components.formats.features import FeatureSpec
 from components.formats.trace import ModuleTrace, TraceWriter
 from components.policy.compare import agree, compare
-from components.policy.dense import DensePolicy, quantiles, read_dense
+from components.policy.dense import DensePolicy, read_dense
 from components.policy.emit import emit, word_offsets
 from components.policy.emitted import EmittedPolicy
 from components.policy.export import export_fast, export_policy
+from components.policy.inputs import quantiles
 from components.storage import publish
 
 ACTIONS = 33
@@ -75,7 +76,7 @@ def policy(columns: dict[str, np.ndarray]) -> DensePolicy:
     }
     layers = tuple(
         (rng.normal(size=(a, b)).astype(np.float32), rng.normal(size=b).astype(np.float32))
-        for a, b in itertools.pairwise([3 * len(names), 24, 10, 1])
+        for a, b in itertools.pairwise([4 * len(names), 24, 10, 1])
     )
     return DensePolicy("regalloc", FEATURES, buckets, layers)
 
@@ -141,7 +142,7 @@ def test_a_form_that_allows_what_is_masked_does_not_agree(
 ) -> None:
     reference = policy.logits(columns)
     assert agree("same", reference, reference.copy()).max_error == 0
-    wrong = agree("wrong", reference, policy.logits_of_quantiles(policy.quantiles(columns)))
+    wrong = agree("wrong", reference, policy.logits_of_inputs(policy.inputs(columns)))
     assert len(wrong.differences) > 20 and np.isinf(wrong.max_error)
 
 
@@ -176,7 +177,7 @@ def test_llvm_runs_the_class(policy: DensePolicy, columns: dict[str, np.ndarray]
     ],
 )
 def test_invariants(policy: DensePolicy, features: tuple[FeatureSpec, ...], outputs: int, message: str) -> None:
-    inputs = 3 * sum(f.name != "mask" for f in features)
+    inputs = 4 * sum(f.name != "mask" for f in features)
     layer = (np.zeros((inputs, outputs), np.float32), np.zeros(outputs, np.float32))
     with pytest.raises(ValueError, match=message):
         DensePolicy("regalloc", features, policy.buckets, (layer,))

@@ -29,15 +29,15 @@ def test_arrays_of_a_network_give_its_logits(q):
     actor = networks.actor_network(len(FEATURES), fc_layer_params=(8, 6))
     dense = networks.to_dense(actor, VOCAB, FEATURES)
     assert [w.shape for w, _ in dense.layers] == [(15, 8), (8, 6), (6, 2)]
-    np.testing.assert_allclose(dense.logits_of_quantiles(q), networks.logits(actor, q), atol=1e-5)
+    np.testing.assert_allclose(dense.logits_of_inputs(q), networks.logits(actor, q), atol=1e-5)
 
 
 def test_arrays_loaded_into_another_network_give_the_same_logits(q):
     first, second = (networks.actor_network(len(FEATURES)) for _ in range(2))
     dense = networks.to_dense(first, VOCAB, FEATURES)
-    assert np.abs(networks.logits(second, q) - dense.logits_of_quantiles(q)).max() > 0.01
+    assert np.abs(networks.logits(second, q) - dense.logits_of_inputs(q)).max() > 0.01
     networks.load_dense(second, dense)
-    np.testing.assert_allclose(networks.logits(second, q), dense.logits_of_quantiles(q), atol=1e-5)
+    np.testing.assert_allclose(networks.logits(second, q), dense.logits_of_inputs(q), atol=1e-5)
 
 
 def test_layers_of_one_shape_start_differently():
@@ -57,8 +57,8 @@ def test_initial_weights_follow_the_global_seed():
 def test_dropout_works_in_training_only(q):
     actor = networks.actor_network(len(FEATURES), dropout=0.5)
     dense = networks.to_dense(actor, VOCAB, FEATURES)
-    np.testing.assert_allclose(networks.logits(actor, q), dense.logits_of_quantiles(q), atol=1e-5)
-    assert np.abs(networks.logits(actor, q, training=True) - dense.logits_of_quantiles(q)).max() > 0.01
+    np.testing.assert_allclose(networks.logits(actor, q), dense.logits_of_inputs(q), atol=1e-5)
+    assert np.abs(networks.logits(actor, q, training=True) - dense.logits_of_inputs(q)).max() > 0.01
 
 
 def test_another_shape_is_refused_with_both_named():

@@ -55,7 +55,7 @@ def actor(**parameters):
 def test_arrays_of_a_network_give_its_logits(columns):
     made = actor()
     dense = networks.to_dense(made, VOCAB, FEATURES, "regalloc")
-    assert [w.shape for w, _ in dense.layers] == [(9, 8), (8, 6), (6, 1)]
+    assert [w.shape for w, _ in dense.layers] == [(12, 8), (8, 6), (6, 1)]
     seen = observations(PROBLEM, FEATURES, VOCAB, columns)
     assert seen.dtype == np.float32 and seen.shape == (DECISIONS, *observation_shape(PROBLEM, FEATURES))
     expected = dense.logits(columns)
@@ -70,7 +70,7 @@ def test_arrays_loaded_into_another_network_give_the_same_logits(columns):
     assert np.abs(networks.logits(other, seen) - logits(dense, seen)).max() > 0.01
     networks.load_dense(other, dense)
     np.testing.assert_allclose(networks.logits(other, seen), logits(dense, seen), atol=1e-5)
-    with pytest.raises(UserError, match=r"\(9, 8\).*\(9, 9\)"):
+    with pytest.raises(UserError, match=r"\(12, 8\).*\(12, 9\)"):
         networks.load_dense(actor(fc_layer_params=(9, 6)), dense)
 
 
@@ -113,4 +113,4 @@ def test_logged_logits_become_finite():
 def test_gin_sets_the_layers_of_the_problem():
     networks.configure("regalloc", ["actor_network.fc_layer_params = (5, 4)"])
     made = networks.actor_network(3, ACTIONS, masked=True)
-    assert [tuple(layer.kernel.shape) for layer in networks.dense_layers(made)] == [(9, 5), (5, 4), (4, 1)]
+    assert [tuple(layer.kernel.shape) for layer in networks.dense_layers(made)] == [(12, 5), (5, 4), (4, 1)]

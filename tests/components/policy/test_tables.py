@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.formats.features import FeatureSpec
-from components.policy.dense import expand
+from components.policy.inputs import expand
 from components.policy.tables import distinct_boundaries, feature_tables
 
 INT64 = np.iinfo(np.int64)
@@ -53,7 +53,7 @@ def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
     policy, columns = make_policy(seed=3)
     tables, (rows, bias) = feature_tables(policy)
     weights, old_bias = policy.layers[0]
-    expected = expand(policy.quantiles(columns)).astype(np.float64) @ weights + old_bias
+    expected = expand(policy.inputs(columns)).astype(np.float64) @ weights + old_bias
     found = np.tile(bias.astype(np.float64), (len(columns["flag"]), 1))
     first = 0
     for table in tables:

@@ -20,7 +20,7 @@ def policy(scale=1.0):
 
 
 def entropy(policy, quantiles):
-    logits = policy.logits_of_quantiles(quantiles).astype(np.float64)
+    logits = policy.logits_of_inputs(quantiles).astype(np.float64)
     margin = np.abs(logits[:, 0] - logits[:, 1])  # of two actions, the entropy is a function of it
     other = 1 / (1 + np.exp(np.minimum(margin, 700)))
     return float(-((1 - other) * np.log1p(-other) + other * np.log(other)).mean())
@@ -36,7 +36,7 @@ def test_softened_policy_has_the_entropy_asked_for_and_the_same_decisions(quanti
     assert entropy(sharp, quantiles) < 0.05
     soft = soften(sharp, quantiles, 0.2)
     assert entropy(soft, quantiles) == pytest.approx(0.2, rel=1e-3)
-    before, after = (p.logits_of_quantiles(quantiles).argmax(1) for p in (sharp, soft))
+    before, after = (p.logits_of_inputs(quantiles).argmax(1) for p in (sharp, soft))
     np.testing.assert_array_equal(before, after)
 
 

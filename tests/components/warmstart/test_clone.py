@@ -23,7 +23,7 @@ def setting(inputs, tmp_path_factory):
 
 
 def entropy(policy, q):
-    logits = policy.logits_of_quantiles(q)
+    logits = policy.logits_of_inputs(q)
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return float(-(p * np.log(np.maximum(p, 1e-30))).sum(axis=1).mean())
@@ -62,8 +62,8 @@ def test_temperature_divides_the_logits(setting):
     config, decisions = setting
     config = dataclasses.replace(config, epochs=1)
     q = decisions.observed[:50]
-    plain = clone(config, decisions).policy.logits_of_quantiles(q)
-    warm = clone(dataclasses.replace(config, temperature=2.0), decisions).policy.logits_of_quantiles(q)
+    plain = clone(config, decisions).policy.logits_of_inputs(q)
+    warm = clone(dataclasses.replace(config, temperature=2.0), decisions).policy.logits_of_inputs(q)
     np.testing.assert_allclose(warm * 2, plain, atol=1e-4)
 
 

@@ -1,0 +1,65 @@
+"""What a policy's layers are given: quantiles, and how the allowed actions of a decision compare."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numbers
+
+from components.formats.features import FeatureSpec
+from components.policy.inputs import expand, inputs_per_feature, layer_inputs, standings
+
+ACTIONS = 5
+WEIGHT = FeatureSpec("weight", "float32", (1, ACTIONS))
+STAGE = FeatureSpec("stage", "int64", (1, ACTIONS))
+PROGRESS = FeatureSpec("progress", "float32")
+MASK = FeatureSpec("mask", "int64", (1, ACTIONS))
+
+
+def test_a_standing_is_the_share_of_allowed_actions_whose_value_is_less() -> None:
+    columns = {
+        "weight": np.array([[[3, 1, np.nan, 1, -9]], [[0, 0, 0, 0, np.inf]]], np.float32),
+        "stage": np.array([[[2, 1, 1, 0, 9]], [[5, 4, 3, 2, 1]]]),
+        "progress": np.array([[0.5], [0.25]], np.float32),
+    }
+    allowed = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 1]], bool)
+    found = standings([WEIGHT, STAGE, PROGRESS], columns, allowed)
+    assert found.dtype == np.float32 and found.shape == (2, ACTIONS, 3)
+    np.testing.assert_array_equal(found[0, :4, 0], [0.5, 0, 0.75, 0])  # the -9 is not allowed; NaN is above all
+    np.testing.assert_array_equal(found[0, :4, 1], [0.75, 0.25, 0.25, 0])
+    np.testing.assert_array_equal(found[1, [0, 1, 4], 0], np.array([0, 0, 2 / 3], np.float32))
+    assert not found[..., 2].any()  # all actions share a scalar
+
+
+@given(
+    numbers.arrays(np.float32, (6, ACTIONS), elements=st.floats(width=32)),
+    numbers.arrays(np.bool_, (6, ACTIONS)),
+    st.permutations(range(ACTIONS)),
+)
+def test_standings_know_no_positions_and_no_scale(
+    values: np.ndarray, allowed: np.ndarray, order: list[int]
+) -> None:
+    def of(weights: np.ndarray, those: np.ndarray) -> np.ndarray:
+        return standings([WEIGHT], {"weight": weights[:, None]}, those)[..., 0]
+
+    found = of(values, allowed)
+    assert ((found >= 0) & (found <= 1)).all()
+    np.testing.assert_array_equal(of(values[:, order], allowed[:, order]), found[:, order])
+    ranks = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1].reshape(values.shape)
+    np.testing.assert_array_equal(of(ranks.astype(np.float32), allowed), found)
+    lowest = np.where(allowed, np.where(np.isnan(values), np.inf, values), np.inf).min(axis=1, keepdims=True)
+    assert (found[allowed & (values == lowest)] == 0).all()
+
+
+def test_layers_get_quantiles_and_with_a_mask_standings() -> None:
+    columns = {"weight": np.array([[[1, 2, 3, 4, 5]]], np.float32), "mask": np.array([[[1, 1, 1, 0, 1]]])}
+    buckets = {"weight": np.array([2.0, 3.0])}
+    inputs = layer_inputs([WEIGHT], buckets, columns, MASK)
+    np.testing.assert_array_equal(inputs[0, :, 0], [0, 0.5, 1, 1, 1])
+    np.testing.assert_array_equal(inputs[0, [0, 1, 2, 4], 1], [0, 0.25, 0.5, 0.75])
+    expanded = expand(inputs, masked=True)
+    assert expanded.shape == (1, ACTIONS, inputs_per_feature(masked=True))
+    np.testing.assert_array_equal(expanded[0, 1], np.array([0.5, 0.5**0.5, 0.25, 0.25], np.float32))
+    assert inputs_per_feature(masked=False) == expand(layer_inputs([PROGRESS], {"progress": np.array([1.0])},
+                                                                   {"progress": np.zeros((1, 1))}, None)).shape[-1]  # fmt: skip
