@@ -40,7 +40,7 @@ Example:
     type=click.IntRange(min=1),
     default=_DEFAULTS.batch_size,
     show_default=True,
-    help="Decisions in a training step.",
+    help="Decisions in a training step, at most; of few decisions it is smaller.",
 )
 @click.option(
     "--learning-rate",

@@ -23,6 +23,9 @@ from components.warmstart.data import Decisions
 
 WARMUP = 0.02
 """The share of all steps in which the learning rate rises: Adam's first steps are badly scaled."""
+MIN_STEPS = 600
+"""Of the optimizer, if that leaves MIN_BATCH decisions to a step."""
+MIN_BATCH = 128
 SAMPLE_DECISIONS = 20_000
 """Decisions on which agreement is measured during training; the last figure is taken on all of them."""
 
@@ -68,7 +71,7 @@ def clone(
     columns = np.concatenate([varying, len(decisions.buckets) + varying, [-1]]) if masked else varying
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
-    batch_size = min(config.batch_size, len(rows))
+    batch_size = _batch_size(config, len(rows))
     steps = len(rows) // batch_size  # what an epoch leaves over waits for the next shuffle
 
     started_s = time.monotonic()
@@ -92,6 +95,12 @@ def clone(
         tracing_s=tracing_s,
         loss=loss,
     )
+
+
+def _batch_size(config: WarmstartConfig, decisions: int) -> int:
+    """Of few decisions smaller batches: an optimizer that makes some tens of steps has learnt nothing."""
+    enough = max(MIN_BATCH, decisions * config.epochs // MIN_STEPS)
+    return min(config.batch_size, enough, decisions)
 
 
 def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> float:

@@ -12,7 +12,7 @@ class WarmstartConfig:
 
     trace, vocab, toolchain: input artifacts; of the toolchain (training), the compiler and its features are used.
     output: the policy artifact to write.
-    epochs: passes over the training decisions. batch_size: decisions in a step.
+    epochs: passes over the training decisions. batch_size: decisions in a step, at most.
     learning_rate: Adam's at its peak; it rises over the first 2% of the steps and falls to zero along a cosine.
     entropy_weight: how much a decision's entropy (nats) counts against its cross-entropy; above zero it keeps the
         policy from being surer than it has to be, which leaves PPO something to explore.
