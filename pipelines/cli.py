@@ -103,7 +103,9 @@ cli.add_command(retrain_group)
 @click.option("--seed", type=SEED, default=1, metavar="N",
               help="Of everything random: same seed, same training.")
 @click.option("--min-reduction-percent", type=float, default=0.5, metavar="X",
-              help="Held-out modules must shrink by this for the verdict `better`.")  # fmt: skip
+              help="Held-out modules must shrink, or get lower scores, by this for the verdict `better`.")
+@click.option("--with-policy", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="A policy of another problem that the release clang carries as well.")  # fmt: skip
 def run(
     compile_commands: Path | None,
     corpus: Path | None,
@@ -117,6 +119,7 @@ def run(
     llvm_source: str,
     seed: int,
     min_reduction_percent: float,
+    with_policy: Path | None,
 ) -> None:
     """Code in, a clang with a policy trained on it out.
 
@@ -128,6 +131,7 @@ def run(
     Examples:
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
       mlgo run --recipe demo --output runs/demo
+      mlgo run --problem regalloc --recipe demo --with-policy runs/demo/policy --output runs/both
     """
     from components.evaluation.table import print_table, read_metrics
     from pipelines.local import run_locally
@@ -148,6 +152,7 @@ def run(
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,
+        with_policy=_absolute(with_policy),
     )
     run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
     report = options.output / "size_report"

@@ -25,6 +25,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--compile-commands": build_facts,
     "--llvm-source": content_facts,
     "--emphasize": content_facts,
+    "--with-policy": content_facts,
 }
 """Options that name something outside of the run: its content, not its name, decides what is reused."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.console import UserError
+from components.formats.policy import load_policy_info
 from pipelines.checks import as_option, check_values
 
 
@@ -14,7 +15,7 @@ class RunOptions:
     """One run.
 
     Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is one of PRESETS;
-    train_minutes, if set, replaces the preset's.
+    train_minutes, if set, replaces the preset's; with_policy is one of another problem than `problem`.
     """
 
     output: Path
@@ -29,12 +30,18 @@ class RunOptions:
     train_minutes: float | None = None
     seed: int = 1
     min_reduction_percent: float = 0.5
+    with_policy: Path | None = None
 
     def __post_init__(self) -> None:
         check_values(self.parameters(), as_option)
         for source in (self.compile_commands, self.corpus, self.recipe):
             if source is not None and not source.exists():
                 raise UserError(f"{source} does not exist", "check the path")
+        if self.with_policy is not None and load_policy_info(self.with_policy).problem == self.problem:
+            raise UserError(
+                f"--with-policy {self.with_policy} is a policy for {self.problem}, the problem of this run",
+                "name a policy of another problem, or leave it out",
+            )
 
     def parameters(self) -> dict[str, str]:
         """Of the pipeline (pipelines/training.py), as text. A release clang is made whatever the verdict: who runs this
@@ -52,4 +59,5 @@ class RunOptions:
             "seed": str(self.seed),
             "min_reduction_percent": f"{self.min_reduction_percent:g}",
             "release_if": "always",
+            "with_policy": str(self.with_policy or ""),
         }

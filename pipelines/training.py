@@ -38,6 +38,7 @@ def release_if_good(
     recipe: str,
     problem: str,
     workers: str,
+    with_policy: str,
     llvm_major: int,
     llvm_source: str,
     min_reduction_percent: float,
@@ -45,8 +46,12 @@ def release_if_good(
     """If `good` is "yes": a release clang of the policy, and what it does itself."""
     with dsl.If(good == "yes", name="good-enough"):
         released = _sized(
-            toolchain_release(policy=policy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G"
-        )
+            toolchain_release(
+                policy=policy, with_policy=with_policy, llvm_major=llvm_major, llvm_source=llvm_source
+            ),
+            "4", "8G",
+        )  # fmt: skip
+        released.set_caching_options(False)  # for what `with_policy` names
         reported = _sized(
             report_sizes(
                 corpus=corpus, training=training, policy=policy, evaluation=evaluation,
@@ -75,6 +80,7 @@ def training_pipeline(
     min_reduction_percent: float = 0.5,
     release_if: str = "better",
     emphasize: str = "",
+    with_policy: str = "",
     notify_url: str = "",
 ) -> None:
     """Args:
@@ -87,6 +93,7 @@ def training_pipeline(
     seed: of everything random. min_reduction_percent: held-out modules must shrink by this for the verdict `better`.
     release_if: `better` makes a release clang of such a policy only, `always` of any.
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
+    with_policy: a policy of another problem that the release clang carries as well.
     notify_url: gets a POST with the outcome.
     """
     told = _sized(finish(notify_url=notify_url), "1", "2G")
@@ -137,6 +144,6 @@ def training_pipeline(
         release_if_good(
             good=judged.outputs["release"], corpus=code.outputs["corpus"], training=training.outputs["training"],
             policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"], recipe=recipe, problem=problem,
-            workers=workers, llvm_major=llvm_major, llvm_source=llvm_source,
+            workers=workers, with_policy=with_policy, llvm_major=llvm_major, llvm_source=llvm_source,
             min_reduction_percent=min_reduction_percent,
         )  # fmt: skip

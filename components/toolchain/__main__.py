@@ -38,6 +38,8 @@ Examples:
                    "or a directory.")
 @click.option("--policy", "policies", type=ARTIFACT, multiple=True, metavar="DIR",
               help="release: the policy to embed. Again for one of another problem.")
+@click.option("--with-policy", type=ARTIFACT, metavar="DIR",
+              help="release: the same as another --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: which form of the policy: our C++, or the object of TensorFlow's AOT compiler.")
 @click.option("--targets", type=click.Choice(["native", "all"]), default="native", show_default=True,
@@ -47,8 +49,9 @@ Examples:
               help="Keeps downloads and objects for the next time.  [default: $MLGO_CACHE_DIR or "
                    "~/.cache/mlgo-pipeline]")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Parallel compiles.  [default: processors]")
-def main(**arguments: Any) -> None:
+def main(policies: tuple[Path, ...], with_policy: Path | None, **arguments: Any) -> None:
     """Make a clang for learned policies: link an installed LLVM SDK with the few files that look at a policy."""
+    arguments["policies"] = (*policies, with_policy) if with_policy else policies
     make_toolchain(ToolchainConfig(**{name: value for name, value in arguments.items() if value is not None}))
 
 

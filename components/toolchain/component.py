@@ -17,12 +17,13 @@ def toolchain_training(llvm_major: int, llvm_source: str, training: dsl.Output[d
 
 @dsl.container_component
 def toolchain_release(  # type: ignore[no-untyped-def]
-    policy: dsl.Input[dsl.Model], llvm_major: int, llvm_source: str, release: dsl.Output[dsl.Artifact]
-):
-    """The clang that carries the policy."""
+    policy: dsl.Input[dsl.Model], with_policy: str, llvm_major: int, llvm_source: str,
+    release: dsl.Output[dsl.Artifact],
+):  # fmt: skip
+    """The clang that carries the policy, and one of another problem if `with_policy` names one."""
     return step(
         "toolchain", "toolchain",
         ["--mode", "release", "--llvm-major", llvm_major, "--llvm-source", llvm_source, "--policy", policy.uri,
-         "--output", release.uri],
+         "--with-policy", with_policy, "--output", release.uri],
         hours=2,
     )  # fmt: skip

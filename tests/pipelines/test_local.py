@@ -187,6 +187,7 @@ def test_what_cannot_run_is_refused_before_the_first_step(
         ("minutes=3", "no parameter 'minutes'\n  remedy: it has .*train_minutes"),
         ("corpus=/nowhere", "2 given"),
         ("emphasize=/nowhere", "/nowhere does not exist"),
+        ("with_policy=/nowhere", "/nowhere does not exist"),
     ],
 )
 def test_a_parameter_that_no_step_would_take_is_named(param: str, named: str) -> None:

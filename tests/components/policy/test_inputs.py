@@ -61,5 +61,5 @@ def test_layers_get_quantiles_and_with_a_mask_standings() -> None:
     expanded = expand(inputs, masked=True)
     assert expanded.shape == (1, ACTIONS, inputs_per_feature(masked=True))
     np.testing.assert_array_equal(expanded[0, 1], np.array([0.5, 0.5**0.5, 0.25, 0.25], np.float32))
-    assert inputs_per_feature(masked=False) == expand(layer_inputs([PROGRESS], {"progress": np.array([1.0])},
-                                                                   {"progress": np.zeros((1, 1))}, None)).shape[-1]  # fmt: skip
+    plain = layer_inputs([PROGRESS], {"progress": np.array([1.0])}, {"progress": np.zeros((1, 1))}, None)
+    assert expand(plain).shape == (1, inputs_per_feature(masked=False))
