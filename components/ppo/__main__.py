@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from components import problems
 from components.console import SEED, preset_option, run_step
 from components.ppo.config import PRESETS, PpoConfig
 from components.ppo.rayjob_options import RAYJOB_OPTIONS, choose_workers
@@ -29,6 +30,11 @@ Examples:
 """
 
 
+def defaults(name: str) -> str:
+    """What each problem wants, for people."""
+    return ", ".join(f"{getattr(problems.get(problem), name)} for {problem}" for problem in problems.names())
+
+
 @click.command(epilog=EPILOG)
 @preset_option(PRESETS)
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
@@ -46,14 +52,13 @@ Examples:
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
 @click.option(
-    "--modules", type=click.IntRange(min=1), default=PpoConfig.modules, show_default=True, help="Modules an iteration."
+    "--modules", type=click.IntRange(min=1), default=0, help=f"Modules an iteration.  [default: {defaults('modules')}]"
 )
 @click.option(
     "--samples",
     type=click.IntRange(min=2),
-    default=PpoConfig.samples,
-    show_default=True,
-    help="Compiles of each module an iteration.",
+    default=0,
+    help=f"Compiles of each module an iteration.  [default: {defaults('samples')}]",
 )
 @click.option(
     "--credit",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from components import problems
 from components.console import UserError
 
 Credit = Literal["function", "module"]
@@ -20,6 +21,7 @@ class PpoConfig:
 
     corpus, toolchain, trace, warmstart: artifact directories. root_dir: checkpoints and TensorBoard logs, kept between
     runs; one run at a time. output: where the policy of the best checkpoint is published.
+    modules, samples: of an iteration, and compiles of each; 0 becomes what the problem wants.
     credit: what a decision's advantage is made of, see `credit.py`.
     module_weight: weight of the module's own size beside its functions' (credit "function").
     validate_every: iterations between two looks at the validation modules.
@@ -42,8 +44,8 @@ class PpoConfig:
     problem: str = "inlining"
     minutes: float | None = None
     iterations: int | None = None
-    modules: int = 16
-    samples: int = 4
+    modules: int = 0
+    samples: int = 0
     credit: Credit = "function"
     module_weight: float = 1.0
     validate_every: int = 5
@@ -63,6 +65,9 @@ class PpoConfig:
     def __post_init__(self) -> None:
         if self.minutes is None and self.iterations is None:
             raise UserError("nothing says how long to train", "pass --minutes or --iterations")
+        for name in ("modules", "samples"):
+            if not getattr(self, name):
+                object.__setattr__(self, name, getattr(problems.get(self.problem), name))  # frozen for all others
         for name in ("modules", "validate_every", "keep", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")

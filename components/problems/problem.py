@@ -23,6 +23,8 @@ class Problem:
     the training log carries as the outcome of its last decision; then a compile that logs makes no object. Less is
     better of both. callsites: whether the compiler writes callers and callees of its decisions beside the log.
 
+    What a training takes unless it is told otherwise. modules, samples: of an iteration, and compiles of each module.
+
     What it is called in LLVM. model_class, model_macro: the class that a release build embeds and the macro that makes
     it. *_options: LLVM options (each goes behind -mllvm) that put the advisor in that mode; log_option, policy_option:
     those that take a path; channel_option: with the release options, takes decisions from the file PATH.in instead of
@@ -48,6 +50,8 @@ class Problem:
     policy_option: str
     channel_option: str
     probe: str
+    modules: int = 16
+    samples: int = 4
     mask: str | None = None
     per_instruction_features: frozenset[str] = frozenset()
     per_instruction_option: str | None = None

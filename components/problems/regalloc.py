@@ -43,6 +43,9 @@ REGALLOC = Problem(
     per_instruction_features=frozenset({"instructions", "instructions_mapping", "mbb_frequencies", "mbb_mapping"}),
     per_instruction_option="-regalloc-enable-development-features",
     measure="score",
+    # Few decisions a module, and scores that hardly differ: it takes more of both to see which decision was better.
+    modules=32,
+    samples=8,
     callsites=False,
     model_class="RegAllocEvictModel",
     model_macro="LLVM_HAVE_TF_AOT_REGALLOCEVICTMODEL",

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.formats.policy import load_policy_info
+
 
 @dataclass(frozen=True)
 class BenchContext:
@@ -51,6 +53,15 @@ class BenchContext:
     @property
     def release(self) -> Path:
         return self.run / "release"
+
+    @property
+    def problem(self) -> str:
+        """What the run's policy decides."""
+        return load_policy_info(self.policy).problem
+
+    def key(self, figure: str) -> str:
+        """The key of a figure that each problem has: inlining's has the bare name."""
+        return figure if self.problem == "inlining" else f"{self.problem}_{figure}"
 
     def median_s(self, work: Callable[[], object]) -> float:
         """Median wall time of `work()` over `repeats` calls, in seconds."""

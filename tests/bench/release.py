@@ -1,6 +1,6 @@
 """What a policy costs its users: compile time of a release clang with the policy over the same clang without.
 
-The clang embeds the warmstart policy, which imitates the heuristic, so that both sides inline the same and the
+The clang embeds the warmstart policy, which imitates the heuristic, so that both sides decide the same and the
 difference is the price of asking, not of other code. Where the imitation still differs, the code differs a little; the
 same figure over the modules that came out alike byte for byte is given beside it.
 """
@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +38,13 @@ class Compile:
 
 
 def measure(context: BenchContext) -> dict[str, float]:
-    """release_compile_overhead_percent: by CPU time; also by wall time, and by CPU time over modules of equal code.
+    """(regalloc_)release_compile_overhead_percent: by CPU time; also by wall time, and over modules of equal code.
 
     Per module and side the median over the rounds, summed over the modules. The sides take turns in going first.
     """
     clang = _imitating_clang(context)
     everything = load_corpus(context.corpus).modules
+    flags = {side: advisor.flags(context.problem, None, None) for side, advisor in ADVISORS.items()}
     modules = everything[:: max(1, len(everything) // MODULES)]
     times: dict[str, dict[str, list[Compile]]] = {module.name: {side: [] for side in ADVISORS} for module in modules}
     with Progress("compiling with and without the embedded policy", context.repeats * len(modules)) as progress:
@@ -50,17 +52,17 @@ def measure(context: BenchContext) -> dict[str, float]:
             for number, module in enumerate(modules):
                 order = list(ADVISORS)[:: 1 if (turn + number) % 2 else -1]
                 for side in order:
-                    times[module.name][side].append(_compile(clang, module, ADVISORS[side], context.scratch / "m.o"))
+                    times[module.name][side].append(_compile(clang, module, flags[side], context.scratch / "m.o"))
                 progress.advance()
     alike = [name for name, sides in times.items() if sides["with"][0].content == sides["without"][0].content]
     figures = {
-        "release_compile_overhead_percent": _overhead_percent(times, list(times), "cpu_s"),
-        "release_compile_overhead_wall_percent": _overhead_percent(times, list(times), "wall_s"),
-        "release_compile_modules": len(modules),
-        "release_compile_modules_alike": len(alike),
+        context.key("release_compile_overhead_percent"): _overhead_percent(times, list(times), "cpu_s"),
+        context.key("release_compile_overhead_wall_percent"): _overhead_percent(times, list(times), "wall_s"),
+        context.key("release_compile_modules"): len(modules),
+        context.key("release_compile_modules_alike"): len(alike),
     }
     if alike:
-        figures["release_compile_overhead_alike_percent"] = _overhead_percent(times, alike, "cpu_s")
+        figures[context.key("release_compile_overhead_alike_percent")] = _overhead_percent(times, alike, "cpu_s")
     return figures
 
 
@@ -74,8 +76,7 @@ def _imitating_clang(context: BenchContext) -> Path:
     return load_toolchain(output).clang
 
 
-def _compile(clang: Path, module: Module, advisor: Advisor, output: Path) -> Compile:
-    flags = advisor.flags("inlining", None, None)
+def _compile(clang: Path, module: Module, flags: Sequence[str], output: Path) -> Compile:
     argv = [str(clang), *replay_arguments(module.arguments(), module.bitcode, output, flags, module.thinlto_index)]
     started_s = time.perf_counter()
     child = os.posix_spawn(argv[0], argv, os.environ)

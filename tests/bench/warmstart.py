@@ -10,7 +10,7 @@ from tests.bench.context import BenchContext
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """warmstart_decisions_per_s: median over runs; warmstart_agreement: of the run with the step's own settings.
+    """(regalloc_)warmstart_decisions_per_s: median over runs; warmstart_agreement: of the run with the step's settings.
 
     A rate is decisions consumed by the training loop over its wall time: shuffling included, TensorFlow's tracing (once
     a run, warmstart_tracing_s) and the measuring of agreement left out.
@@ -29,7 +29,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     shorter = [clone(replace(config, epochs=10), decisions) for _ in range(ctx.repeats - 1)]
     heldout = decisions.heldout
     return {
-        "warmstart_decisions_per_s": statistics.median(run.decisions_per_s for run in (whole, *shorter)),
-        "warmstart_agreement": agreement(whole.policy, decisions.q[heldout], decisions.action[heldout]),
-        "warmstart_tracing_s": whole.tracing_s,
+        ctx.key("warmstart_decisions_per_s"): statistics.median(run.decisions_per_s for run in (whole, *shorter)),
+        ctx.key("warmstart_agreement"): agreement(whole.policy, decisions.observed[heldout], decisions.action[heldout]),
+        ctx.key("warmstart_tracing_s"): whole.tracing_s,
     }
