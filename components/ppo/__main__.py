@@ -52,12 +52,11 @@ def defaults(name: str) -> str:
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
 @click.option(
-    "--modules", type=click.IntRange(min=1), default=0, help=f"Modules an iteration.  [default: {defaults('modules')}]"
+    "--modules", type=click.IntRange(min=1), help=f"Modules an iteration.  [default: {defaults('modules')}]"
 )
 @click.option(
     "--samples",
     type=click.IntRange(min=2),
-    default=0,
     help=f"Compiles of each module an iteration.  [default: {defaults('samples')}]",
 )
 @click.option(
@@ -155,7 +154,7 @@ def defaults(name: str) -> str:
 @RAYJOB_OPTIONS
 def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
     """Train a policy by proximal policy optimization on the code that it makes: its size, or its scores."""
-    config = PpoConfig(**options)
+    config = PpoConfig(**{name: value for name, value in options.items() if value is not None})
     if rayjob_workers(config.workers):
         from components.ppo.rayjob_step import run_elsewhere
 
