@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-RECIPE = Path(__file__).parents[2] / "components" / "corpus" / "recipes" / "tiny.yaml"
+RECIPES = Path(__file__).parents[2] / "components" / "corpus" / "recipes"
 
 
-def command(run: Path, *more: str) -> list[str]:
+def command(run: Path, *more: str, recipe: str = "tiny") -> list[str]:
     return [
-        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPE), "--preset", "tiny",
+        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPES / f"{recipe}.yaml"), "--preset", "tiny",
         "--output", str(run), *more,
     ]  # fmt: skip
 

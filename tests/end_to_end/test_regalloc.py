@@ -1,0 +1,69 @@
+"""The whole chain for register allocation, as a user runs it: a clang with both policies, and programs measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.formats.toolchain import load_toolchain
+from components.storage import digest
+from tests.end_to_end.chain import command
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+SOURCE = """
+int callee(int x) { return x < 0 ? -x * 3 : x + 1; }
+int wants_many(const int *in, int *out, int n) {
+  int a = in[0], b = in[1], c = in[2], d = in[3], e = in[4], f = in[5], g = in[6], h = in[7], i = in[8], j = in[9];
+  int k = in[10], l = in[11], m = in[12], o = in[13], p = in[14], q = in[15], r = in[16], s = in[17];
+  for (int x = 0; x < n; ++x) {
+    a += b * c, b ^= d + e, c -= f * g, d += h ^ i, e *= j + k, f += l * m, g -= o ^ p, h += q * r, i ^= s + a;
+    j += b * x, k -= c, l ^= d * x, m += e, o *= f, p ^= g + x, q += h, r -= i * x, s ^= callee(j);
+  }
+  return a + b + c + d + e + f - g * h + i - j + k - l + m + o - p + q - r + s + out[0];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def both(finished: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run whose release clang carries its own policy and that of the inlining run, and what it printed."""
+    run = tmp_path_factory.mktemp("regalloc") / "run"
+    inlining = finished[0] / "policy"
+    words = command(run, "--problem", "regalloc", "--with-policy", str(inlining), recipe="codecs")
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-8000:]
+    return run, done.stdout
+
+
+def test_the_release_clang_carries_both_policies_and_uses_each(
+    both: tuple[Path, str], finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    run, _output = both
+    release = load_toolchain(run / "release")
+    assert release.built["policies"] == {
+        "inlining": digest(finished[0] / "policy"), "regalloc": digest(run / "policy"),
+    }  # fmt: skip
+    (tmp_path / "s.c").write_text(SOURCE)
+    for flags in (["-Oz", "-enable-ml-inliner=release"], ["-O2", "-regalloc-enable-advisor=release"]):
+        words = [release.clang, flags[0], "-mllvm", flags[1], "-c", "s.c", "-o", "s.o"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and done.stderr == "", done.stderr  # LLVM says so where it has no such model
+
+
+def test_scores_and_executed_instructions_are_told(both: tuple[Path, str]) -> None:
+    run, output = both
+    metrics = json.loads((run / "size_report" / "metrics.json").read_text())
+    assert metrics["problem"] == "regalloc" and metrics["verdict"] in ("better", "not better")
+    with (run / "size_report" / "report.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) > 20 and len({row["identifier"] for row in rows}) > 20
+    programs = metrics["programs"]["programs"]
+    assert {entry["project"] for entry in programs} == {"lz4", "lua"}
+    assert all(min(entry[side]["instructions"] for side in ("stock", "policy")) > 1e7 for entry in programs)
+    table = output[output.rindex("held-out") :]
+    assert "lz4" in table and str(run / "release") in table
