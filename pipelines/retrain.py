@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from components.console import UserError
-from components.evaluation.comparison import Comparison
-from components.evaluation.measurements import BASELINE, POLICY, Measurements, read_measurements
+from components.evaluation.measurements import Measured
+from components.evaluation.stored import read_measurements
 from components.evaluation.table import read_metrics
 from components.formats.policy import load_policy_info
 from components.launcher.images import IMAGES
@@ -28,13 +26,13 @@ from pipelines.spec import COMPILED
 from pipelines.step import Places, Step
 
 GROWN_PERCENT = 1.0
-"""A module that is larger than under -Oz by more than this has regressed."""
+"""A module that is larger than under -Oz, or has higher scores, by more than this has regressed."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """A new policy against the deployed one on the same modules. percent: of text, positive is better; with the 95%
-    interval of a bootstrap over modules."""
+    """A new policy against the deployed one on the same modules. percent: of text or score, positive is better; with
+    the 95% interval of a bootstrap over modules."""
 
     percent: float
     ci95: tuple[float, float]
@@ -45,25 +43,20 @@ class Against:
         return self.ci95[0] > 0
 
 
-def compare(new: Measurements, old: Measurements, seed: int = 0) -> Against:
-    """Compares two evaluations module by module. UserError if they have too few modules in common."""
-    common = [name for name in new.modules if name in set(old.modules)]
-    if len(common) < 2:
+def compare(new: Measured, old: Measured, seed: int = 0) -> Against:
+    """Compares two evaluations, case by case. UserError if they have too few modules in common."""
+    if new.measure != old.measure:
+        raise UserError(f"one evaluation is of {new.measure}s, the other of {old.measure}s", "compare one problem's")
+    found = new.against(old, seed)
+    if found["modules"] < 2:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
-    new_bytes = dict(zip(new.modules, new.sizes[POLICY].tolist(), strict=True))
-    old_bytes = dict(zip(old.modules, old.sizes[POLICY].tolist(), strict=True))
-    pairs = np.array([(old_bytes[name], new_bytes[name]) for name in common], dtype=np.int64)
-    found = Comparison(pairs[:, 0], pairs[:, 1]).to_json(seed)
     low, high = found["reduction_percent_ci95"]
-    return Against(float(found["reduction_percent"]), (float(low), float(high)), len(common))
+    return Against(float(found["reduction_percent"]), (float(low), float(high)), found["modules"])
 
 
-def regressed_modules(measured: Measurements) -> tuple[str, ...]:
-    """Modules that the policy makes clearly larger than -Oz, the worst first."""
-    before, after = measured.sizes[BASELINE], measured.sizes[POLICY]
-    growth = 100 * (after / np.maximum(before, 1) - 1)
-    order = np.argsort(-growth)
-    return tuple(measured.modules[i] for i in order if growth[i] > GROWN_PERCENT)
+def regressed_modules(measured: Measured) -> tuple[str, ...]:
+    """Modules that the policy makes clearly worse than LLVM's heuristic does, the worst first."""
+    return measured.worsened(GROWN_PERCENT)
 
 
 def promotion(

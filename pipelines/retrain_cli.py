@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
+from components import problems
 from components.console import UserError, say
+from components.evaluation.judges import JUDGES
 from components.storage.options import ARTIFACT
 from pipelines.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.pipeline_cli import make_runner, parameters
@@ -88,7 +90,8 @@ def run(
     """Run the pipeline, compare its policy with the deployed one on the same held-out modules, promote what is better.
 
     Better means: the 95% interval of the difference, a bootstrap over the modules, lies above zero, and the verdict
-    against -Oz is `better`. Modules that the deployed policy made larger take part in every round of this training.
+    against LLVM's own heuristic is `better`. Modules that the deployed policy made worse take part in every round of
+    this training.
 
     \b
     Example:
@@ -144,9 +147,10 @@ def _show(state: Any) -> None:
         say("nothing is deployed")
     for number, entry in enumerate(entries):
         day = time.strftime("%Y-%m-%d", time.gmtime(entry.promoted_at))
+        reward = JUDGES[problems.get(entry.problem).measure].reward
         say(
             f"{'deployed' if number == 0 else 'before'}: {entry.policy} ({entry.policy_digest[:12]}, LLVM "
-            f"{entry.llvm_version}), promoted {day}: {entry.reduction_percent:.2f}% smaller than -Oz"
+            f"{entry.llvm_version}), promoted {day}: {entry.reduction_percent:.2f}{reward}"
         )
     for name in state.regressed:
         say(f"regressed: {name}")

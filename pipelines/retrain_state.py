@@ -26,7 +26,7 @@ class Deployed:
     policy: where its artifact is. features: names, sorted. modules: name -> crc32c of the bitcode of the corpus that it
     was trained and judged on. reduction_percent, ci95: of its gate. promoted_at: seconds since the epoch. run: where
     the run that made it is. better_percent: against the policy before it, with interval; None for the first.
-    regressed: modules that it makes clearly larger than -Oz, the worst first.
+    regressed: modules that it makes clearly worse than LLVM's heuristic does, the worst first.
     """
 
     policy: str

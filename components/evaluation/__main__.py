@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from components import problems
 from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
+from components.evaluation.judges import JUDGES
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
@@ -47,12 +50,13 @@ def main() -> None:
 @click.option("--output", type=OUTPUT, required=True, help="Where report.csv, metrics.json and report.html go.")
 @click.option(
     "--release-toolchain", type=ARTIFACT,
-    help="Release clang that embeds the policy. Without it the training clang runs the policy.",
+    help="Release clang that embeds the policy. Without it the training clang runs the policy, as it always does "
+         "for scores.",
 )  # fmt: skip
 @click.option("--warmstart", type=ARTIFACT, help="Warmstart policy, to be compared.")
 @click.option(
     "--evaluation", type=ARTIFACT,
-    help="Earlier evaluation by the training clang: its sizes are taken over, only the release clang compiles.",
+    help="Earlier evaluation by the training clang: what it measured is taken over, only the release clang compiles.",
 )  # fmt: skip
 @click.option("--release-if", type=click.Choice(RELEASE_IF), default="better", show_default=True,
               help="Which verdict wants a release clang: `release` in metrics.json says yes or no.")  # fmt: skip
@@ -60,7 +64,10 @@ def main() -> None:
     "--ppo-root", type=LOOSE,
     help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
 )  # fmt: skip
-@click.option("--recipe", type=RECIPE, help="Rebuilds the held-out projects whole and compares what they link.")
+@click.option(
+    "--recipe", type=RECIPE,
+    help="Rebuilds the held-out projects whole and compares what they link, or for scores what their programs execute.",
+)  # fmt: skip
 @click.option("--stock-clang", type=_PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
 @click.option("--min-reduction-percent", type=float, default=0.5, show_default=True, help="Asked for by the verdict.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
@@ -69,16 +76,24 @@ def main() -> None:
 @click.option("--max-failed-fraction", type=float, default=0.05, show_default=True, help="More failed modules stop.")
 @click.option(
     "--thresholds", default=",".join(map(str, THRESHOLDS)), show_default=True,
-    help="-inline-threshold sweep; '' for none.",
+    help="-inline-threshold sweep; '' for none. Of a problem that is judged by scores there is none.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
 @click.option("--jobs", type=click.IntRange(min=1), default=_JOBS,
               help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
-def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) -> int:
-    """Compiles the held-out modules of a corpus and compares their text size: under -Oz's heuristic, under the
-    warmstart policy, under the policy embedded in a release clang, and under -Oz with other inline thresholds.
+@click.pass_context
+def run(
+    context: click.Context, thresholds: str, problem: str, fail_if_not_better: bool, quiet: bool, **options: Any
+) -> int:
+    """Compiles the held-out modules of a corpus and compares what comes out with what LLVM's heuristic makes of them.
+
+    
+    inlining: their text size under -Oz's heuristic, under the warmstart policy, under the policy embedded in a
+              release clang, and under -Oz with other inline thresholds.
+    regalloc: LLVM's score of each function under its heuristic, under the warmstart policy and under the policy, all
+              by the training clang; and, with --release-toolchain and --recipe, what whole programs execute.
 
     Results for unseen modules of known projects and for unseen projects are told apart. The exit status is 0 whatever
     the verdict, unless --fail-if-not-better is given.
@@ -88,13 +103,23 @@ def run(thresholds: str, fail_if_not_better: bool, quiet: bool, **options: Any) 
       python -m components.evaluation --corpus runs/demo/corpus --toolchain runs/demo/training \\
           --release-toolchain runs/demo/release --policy runs/demo/policy \\
           --warmstart runs/demo/warmstart --output runs/demo/evaluation
+      python -m components.evaluation run --problem regalloc --corpus runs/ra/corpus --toolchain runs/ra/training \\
+          --policy runs/ra/policy --warmstart runs/ra/warmstart --output runs/ra/evaluation
 
     \b
     Other commands (each has its --help):
       python -m components.evaluation compare-binaries   linked programs and libraries, built whole
       python -m components.evaluation show               print the table of a finished evaluation
     """
-    config = EvaluationConfig(thresholds=_thresholds(thresholds), **options)
+    sweep = _thresholds(thresholds)
+    if not JUDGES[problems.get(problem).measure].swept:
+        if sweep and context.get_parameter_source("thresholds") == ParameterSource.COMMANDLINE:
+            raise UserError(
+                f"--thresholds are of the inliner, and {problem} is judged by scores of the same inlined code",
+                "leave --thresholds out",
+            )
+        sweep = ()
+    config = EvaluationConfig(thresholds=sweep, problem=problem, **options)
     from components.evaluation.evaluate import evaluate  # matplotlib takes half a second that --help can do without
 
     metrics = evaluate(config)

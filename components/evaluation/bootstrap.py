@@ -23,20 +23,50 @@ def reduction_interval(baseline_bytes: np.ndarray, other_bytes: np.ndarray, seed
     Returns:
         [low, high], or None where there are fewer than two modules or no text.
     """
-    count = int(baseline_bytes.size)
-    if count < 2 or not baseline_bytes.sum():
+    ratios = _ratios(other_bytes, baseline_bytes, seed)
+    return None if ratios is None else _interval(1.0 - ratios)
+
+
+def mean_reduction_interval(log_factors: np.ndarray, module: np.ndarray, seed: int) -> list[float] | None:
+    """95% interval, in percent, of the reduction that is the geometric mean over functions.
+
+    Not functions are resampled but modules, each with all its functions (a cluster bootstrap): functions of a module
+    resemble each other, and an inline function is in many modules.
+
+    Args:
+        log_factors: float64 [F], per function log of score over baseline, see `problems/scores.py`.
+        module: int64 [F], which module each is of.
+        seed: makes the interval the same in every run over the same scores.
+
+    Returns:
+        [low, high], or None where there are fewer than two modules.
+    """
+    _, place = np.unique(module, return_inverse=True)
+    ratios = _ratios(np.bincount(place, weights=log_factors), np.bincount(place), seed)  # a mean is a ratio of sums
+    return None if ratios is None else _interval(-np.expm1(ratios))
+
+
+def _ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.ndarray | None:
+    """float64 [RESAMPLES], fewer where denominators are 0: sum over sum of each resample. Both are [N], a module each.
+
+    None where there are fewer than two modules, or all denominators are 0."""
+    count = int(denominators.size)
+    if count < 2 or not denominators.sum():
         return None
     generator = np.random.default_rng(seed)
     rounds_at_once = max(1, _INDICES_AT_ONCE // count)
-    reductions = []
+    ratios = []
     done = 0
     while done < RESAMPLES:
         rounds = min(rounds_at_once, RESAMPLES - done)
         drawn = generator.integers(0, count, size=(rounds, count))
-        baseline = baseline_bytes[drawn].sum(axis=1)  # [rounds]
-        other = other_bytes[drawn].sum(axis=1)
-        has_text = baseline > 0
-        reductions.append(1.0 - other[has_text] / baseline[has_text])
+        below = denominators[drawn].sum(axis=1)  # [rounds]
+        above = numerators[drawn].sum(axis=1)
+        ratios.append(above[below > 0] / below[below > 0])
         done += rounds
-    low, high = np.percentile(np.concatenate(reductions), [2.5, 97.5])
+    return np.concatenate(ratios)
+
+
+def _interval(reductions: np.ndarray) -> list[float]:
+    low, high = np.percentile(reductions, [2.5, 97.5])
     return [100.0 * float(low), 100.0 * float(high)]

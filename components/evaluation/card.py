@@ -9,12 +9,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from components.evaluation.page import Grown
-from components.evaluation.table import change
+from components.evaluation.judges import judge_of
+from components.evaluation.program_rows import summary
+from components.evaluation.words import change
 from components.formats.corpus import Corpus
 from components.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.storage import digest
@@ -23,11 +23,15 @@ from components.storage.manifest import MANIFEST
 JSON, MARKDOWN = "model-card.json", "model-card.md"
 
 
-def model_card(metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: Sequence[Grown]) -> dict[str, Any]:
-    """The card of the policy in the directory `policy`, judged by the evaluation `metrics` on `corpus`."""
+def model_card(
+    metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The card of the policy in the directory `policy`, judged by the evaluation `metrics` on `corpus`.
+
+    `worst`: see `Judge.worst_cases`."""
     info = load_policy_info(policy)
     report = _report(policy)
-    splits = corpus.splits()
+    splits, judge = corpus.splits(), judge_of(metrics)
     return {
         "version": 1,
         "problem": info.problem,
@@ -51,6 +55,7 @@ def model_card(metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: 
             "processors": report.get("processors"),
             "hyperparameters": report.get("hyperparameters", {}),
         },
+        "measure": metrics["measure"],
         "gate": {
             "verdict": metrics["verdict"],
             "compiled_by": metrics["policy_compiled_by"],
@@ -59,8 +64,8 @@ def model_card(metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: 
             "min_reduction_percent": metrics["min_reduction_percent"],
             "per_project": {name: part["reduction_percent"] for name, part in metrics["per_project"].items()},
         },
-        "worst_modules": [asdict(module) for module in worst],
-    }
+        judge.worst_key: list(worst),
+    } | ({"programs": programs} if (programs := judge.programs(metrics)) else {})
 
 
 def write_card(directory: Path, card: Mapping[str, Any]) -> None:
@@ -71,7 +76,8 @@ def write_card(directory: Path, card: Mapping[str, Any]) -> None:
 
 def card_markdown(card: Mapping[str, Any]) -> str:
     """The card for people."""
-    gate, corpus, training = card["gate"], card["corpus"], card["training"]
+    gate, corpus, training, judge = card["gate"], card["corpus"], card["training"], judge_of(card)
+    worst = [f"- {judge.case_line(case)}" for case in card[judge.worst_key]] or [judge.none_worse]
     interval = gate["reduction_percent_ci95"]
     sure = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
     seconds, processors = training["seconds"], training["processors"] or "an unknown number of"
@@ -81,8 +87,10 @@ def card_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# Policy for {card['problem']}, LLVM {card['llvm_version']}",
         "",
-        f"- Verdict: **{gate['verdict']}**: held-out modules {change(gate['reduction_percent'])}{sure}, compiled by "
-        f"the {gate['compiled_by']} clang; at least {gate['min_reduction_percent']:g}% were asked for",
+        f"- Verdict: **{gate['verdict']}**: held-out {judge.cases} "
+        f"{change(gate['reduction_percent'], judge.comparative)}{sure}, compiled by the {gate['compiled_by']} clang; "
+        f"at least {gate['min_reduction_percent']:g}% were asked for",
+        *([f"- Programs: {summary(card['programs'])}"] if card.get("programs") else []),
         f"- Policy: `{card['policy_digest']}`, {len(card['features'])} features, trained by {card['trained_by']}",
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
         f"- Corpus: `{corpus['digest']}`; modules: {modules}; whole projects held out: "
@@ -90,20 +98,16 @@ def card_markdown(card: Mapping[str, Any]) -> str:
         f"- Code: commit `{card['git_commit'] or 'unknown'}`; images: "
         + ", ".join(f"{name} `{reference or 'none'}`" for name, reference in card["images"].items()),
         "",
-        "| project | modules | held-out text |",
+        f"| project | modules | held-out {judge.judged} |",
         "|---|---|---|",
         *(
-            f"| {name} | {count} | {change(gate['per_project'].get(name))} |"
+            f"| {name} | {count} | {change(gate['per_project'].get(name), judge.comparative)} |"
             for name, count in sorted(corpus["projects"].items())
         ),
         "",
-        "## Modules that grew most",
+        f"## {judge.worst}",
         "",
-        *(
-            f"- {module['name']}: {module['baseline_bytes']:,} to {module['policy_bytes']:,} bytes"
-            for module in card["worst_modules"]
-        ),
-        *(() if card["worst_modules"] else ("None grew.",)),
+        *worst,
         "",
         "## Hyperparameters",
         "",

@@ -35,12 +35,12 @@ class EvaluationConfig:
         ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
         recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
-        min_reduction_percent: from this reduction of the held-out text on, the verdict is "better".
+        min_reduction_percent: from this reduction of the held-out text or scores on, the verdict is "better".
         problem: name of the optimization problem.
         workers: where compiles run, as `components.workers.make` reads it.
         timeout_s: of one compile.
         max_failed_fraction: more failed modules than this stop the evaluation.
-        thresholds: the sweep.
+        thresholds: the sweep of a problem that is judged by size.
         seed: of the bootstrap intervals.
         jobs: compiles at a time in whole builds.
     """

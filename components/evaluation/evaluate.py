@@ -9,23 +9,22 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from components import problems
 from components.console import UserError, say
-from components.evaluation import binaries, table
+from components.evaluation import table
 from components.evaluation.card import model_card, write_card
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
-from components.evaluation.measure import measure
-from components.evaluation.measurements import POLICY, Measurements, read_measurements, write_measurements
-from components.evaluation.metrics import summarize
-from components.evaluation.page import worst_modules, write_page
-from components.evaluation.report_csv import write_report_csv
-from components.evaluation.variants import Variant, plan
+from components.evaluation.judges import JUDGES, Judge
+from components.evaluation.measurements import Measured
+from components.evaluation.page import write_page
+from components.evaluation.stored import read_measurements, write_measurements
+from components.evaluation.variants import Variant
 from components.formats.corpus import Corpus, Module, load_corpus
 from components.formats.policy import check_features, load_policy_info
 from components.formats.toolchain import Toolchain, load_toolchain
 from components.projects.recipe import Recipe, load_recipes
 from components.storage import digest, publish, require_artifact
-from components.storage.cache import default_cache_dir
 from components.workers.make import make_pool
 
 
@@ -37,6 +36,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     Raises:
         UserError: an input is missing, damaged, or does not fit the others; too many modules do not compile.
     """
+    judge = JUDGES[problems.get(config.problem).measure]
     corpus = load_corpus(config.corpus)
     modules = heldout_modules(corpus)
     heldout_projects = corpus.splits().heldout_projects
@@ -47,27 +47,27 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
     recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
     curve = read_curve(config.ppo_root or config.policy)
-    variants = plan(config, training, release)
+    variants = judge.plan(config, training, release)
     earlier = _earlier(config) if config.evaluation else None
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
-            measured = measure(pool, config, variants, modules, heldout_projects, earlier)
-        metrics = summarize(measured, config.min_reduction_percent, config.seed)
+            measured = judge.measure(pool, config, variants, modules, heldout_projects, earlier)
+        built = _build(judge, config, recipes, release, directory / "build")
+        metrics = judge.summarize(measured, config, built)
         wanted = config.release_if == "always" or metrics["verdict"] == "better"
         metrics["release"] = "yes" if wanted else "no"
         if earlier:
-            metrics["as_under_the_training_clang"] = int((measured.sizes[POLICY] == earlier.sizes_of(measured)).sum())
-        metrics["policy_compiled_by"] = "release" if release else "training"
+            metrics |= judge.agreement(measured, earlier)
+        metrics["policy_compiled_by"] = judge.compiled_by(release)
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         metrics["inputs"] = _inputs(config, training, release)
-        metrics["binaries"] = _binaries(config, recipes, release, directory / "build")
-        write_report_csv(directory / "report.csv", measured)
+        judge.write_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
         text = json.dumps(metrics, indent=1, allow_nan=False)
         (directory / table.METRICS).write_text(text + "\n", encoding="utf-8")
         (directory / table.SUMMARY).write_text(table.markdown(metrics), encoding="utf-8")
-        write_card(directory, model_card(metrics, config.policy, corpus, worst_modules(measured)))
+        write_card(directory, model_card(metrics, config.policy, corpus, judge.worst_cases(measured)))
         write_page(directory / table.REPORT, metrics, measured, curve)
     return metrics
 
@@ -115,7 +115,7 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
     check_features(info.features, training.features.get(config.problem, ()))
 
 
-def _earlier(config: EvaluationConfig) -> Measurements:
+def _earlier(config: EvaluationConfig) -> Measured:
     """The measurements to be completed. UserError if they are of another policy."""
     assert config.evaluation is not None
     judged = table.read_metrics(config.evaluation).get("inputs", {}).get("policy_digest")
@@ -150,17 +150,13 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
     }
 
 
-def _binaries(
-    config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
-) -> list[dict[str, Any]]:
-    """compare-binaries for the held-out projects; `work` lies in the unpublished artifact, so a kill leaves nothing."""
+def _build(
+    judge: Judge, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
+) -> Any:
+    """Held-out projects built whole; `work` lies in the unpublished artifact, so a kill leaves nothing."""
     if not recipes or release is None:
-        return []
-    stock = config.stock_clang or binaries.find_stock_clang(release)
+        return None
     try:
-        found = binaries.compare_projects(
-            recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs
-        )
+        return judge.build_projects(config, recipes, release, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return [binary.to_json() for binary in found]

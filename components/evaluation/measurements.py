@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from components.console import UserError
-
-FILE = "measurements.json"
+from components.evaluation.comparison import Comparison
 
 BASELINE = "baseline"
 WARMSTART = "warmstart"
@@ -39,6 +37,41 @@ class Excluded:
     detail: str
 
 
+class Measured(Protocol):
+    """What held-out modules came to under every variant, in whatever their problem is judged by.
+
+    Attributes:
+        measure: as `Problem.measure` has it.
+        modules: names of those that every variant compiled, M of them. projects: of each.
+        unseen_project: bool [M], true where the whole project was held out, false for an unseen module of a known one.
+        excluded: the held-out modules that are missing.
+        compile_s: variant name -> seconds of compiling, summed over the modules.
+    """
+
+    measure: ClassVar[str]
+
+    @property
+    def modules(self) -> tuple[str, ...]: ...
+    @property
+    def projects(self) -> tuple[str, ...]: ...
+    @property
+    def unseen_project(self) -> np.ndarray: ...
+    @property
+    def excluded(self) -> tuple[Excluded, ...]: ...
+    @property
+    def compile_s(self) -> dict[str, float] | None: ...
+
+    def against(self, other: Any, seed: int) -> dict[str, Any]:
+        """This policy compared with that of `other`, measurements of the same kind, over what both have; a comparison
+        as metrics.json has it."""
+
+    def worsened(self, percent: float) -> tuple[str, ...]:
+        """Modules that the policy makes worse than the heuristic does by more than `percent`, the worst first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What measurements.json holds, but for its measure."""
+
+
 @dataclass(frozen=True)
 class Measurements:
     """Text size of every held-out module under every variant.
@@ -53,6 +86,8 @@ class Measurements:
         excluded: the held-out modules that are missing here.
         compile_s: variant name -> seconds of compiling, summed over the modules.
     """
+
+    measure: ClassVar[str] = "size"
 
     modules: tuple[str, ...]
     projects: tuple[str, ...]
@@ -81,26 +116,33 @@ class Measurements:
         found = {int(name[len(prefix) :]): size for name, size in self.sizes.items() if name.startswith(prefix)}
         return dict(sorted(found.items()))
 
+    def against(self, other: Measurements, seed: int) -> dict[str, Any]:
+        """See Measured."""
+        theirs = other.sizes_of(self)
+        both = theirs >= 0
+        return Comparison(theirs[both], self.sizes[POLICY][both]).to_json(seed)
 
-def write_measurements(directory: Path, measured: Measurements) -> None:
-    """Writes measurements.json, for an evaluation that is completed later."""
-    document = {
-        "modules": measured.modules,
-        "projects": measured.projects,
-        "unseen_project": measured.unseen_project.tolist(),
-        "sizes": {name: sizes.tolist() for name, sizes in measured.sizes.items()},
-        "excluded": [asdict(module) for module in measured.excluded],
-        "compile_s": measured.compile_s,
-    }
-    (directory / FILE).write_text(json.dumps(document) + "\n", encoding="utf-8")
+    def worsened(self, percent: float) -> tuple[str, ...]:
+        """See Measured."""
+        before, after = self.sizes[BASELINE], self.sizes[POLICY]
+        growth = 100 * (after / np.maximum(before, 1) - 1)
+        return tuple(self.modules[i] for i in np.argsort(-growth) if growth[i] > percent)
 
+    def to_json(self) -> dict[str, Any]:
+        """See Measured."""
+        return {
+            "modules": self.modules,
+            "projects": self.projects,
+            "unseen_project": self.unseen_project.tolist(),
+            "sizes": {name: sizes.tolist() for name, sizes in self.sizes.items()},
+            "excluded": [asdict(module) for module in self.excluded],
+            "compile_s": self.compile_s,
+        }
 
-def read_measurements(directory: Path) -> Measurements:
-    """Reads measurements.json of an evaluation. UserError if it has none, or it is damaged."""
-    path = directory / FILE
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return Measurements(
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Measurements:
+        """What `to_json` gave. KeyError, TypeError or ValueError if it is not that."""
+        return cls(
             tuple(document["modules"]),
             tuple(document["projects"]),
             np.array(document["unseen_project"], dtype=bool),
@@ -108,7 +150,3 @@ def read_measurements(directory: Path) -> Measurements:
             tuple(Excluded(**module) for module in document["excluded"]),
             document["compile_s"],
         )
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make it: mlgo evaluation --help") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged ({error!r})", "evaluate again") from None

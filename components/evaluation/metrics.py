@@ -1,7 +1,8 @@
-"""metrics.json: from sizes to figures and a verdict. Pure arithmetic, nothing is compiled here.
+"""metrics.json of a problem that is judged by size: figures and a verdict. Pure arithmetic, nothing is compiled here.
 
 Layout (a *comparison* is `Comparison.to_json`: modules, baseline_bytes, policy_bytes, reduction_percent, ...)::
 
+    measure "size"
     modules, baseline_bytes, policy_bytes, reduction_percent, reduction_percent_ci95, ...   all held-out modules
     verdict "better" | "not better", min_reduction_percent
     warmstart: comparison, or null            the same modules under the warmstart policy
@@ -35,7 +36,7 @@ def summarize(measured: Measurements, min_reduction_percent: float, seed: int) -
         seed: of the bootstrap intervals.
     """
     everything = np.ones(len(measured.modules), dtype=bool)
-    metrics = _part(measured, everything, seed)
+    metrics = {"measure": measured.measure, **_part(measured, everything, seed)}
     reduction = metrics["reduction_percent"]
     better = reduction is not None and reduction >= min_reduction_percent
     metrics["verdict"] = "better" if better else "not better"

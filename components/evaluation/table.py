@@ -1,4 +1,4 @@
-"""The few lines that a run ends with: text size of the held-out modules under each variant.
+"""The few lines that a run ends with: what the held-out code comes to under each variant.
 
 Imports nothing heavy at import time, so that a launcher can show the table of a run that another process made.
 """
@@ -6,10 +6,14 @@ Imports nothing heavy at import time, so that a launcher can show the table of a
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.console import UserError
+from components.evaluation import program_rows
+from components.evaluation.judges import judge_of
+from components.evaluation.words import change
 from components.storage.uri import shown
 
 if TYPE_CHECKING:
@@ -33,55 +37,36 @@ def read_metrics(path: Path) -> dict[str, Any]:
     file = path / METRICS if path.is_dir() else path
     try:
         metrics = json.loads(file.read_text(encoding="utf-8"))
-        if not {"modules", "baseline_bytes", "policy_bytes", "groups"} <= metrics.keys():
+        if not judge_of(metrics).figures <= metrics.keys():
             raise ValueError("figures are missing")
     except FileNotFoundError:
         raise UserError(f"no {METRICS} at {file}", "make it with `python -m components.evaluation`") from None
-    except (ValueError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{file} is not the {METRICS} of an evaluation ({error})", "evaluate again") from None
     return metrics
 
 
-def change(reduction_percent: float | None) -> str:
-    """`reduction_percent` in words that cannot be misread: "2.31% smaller", "0.40% larger", "same", or a dash."""
-    if reduction_percent is None:
-        return "–"
-    if reduction_percent == 0:
-        return "same"
-    return f"{abs(reduction_percent):.2f}% {'smaller' if reduction_percent > 0 else 'larger'}"
+def body(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The table's rows: title, then a cell for each of COLUMNS."""
+    return judge_of(metrics).cells(metrics, groups(metrics))
 
 
-def policy_title(metrics: dict[str, Any]) -> str:
-    """Names the policy and which clang compiled it: a figure of the training clang must not pass for the release's."""
-    by = metrics.get("policy_compiled_by", "release")
-    return f"policy, compiled by the {by} clang"
-
-
-def rows(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[int, float | None]]]]:
-    """The table as data: title, then (bytes, reduction in percent against -Oz) for each of COLUMNS."""
-    groups = [_at(metrics, place) for _, place in COLUMNS]
-    table: list[tuple[str, list[tuple[int, float | None]]]] = [
-        ("stock -Oz", [(group["baseline_bytes"], None) for group in groups])
-    ]
-    best = metrics.get("best_threshold")
-    if best is not None:
-        table.append((f"-Oz, best -inline-threshold ({best})", [_pair(group["sweep"][str(best)]) for group in groups]))
-    if metrics.get("warmstart"):
-        table.append(("warmstart policy", [_pair(group["warmstart"]) for group in groups]))
-    table.append((policy_title(metrics), [_pair(group) for group in groups]))
-    return table
+def groups(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """The comparison of each of COLUMNS."""
+    return [_at(metrics, place) for _, place in COLUMNS]
 
 
 def table(metrics: dict[str, Any]) -> Table:
     """The table for a terminal; `metrics` as read_metrics() gives it."""
     from rich.table import Table
 
-    view = Table(title="Text size of the held-out modules")
+    judge = judge_of(metrics)
+    view = Table(title=judge.title)
     view.add_column("")
-    for title, place in COLUMNS:
-        view.add_column(f"{title} ({_at(metrics, place)['modules']})", justify="right")
-    for title, cells in rows(metrics):
-        view.add_row(title, *(_cell(*cell) for cell in cells))
+    for title in _titles(metrics):
+        view.add_column(title, justify="right")
+    for title, row in body(metrics):
+        view.add_row(title, *row)
     return view
 
 
@@ -92,12 +77,14 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
         metrics: as read_metrics() gives it.
         directory: where the evaluation's files are.
     """
-    interval = metrics.get("reduction_percent_ci95")
+    judge, interval = judge_of(metrics), metrics.get("reduction_percent_ci95")
     sure = f", 95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%" if interval else ""
     text = [
-        f"verdict: {metrics['verdict']} ({change(metrics['reduction_percent'])}{sure}; "
+        f"verdict: {metrics['verdict']} ({change(metrics['reduction_percent'], judge.comparative)}{sure}; "
         f"asked for at least {metrics['min_reduction_percent']:g}%)"
     ]
+    if (programs := judge.programs(metrics)) is not None:
+        text.append(program_rows.summary(programs))
     if metrics.get("excluded"):
         text.append(f"left out: {len(metrics['excluded'])} modules that did not compile, named in {REPORT}")
     inputs = metrics.get("inputs", {})
@@ -110,16 +97,29 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
 
 def markdown(metrics: dict[str, Any]) -> str:
     """The table and the verdict for a page of Markdown."""
-    titles = [f"{title} ({_at(metrics, place)['modules']})" for title, place in COLUMNS]
-    text = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
-    text += [f"| {title} | {' | '.join(_cell(*cell) for cell in cells)} |" for title, cells in rows(metrics)]
-    return "\n".join([*text, "", f"Verdict: {metrics['verdict']} ({change(metrics['reduction_percent'])})", ""])
+    judge = judge_of(metrics)
+    text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in body(metrics)])
+    text += ["", f"Verdict: {metrics['verdict']} ({change(metrics['reduction_percent'], judge.comparative)})", ""]
+    if (programs := judge.programs(metrics)) is not None:
+        run = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))
+        text += [f"{program_rows.summary(programs)}:", "", *run, ""]
+    return "\n".join(text)
+
+
+def _markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        "|" + "|".join(f" {title} " if title else " " for title in titles) + "|",
+        "|---" * len(titles) + "|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def print_table(metrics: dict[str, Any], directory: Path) -> None:
     """Prints table and lines to standard output."""
     console = _console()
     console.print(table(metrics))
+    if (programs := judge_of(metrics).programs(metrics)) is not None:
+        console.print(_programs(programs))
     for line in lines(metrics, directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -149,17 +149,23 @@ def _console() -> Console:
     return Console() if Console().is_terminal else Console(width=140)
 
 
+def _titles(metrics: dict[str, Any]) -> list[str]:
+    extent = judge_of(metrics).extent
+    return [f"{title} ({extent(group)})" for (title, _), group in zip(COLUMNS, groups(metrics), strict=True)]
+
+
 def _at(metrics: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
     for key in place:
         metrics = metrics[key]
     return metrics
 
 
-def _pair(comparison: dict[str, Any]) -> tuple[int, float | None]:
-    return comparison["policy_bytes"], comparison["reduction_percent"]
+def _programs(programs: Mapping[str, Any]) -> Table:
+    from rich.table import Table
 
-
-def _cell(size_bytes: int, reduction_percent: float | None) -> str:
-    if reduction_percent is None:
-        return f"{size_bytes:,}" if size_bytes else "–"
-    return f"{size_bytes:,}  {change(reduction_percent)}"
+    view = Table(title="Programs of held-out projects, built and run whole")
+    for place, title in enumerate(program_rows.columns(programs)):
+        view.add_column(title, justify="right" if place else "left")
+    for row in program_rows.rows(programs):
+        view.add_row(*row)
+    return view

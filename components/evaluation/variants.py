@@ -29,7 +29,8 @@ class Variant:
 
     def flags(self, problem: str) -> str:
         """What is added to a module's own command line, for people."""
-        return " ".join([*self.advisor.flags(problem, None, None), *self.extra_flags]) or "none"
+        log = Path("LOG") if self.advisor.logs else None
+        return " ".join([*self.advisor.flags(problem, log, None), *self.extra_flags]) or "none"
 
 
 def threshold_flags(threshold: int) -> tuple[str, ...]:
@@ -43,7 +44,7 @@ def threshold_flags(threshold: int) -> tuple[str, ...]:
 
 
 def plan(config: EvaluationConfig, training: Toolchain, release: Toolchain | None) -> tuple[Variant, ...]:
-    """All variants of an evaluation, the baseline first.
+    """All variants of an evaluation of sizes, the baseline first.
 
     Without a release clang the training clang runs the policy greedily. Those two take the same decisions, but only
     the release clang's is the result that users get.
@@ -62,3 +63,14 @@ def plan(config: EvaluationConfig, training: Toolchain, release: Toolchain | Non
         for threshold in config.thresholds
     ]
     return tuple(variants)
+
+
+def plan_scores(config: EvaluationConfig, training: Toolchain) -> tuple[Variant, ...]:
+    """All variants of an evaluation of scores, the baseline first.
+
+    All by the training clang, for no other logs scores; it decides greedily, as a release clang of the policy does.
+    """
+    policies = {WARMSTART: config.warmstart, POLICY: config.policy}
+    logged = {name: Advisor("policy", policy=policy, log=True) for name, policy in policies.items() if policy}
+    advisors = {BASELINE: Advisor("log"), **logged}
+    return tuple(Variant(name, training.clang, advisor) for name, advisor in advisors.items())

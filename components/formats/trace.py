@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
+from components.formats.names import readable
 from components.storage.manifest import require_artifact
 
 Array = npt.NDArray[Any]
@@ -105,7 +106,7 @@ class _Strings:
         self.codes.append(np.asarray(places, np.int32)[codes])
 
     def column(self) -> pa.DictionaryArray:
-        values = [value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for value in self.index]
+        values = [readable(value) for value in self.index]
         return _dictionary(np.concatenate(self.codes), values)
 
 

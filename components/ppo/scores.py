@@ -1,10 +1,4 @@
-"""What a decision is worth where each function has a score of its own, and what many scores come to.
-
-Scores of different functions do not compare: that of a function with three nested loops is a million times another's.
-So what counts of a score is the factor by which it changed, and of many the geometric mean of the factors, as for
-benchmarks in different units (Fleming and Wallace 1986, doi:10.1145/5666.5673). It makes all functions count alike, and
-says the same whichever of two policies is the baseline. To each score FLOOR is added: what a function spends less
-than about once a call is of no consequence, and a score may be 0.
+"""What a decision is worth where each function has a score of its own; what many come to is `problems/scores.py`'s.
 
 The advantage of a decision in one of K samples is
 
@@ -21,21 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from components.compiler.compile import Sample
-
-FLOOR = 1.0
-"""What LLVM's score counts for a store in a block that is executed once a call."""
-
-Float64 = NDArray[np.float64]
+from components.formats.names import readable
+from components.problems import scores as problem_scores
+from components.problems.scores import Float64, logs
 
 
 def of(sample: Sample) -> dict[str, float]:
     """The scores of the sample's functions, by name as a trace has it."""
     if sample.scores is None:
         raise ValueError("credit needs the scores of every sample")
-    return {_traced(name): score for name, score in sample.scores.items()}
+    return {readable(name): score for name, score in sample.scores.items()}
 
 
 def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
@@ -62,30 +53,26 @@ def reduction(pairs: Iterable[tuple[Mapping[str, float], Mapping[str, float]]]) 
 
     Functions without a baseline are left out; 0 if nothing is left.
     """
-    factors = [
-        np.log((score + FLOOR) / (baseline[name] + FLOOR))
+    both = [
+        (score, baseline[name])
         for scores, baseline in pairs
         for name, score in scores.items()
         if name in baseline
     ]
-    return float(-np.expm1(np.mean(factors))) if factors else 0.0
+    if not both:
+        return 0.0
+    score, before = logs(both).T
+    return problem_scores.reduction(score - before)
 
 
 def _changed(samples: Sequence[Sample]) -> dict[str, Float64]:
     """Function -> float64 [samples], of those that all samples have: how far each sample's log is below their mean."""
     scores = [of(sample) for sample in samples]
-    logs = {
-        name: np.log(np.array([of_sample[name] for of_sample in scores]) + FLOOR)
-        for name in scores[0]
-        if all(name in of_sample for of_sample in scores)
-    }
-    return {name: values.mean() - values for name, values in logs.items()}
+    common = [name for name in scores[0] if all(name in of_sample for of_sample in scores)]
+    by_function = {name: logs([of_sample[name] for of_sample in scores]) for name in common}
+    return {name: values.mean() - values for name, values in by_function.items()}
 
 
 def _spread(sample: Sample, by_function: Mapping[str, float]) -> Float64:
     contexts = sample.log.contexts if sample.log else ()
-    return np.repeat([by_function.get(_traced(c.name), 0.0) for c in contexts], [len(c) for c in contexts])
-
-
-def _traced(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return np.repeat([by_function.get(readable(c.name), 0.0) for c in contexts], [len(c) for c in contexts])

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from components.console import UserError
-from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
+from components.evaluation.measurements import BASELINE, POLICY, Measurements
+from components.evaluation.score_measurements import ScoreMeasurements
+from components.evaluation.stored import write_measurements
 from components.formats.features import FeatureSpec
 from components.formats.policy import PolicyInfo, write_policy_info
 from components.ppo.emphasis import read_emphasis
@@ -85,6 +87,24 @@ def test_better_means_more_than_chance() -> None:
 
 def test_what_grew_by_more_than_a_percent_has_regressed() -> None:
     assert regressed_modules(measured([1005, 1100, 900, 1020])) == ("b", "d")
+
+
+def scored(policy: list[float]) -> ScoreMeasurements:
+    count = len(policy)
+    return ScoreMeasurements(
+        tuple("abcdefgh"[:count]), ("p",) * count, np.zeros(count, bool), ("f",) * count, np.arange(count),
+        {BASELINE: np.full(count, 1e6), POLICY: np.array(policy)},
+    )  # fmt: skip
+
+
+def test_scores_are_compared_and_regress_like_sizes() -> None:
+    old = scored([1e6] * 8)
+    found = compare(scored([0.95e6, 0.94e6, 0.96e6, 0.955e6, 0.945e6, 0.95e6, 0.952e6, 0.948e6]), old)
+    assert found.clearly_better and found.modules == 8 and 4.9 < found.percent < 5.1
+    assert not compare(old, old).clearly_better
+    assert regressed_modules(scored([1.005e6, 1.1e6, 0.9e6, 1.2e6])) == ("d", "b")
+    with pytest.raises(UserError, match="one evaluation is of scores, the other of sizes"):
+        compare(old, measured([1000] * 8))
 
 
 @pytest.fixture

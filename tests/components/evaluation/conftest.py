@@ -1,4 +1,4 @@
-"""What the tests of this step share: sizes of an invented corpus, and a small real corpus made by clang-19."""
+"""What the tests of this step share: sizes and scores of an invented corpus, a small real one made by clang-19."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from components.evaluation.measurements import Excluded, Measurements
+from components.evaluation.score_measurements import ScoreMeasurements
 from components.formats.corpus import Corpus, load_corpus
 from components.formats.policy import PolicyInfo, write_policy_info
 from components.formats.splits import Splits, write_splits
 from components.formats.toolchain import load_toolchain
 from components.policy.dense import DensePolicy
 from components.policy.export import export_fast
+from components.problems.scores import FLOOR
 from components.storage import publish
 from components.storage.manifest import write_manifest
 
@@ -85,6 +88,37 @@ def make_measurements() -> Callable[..., Measurements]:
 @pytest.fixture
 def measured() -> Measurements:
     return measurements()
+
+
+def scores(**variants: Any) -> ScoreMeasurements:
+    """Four modules, one without a function, and five functions; keyword arguments replace or add variants.
+
+    With FLOOR added, the policy halves, keeps, doubles, quarters and keeps the scores."""
+    columns = {
+        "baseline": np.array([20, 100, 10, 100, 60]) - FLOOR,
+        "policy": np.array([10, 100, 20, 25, 60]) - FLOOR,
+        "warmstart": np.array([20, 100, 10, 100, 60]) - FLOOR,
+    } | variants
+    return ScoreMeasurements(
+        modules=("zstd/a.o", "zstd/leaf.o", "lz4/b.o", "snappy/<b>c.o"),
+        projects=("zstd", "zstd", "lz4", "snappy"),
+        unseen_project=np.array([False, False, False, True]),
+        functions=("mix", "calls", "mix", "_ZN<script>$x_{$E", "fold"),
+        module=np.array([0, 0, 2, 3, 3]),
+        scores={name: np.array(column, dtype=np.float64) for name, column in columns.items()},
+        excluded=(Excluded("zstd/broken.o", "policy", "timeout", "no answer within 60 s <b>"),),
+        compile_s={"baseline": 1.5},
+    )
+
+
+@pytest.fixture
+def make_scores() -> Callable[..., ScoreMeasurements]:
+    return scores
+
+
+@pytest.fixture
+def scored() -> ScoreMeasurements:
+    return scores()
 
 
 @pytest.fixture(scope="session")

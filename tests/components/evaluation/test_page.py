@@ -14,7 +14,8 @@ import pytest
 from components.evaluation.curve import Curve, Series
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
-from components.evaluation.page import worst_modules, write_page
+from components.evaluation.page import write_page
+from components.evaluation.size_page import worst_modules
 
 SECTIONS = {"text": 900, "rodata": 50, "eh_frame": 40, "data": 8, "other": 2, "total": 1000, "llvm_size_text": 990}
 VOID = {"meta", "br", "link", "img", "hr", "input"}

@@ -13,27 +13,30 @@ from components.console import UserError
 from components.evaluation import table
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.sizes import size_rows
+from components.evaluation.words import change
 
 
 def test_rows_name_variants_and_groups(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "release"}
-    assert [title for title, _ in table.rows(metrics)] == [
+    rows = size_rows(metrics, table.groups(metrics))
+    assert [title for title, _ in rows] == [
         "stock -Oz", "-Oz, best -inline-threshold (15)", "warmstart policy", "policy, compiled by the release clang",
     ]  # fmt: skip
-    everything, known, unknown = table.rows(metrics)[-1][1]
+    everything, known, unknown = rows[-1][1]
     assert (everything[0], known[0], unknown[0]) == (4980, 4380, 600)
 
 
 def test_a_figure_of_the_training_clang_is_not_called_the_releases(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "training"}
-    assert table.rows(metrics)[-1][0] == "policy, compiled by the training clang"
+    assert table.body(metrics)[-1][0] == "policy, compiled by the training clang"
 
 
 @pytest.mark.parametrize(
     ("reduction", "words"), [(2.314, "2.31% smaller"), (-0.4, "0.40% larger"), (0.0, "same"), (None, "–")]
 )
 def test_change_cannot_be_misread(reduction: float | None, words: str) -> None:
-    assert table.change(reduction) == words
+    assert change(reduction) == words
 
 
 def test_printed_table_has_figures_verdict_and_places(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from components.compiler.compile import Sample
 from components.compiler.training_log import Context, TrainingLog
-from components.ppo.scores import FLOOR, function_advantages, module_advantages, reduction
+from components.ppo.scores import function_advantages, module_advantages, reduction
+from components.problems.scores import FLOOR
 
 names = st.sampled_from(["f", "g", "h", "k"])
 score = st.floats(0, 1e9)

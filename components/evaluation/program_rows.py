@@ -1,0 +1,50 @@
+"""What `metrics["programs"]` says, as rows and words for every place that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.evaluation.words import change
+
+COMPARATIVE = ("fewer instructions", "more instructions")
+
+
+def summary(programs: Mapping[str, Any]) -> str:
+    """What all programs together execute."""
+    counts, count = programs["instructions"], len(programs["programs"])
+    told = change(programs["reduction_percent"], COMPARATIVE)
+    mean = change(programs["geometric_mean_reduction_percent"], ("fewer", "more"))
+    return (
+        f"{count} program{'s' if count > 1 else ''} of held-out projects, built and run whole: {told} "
+        f"({counts['stock']:,} → {counts['policy']:,} in sum; geometric mean {mean}), counted by {programs['counter']}"
+    )
+
+
+def columns(programs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Titles of `rows`; there are cycles where the machine counts them."""
+    cycles = ("cycles",) if _cycles(programs) else ()
+    return ("program", "instructions, stock", "instructions, policy", "change", *cycles, "machine code")
+
+
+def rows(programs: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """A row a program, for each of `columns`."""
+    figures = ("cycles", "text_bytes") if _cycles(programs) else ("text_bytes",)
+    return [
+        (
+            f"{entry['project']}/{entry['name']}",
+            f"{entry['stock']['instructions']:,}",
+            f"{entry['policy']['instructions']:,}",
+            f"{entry['change_percent']:+.2f}%",
+            *(_change(entry["stock"][figure], entry["policy"][figure]) for figure in figures),
+        )
+        for entry in programs["programs"]
+    ]
+
+
+def _cycles(programs: Mapping[str, Any]) -> bool:
+    return any(entry[side]["cycles"] for entry in programs["programs"] for side in ("stock", "policy"))
+
+
+def _change(stock: int | None, policy: int | None) -> str:
+    return f"{100.0 * (policy / stock - 1.0):+.2f}%" if stock and policy else "–"

@@ -1,0 +1,128 @@
+"""Judges by text size in bytes: what counts is the sum over the modules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.evaluation.words import SMALLER, change, policy_title
+
+if TYPE_CHECKING:
+    from components.evaluation.config import EvaluationConfig
+    from components.evaluation.measurements import Measurements
+    from components.evaluation.variants import Variant
+    from components.formats.corpus import Module
+    from components.formats.toolchain import Toolchain
+    from components.projects.recipe import Recipe
+    from components.workers.pool import WorkerPool
+
+Cell = tuple[int, float | None]
+"""Bytes, and the reduction in percent against -Oz."""
+
+
+class Sizes:
+    """See Judge. What this imports within its methods is heavy: numpy, matplotlib, jinja2."""
+
+    figures = frozenset({"modules", "baseline_bytes", "policy_bytes", "groups"})
+    comparative = SMALLER
+    title = "Text size of the held-out modules"
+    cases, judged = "modules", "text"
+    worst, worst_key, none_worse = "Modules that grew most", "worst_modules", "None grew."
+    reward = "% smaller than -Oz"
+    swept = True
+
+    def plan(
+        self, config: EvaluationConfig, training: Toolchain, release: Toolchain | None
+    ) -> tuple[Variant, ...]:
+        from components.evaluation.variants import plan
+
+        return plan(config, training, release)
+
+    def compiled_by(self, release: Toolchain | None) -> str:
+        return "release" if release else "training"
+
+    def measure(
+        self, pool: WorkerPool, config: EvaluationConfig, variants: Sequence[Variant], modules: Sequence[Module],
+        heldout_projects: Collection[str], earlier: Measurements | None,
+    ) -> Measurements:  # fmt: skip
+        from components.evaluation.measure import measure
+
+        return measure(pool, config, variants, modules, heldout_projects, earlier)
+
+    def build_projects(
+        self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
+    ) -> list[dict[str, Any]]:
+        from components.evaluation import binaries
+        from components.storage.cache import default_cache_dir
+
+        stock = config.stock_clang or binaries.find_stock_clang(release)
+        found = binaries.compare_projects(
+            recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs
+        )
+        return [binary.to_json() for binary in found]
+
+    def summarize(
+        self, measured: Measurements, config: EvaluationConfig, built: list[dict[str, Any]] | None
+    ) -> dict[str, Any]:
+        from components.evaluation.metrics import summarize
+
+        return {**summarize(measured, config.min_reduction_percent, config.seed), "binaries": built or []}
+
+    def agreement(self, measured: Measurements, earlier: Measurements) -> dict[str, Any]:
+        from components.evaluation.measurements import POLICY
+
+        return {"as_under_the_training_clang": int((measured.sizes[POLICY] == earlier.sizes_of(measured)).sum())}
+
+    def write_csv(self, path: Path, measured: Measurements) -> None:
+        from components.evaluation.report_csv import write_report_csv
+
+        write_report_csv(path, measured)
+
+    def worst_cases(self, measured: Measurements) -> list[dict[str, Any]]:
+        from dataclasses import asdict
+
+        from components.evaluation.size_page import worst_modules
+
+        return [asdict(module) for module in worst_modules(measured)]
+
+    def case_line(self, case: Mapping[str, Any]) -> str:
+        return f"{case['name']}: {case['baseline_bytes']:,} to {case['policy_bytes']:,} bytes"
+
+    def page(self, metrics: dict[str, Any], measured: Measurements) -> tuple[str, dict[str, Any]]:
+        from components.evaluation.size_page import size_page
+
+        return size_page(metrics, measured)
+
+    def extent(self, part: Mapping[str, Any]) -> str:
+        return f"{part['modules']}"
+
+    def cells(self, metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+        return [(title, [_cell(*cell) for cell in cells]) for title, cells in size_rows(metrics, groups)]
+
+    def programs(self, metrics: Mapping[str, Any]) -> None:
+        return None
+
+
+def size_rows(
+    metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, list[Cell]]]:
+    """The table as data: title, then a cell for each of `groups`."""
+    table: list[tuple[str, list[Cell]]] = [("stock -Oz", [(group["baseline_bytes"], None) for group in groups])]
+    best = metrics.get("best_threshold")
+    if best is not None:
+        table.append((f"-Oz, best -inline-threshold ({best})", [_pair(group["sweep"][str(best)]) for group in groups]))
+    if metrics.get("warmstart"):
+        table.append(("warmstart policy", [_pair(group["warmstart"]) for group in groups]))
+    table.append((policy_title(metrics), [_pair(group) for group in groups]))
+    return table
+
+
+def _pair(comparison: Mapping[str, Any]) -> Cell:
+    return comparison["policy_bytes"], comparison["reduction_percent"]
+
+
+def _cell(size_bytes: int, reduction_percent: float | None) -> str:
+    if reduction_percent is None:
+        return f"{size_bytes:,}" if size_bytes else "–"
+    return f"{size_bytes:,}  {change(reduction_percent)}"
