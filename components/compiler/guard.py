@@ -26,8 +26,8 @@ _MEMORY_BYTES = 1 << 30
 """What must be free there: containers often have 64 MB of it, which the samples of a few large modules fill."""
 
 # Registers itself with the guard, whose pipe is its stdin, allows no core files (a crashing compiler of 100 MB leaves
-# large ones), and becomes the command.
-_START = 'ulimit -c 0; echo "+ $$" >&0; exec "$@" </dev/null'
+# large ones), and becomes the command. $0 is what it reads.
+_START = 'ulimit -c 0; echo "+ $$" >&0; exec "$@" <"$0"'
 # $0 is the scratch directory. Keeps the living groups as " 12 34 "; the end of the input is our death.
 _GUARD = """
 groups=' '
@@ -52,13 +52,13 @@ class Guard:
         self._scratch = Path()
 
     def start(
-        self, argv: Sequence[str], stdout: int, stderr: int, cwd: Path | None
+        self, argv: Sequence[str], stdout: int, stderr: int, cwd: Path | None, stdin: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        """Starts `argv` in a session and group of its own, registered, with an empty stdin."""
+        """Starts `argv` in a session and group of its own, registered, with an empty stdin or the file `stdin`."""
         # No preexec_fn: so the child is started by vfork, which is quick and safe in a process with much memory and
         # many threads.
         return subprocess.Popen(
-            ["/bin/sh", "-c", _START, "sh", *argv],
+            ["/bin/sh", "-c", _START, str(stdin or os.devnull), *argv],
             stdin=self._descriptor(), stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True,
         )  # fmt: skip
 

@@ -53,9 +53,13 @@ class ProcessKilled(Exception):
 
 
 def run(
-    argv: Sequence[str | Path], timeout_s: float, stdout: int = subprocess.DEVNULL, cwd: Path | None = None
+    argv: Sequence[str | Path],
+    timeout_s: float,
+    stdout: int = subprocess.DEVNULL,
+    cwd: Path | None = None,
+    stdin: Path | None = None,
 ) -> Completed:
-    """Runs `argv` to its end. stdout: a file descriptor, or subprocess.DEVNULL. stdin is /dev/null.
+    """Runs `argv` to its end. stdout: a file descriptor, or subprocess.DEVNULL. stdin: an absolute path, or /dev/null.
 
     Safe to call from several threads. Raises ProcessTimeout, ProcessKilled, and UserError if there is no such program.
     """
@@ -65,7 +69,7 @@ def run(
     started_s = time.perf_counter()
     stderr = os.memfd_create("stderr")
     try:
-        child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd)
+        child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd, stdin)
         try:
             with _RUNNING.registered(child.pid) as entry:
                 ended = _wait(child.pid, timeout_s)

@@ -16,6 +16,7 @@ from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.judges import JUDGES
+from components.evaluation.programs_command import compare_programs
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
@@ -109,6 +110,7 @@ def run(
     \b
     Other commands (each has its --help):
       python -m components.evaluation compare-binaries   linked programs and libraries, built whole
+      python -m components.evaluation compare-programs   what such programs execute
       python -m components.evaluation show               print the table of a finished evaluation
     """
     sweep = _thresholds(thresholds)
@@ -172,6 +174,9 @@ def compare_binaries(
         entries = [binary.to_json() for binary in found]
         (directory / "binaries.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
     table.print_binaries(entries)
+
+
+main.add_command(compare_programs)
 
 
 @main.command("show")

@@ -16,7 +16,7 @@ def summary(programs: Mapping[str, Any]) -> str:
     told = change(programs["reduction_percent"], COMPARATIVE)
     mean = change(programs["geometric_mean_reduction_percent"], ("fewer", "more"))
     return (
-        f"{count} program{'s' if count > 1 else ''} of held-out projects, built and run whole: {told} "
+        f"{count} run{'s' if count > 1 else ''} of programs, built whole: {told} "
         f"({counts['stock']:,} → {counts['policy']:,} in sum; geometric mean {mean}), counted by {programs['counter']}"
     )
 

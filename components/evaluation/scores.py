@@ -50,13 +50,10 @@ class Scores:
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
     ) -> dict[str, Any] | None:
-        if not any(recipe.benchmarks for recipe in recipes):  # type: ignore[attr-defined]
+        if not any(recipe.benchmarks for recipe in recipes):
             return None
         from components.evaluation import binaries
-        from components.evaluation.programs import (  # type: ignore[import-not-found]
-            compare_programs,
-            summarize_programs,
-        )
+        from components.evaluation.programs import compare_programs, summarize_programs
         from components.storage.cache import default_cache_dir
 
         stock = config.stock_clang or binaries.find_stock_clang(release)

@@ -142,6 +142,13 @@ def print_binaries(binaries: list[dict[str, Any]]) -> None:
     _console().print(view)
 
 
+def print_programs(programs: Mapping[str, Any]) -> None:
+    """Prints what programs execute, run by run and all together, as `summarize_programs` gives it."""
+    console = _console()
+    console.print(_programs(programs))
+    console.print(program_rows.summary(programs), highlight=False, soft_wrap=True)
+
+
 def _console() -> Console:
     from rich.console import Console
 
@@ -163,7 +170,7 @@ def _at(metrics: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
 def _programs(programs: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
-    view = Table(title="Programs of held-out projects, built and run whole")
+    view = Table(title="What programs execute, built whole by stock clang and by the release clang")
     for place, title in enumerate(program_rows.columns(programs)):
         view.add_column(title, justify="right" if place else "left")
     for row in program_rows.rows(programs):

@@ -60,6 +60,18 @@ class Checked:
             raise self.error(f"{key} must be one value, found {value!r}")
         return str(value)
 
+    def integer(self, key: str, least: int, most: int) -> int:
+        value = self._get(key, _REQUIRED)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.error(f"{key} must be a whole number from {least} to {most}, found {value!r:.60}")
+        return value
+
+    def truth(self, key: str, default: bool) -> bool:
+        value = self._get(key, default)
+        if not isinstance(value, bool):
+            raise self.error(f"{key} must be true or false, found {value!r:.60}")
+        return value
+
     def mapping(self, key: str, default: Any = _REQUIRED) -> Checked:
         return Checked(self._get(key, default), f"{self.where}: {key}")
 

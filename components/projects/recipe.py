@@ -15,6 +15,17 @@ One project:
                                         # the last that matches decides, "!*/fuzz/one.c.o" takes one back
     cflags: [-Wno-error]                # optional: flags that this project needs
     binaries: ["liblz4.so.*", lz4]      # optional: globs of the linked files that users ship
+    benchmarks:                         # optional: runs of built programs whose instructions are counted
+      - name: compress
+        program: lz4                    # path or glob relative to the build directory (of commands: to the source)
+        arguments: [-q, "{input}", "{output}"]   # {output}: a file that it writes; also {source}
+        input: {files: ["lib/*.c"], bytes: 1000000}   # content of source files in the order of their paths, repeated
+                                        # or cut; or {text: TEXT}, or {output_of: an earlier benchmark}
+        stdin: true                     # the input comes on standard input, too; else nothing does
+
+A benchmark executes the same instructions each time: one thread, no loop that ends by the clock, no seed from the time
+or from addresses. It runs in a directory of its own, its status must be 0, and what it prints to standard output and
+writes to {output} the same whichever compiler built it.
 
 A set of projects, with the corpus' split:
 
@@ -34,6 +45,7 @@ from typing import Any, Literal
 import yaml
 
 from components.console import UserError
+from components.projects.benchmark import Benchmark, parse_benchmarks
 from components.projects.checked import Checked
 from components.storage.uri import GsUri, parse_place
 
@@ -74,6 +86,7 @@ class Recipe:
     exclude: tuple[str, ...] = ()
     cflags: tuple[str, ...] = ()
     binaries: tuple[str, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +172,9 @@ def _read_yaml(path: Path) -> Any:
 
 
 def _recipe(top: Checked, base: Path) -> Recipe:
-    top.only("name", "source", "requires", "prepare", "cmake", "commands", "exclude", "cflags", "binaries")
+    top.only(
+        "name", "source", "requires", "prepare", "cmake", "commands", "exclude", "cflags", "binaries", "benchmarks"
+    )
     name = top.string("name")
     if not name or not set(name) <= _NAME_CHARACTERS or name.startswith("."):
         raise top.error(f"name {name!r} must be letters, digits and ._+- without a leading dot")
@@ -176,6 +191,7 @@ def _recipe(top: Checked, base: Path) -> Recipe:
         exclude=where.strings("exclude"),
         cflags=where.strings("cflags"),
         binaries=where.strings("binaries"),
+        benchmarks=parse_benchmarks(where),
     )
     if "commands" in where:
         return replace(recipe, commands=where.strings("commands"))

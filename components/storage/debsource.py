@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cmp_to_key
 from pathlib import Path
 
 from components.console import UserError, say
@@ -53,9 +54,7 @@ def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[
         if files is None:
             configuration = _configure(cache.absolute() / "apt", progress)
             progress(f"fetching the Debian source package {package}")
-            for path in folder.iterdir():  # incomplete or damaged, or it would have been used
-                path.unlink()
-            _apt(configuration, ["source", "--download-only", "--only-source", package], folder, package)
+            _download(configuration, package, folder, progress)
             _materialize(folder)
             files = _complete(folder)
     if files is None:
@@ -120,6 +119,45 @@ def _configure(root: Path, progress: Say) -> Path:
         _apt(configuration, ["update"], root, "the list of source packages")
         fetched.write_text(content)
     return configuration
+
+
+def _download(configuration: Path, package: str, folder: Path, progress: Say) -> None:
+    """Fetch what apt would take, the newest version; where the mirror lists that without having it, the next one."""
+    command = ["source", "--download-only", "--only-source"]
+    older: list[str] = []
+    try:
+        _empty(folder)
+        _apt(configuration, [*command, package], folder, package)
+        return
+    except UserError as error:
+        older = _versions(configuration, package)[1:]
+        if not older:
+            raise
+        first = error
+    for version in older:
+        with suppress(UserError):
+            _empty(folder)
+            _apt(configuration, [*command, f"{package}={version}"], folder, package)
+            progress(f"the newest {package} that is listed cannot be fetched: took version {version}")
+            return
+    raise first
+
+
+def _versions(configuration: Path, package: str) -> list[str]:
+    """The versions of a source package that the lists name, the newest first."""
+    command = ["apt-cache", "showsrc", "--only-source", package]
+    environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+
+    def compare(one: str, other: str) -> int:
+        return -1 if subprocess.run(["dpkg", "--compare-versions", one, "gt", other]).returncode == 0 else 1
+
+    return sorted(set(re.findall(r"^Version: (\S+)$", said, re.MULTILINE)), key=cmp_to_key(compare))
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():  # incomplete or damaged, or it would have been used
+        path.unlink()
 
 
 def _apt(configuration: Path, arguments: list[str], cwd: Path, what: str) -> None:

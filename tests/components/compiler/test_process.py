@@ -50,6 +50,14 @@ def test_stdin_is_empty() -> None:
     assert process.run(["/bin/sh", "-c", "read line && exit 1; exit 0"], 30).returncode == 0
 
 
+def test_stdin_is_the_file_that_is_given(tmp_path: Path) -> None:
+    given = tmp_path / "a $(b) 'c'"
+    given.write_text("one\ntwo\n")
+    with open(tmp_path / "out", "wb") as out:
+        assert process.run(["/bin/cat"], 30, stdout=out.fileno(), stdin=given).returncode == 0
+    assert (tmp_path / "out").read_bytes() == given.read_bytes()
+
+
 def test_a_signal_is_a_negative_status_and_leaves_no_core(tmp_path: Path) -> None:
     assert process.run(["/bin/sh", "-c", "kill -SEGV $$"], 30, cwd=tmp_path).returncode == -signal.SIGSEGV
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.console import UserError
-from components.evaluation.binaries import require_same_version
+from components.evaluation.builds import require_same_version
 from components.formats.toolchain import Toolchain
 
 CMAKE = """

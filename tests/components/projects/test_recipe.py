@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.console import UserError
+from components.projects.benchmark import Benchmark, Input
 from components.projects.recipe import Recipe, Source, load_recipes, recipe_place
 from components.storage.uri import GsUri
 
@@ -77,6 +78,7 @@ def test_every_key_of_a_project(tmp_path: Path) -> None:
             "exclude": ["*/t/*"],
             "cflags": ["-w"],
             "binaries": ["libp.so.*"],
+            "benchmarks": [{"name": "b", "program": "p", "stdin": True, "input": {"text": "t"}}],
         },
     )
     assert recipe == Recipe(
@@ -90,6 +92,7 @@ def test_every_key_of_a_project(tmp_path: Path) -> None:
         exclude=("*/t/*",),
         cflags=("-w",),
         binaries=("libp.so.*",),
+        benchmarks=(Benchmark("b", "p", input=Input(text="t"), stdin=True),),
     )
 
 
@@ -127,6 +130,8 @@ def test_a_set_names_files_or_spells_projects_out(tmp_path: Path) -> None:
         ({"binaries": "lib.so"}, "binaries must be a list"),
         ({"exclude": [3]}, "exclude must be a list of texts"),
         ({"requires": {"g": {}}}, "requires: g: a source needs"),
+        ({"benchmarks": {}}, "benchmarks must be a list"),
+        ({"benchmarks": [{"name": "b"}]}, "p: benchmarks: b: program is missing"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: dict[str, object], words: str) -> None:

@@ -46,31 +46,9 @@ deb https://vendor.invalid/apt vendor-{suite} main
 def machine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the source package toy 1.0, and /etc/apt that names it; returns the repository."""
     repository = tmp_path / "repository"
-    source = tmp_path / "toy-1.0"
-    (source / "debian/source").mkdir(parents=True)
-    (source / "toy.c").write_text("int toy;\n")
-    (source / "debian/source/format").write_text("3.0 (native)\n")
-    (source / "debian/changelog").write_text(
-        "toy (1.0) unstable; urgency=low\n\n  * One.\n\n -- A B <a@b.invalid>  Mon, 01 Jan 2024 00:00:00 +0000\n"
-    )
-    (source / "debian/control").write_text(
-        "Source: toy\nMaintainer: A B <a@b.invalid>\nStandards-Version: 4.6.0\n\n"
-        "Package: toy\nArchitecture: any\nDescription: toy\n"
-    )
-    subprocess.run(["dpkg-source", "-b", source.name], cwd=tmp_path, check=True, capture_output=True)
     (repository / "pool").mkdir(parents=True)
-    for path in tmp_path.glob("toy_1.0*"):
-        path.rename(repository / "pool" / path.name)
+    add_toy(repository, "1.0")
     suite = debsource._codename()
-    index = repository / f"dists/{suite}/main/source"
-    index.mkdir(parents=True)
-    scan = subprocess.run(["dpkg-scansources", "pool"], cwd=repository, check=True, capture_output=True, text=True)
-    (index / "Sources").write_text(scan.stdout)
-    sums = hashlib.sha256(scan.stdout.encode()).hexdigest()
-    (repository / f"dists/{suite}/Release").write_text(
-        f"Suite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: source\n"
-        f"SHA256:\n {sums} {len(scan.stdout)} main/source/Sources\n"
-    )
     etc = tmp_path / "etc-apt"
     (etc / "sources.list.d").mkdir(parents=True)
     if request.param == "deb822":
@@ -80,6 +58,35 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     (etc / "sources.list.d/other.list.save").write_text(f"deb file:/nowhere {suite} main\n")
     monkeypatch.setattr(debsource, "_SOURCE_LISTS", etc)
     return repository
+
+
+def add_toy(repository: Path, version: str) -> None:
+    """Adds a version of the source package toy to a repository and indexes it anew."""
+    source = repository.parent / f"toy-{version}"
+    (source / "debian/source").mkdir(parents=True)
+    (source / "toy.c").write_text("int toy;\n")
+    (source / "debian/source/format").write_text("3.0 (native)\n")
+    (source / "debian/changelog").write_text(
+        f"toy ({version}) unstable; urgency=low\n\n  * One.\n\n"
+        " -- A B <a@b.invalid>  Mon, 01 Jan 2024 00:00:00 +0000\n"
+    )
+    (source / "debian/control").write_text(
+        "Source: toy\nMaintainer: A B <a@b.invalid>\nStandards-Version: 4.6.0\n\n"
+        "Package: toy\nArchitecture: any\nDescription: toy\n"
+    )
+    subprocess.run(["dpkg-source", "-b", source.name], cwd=source.parent, check=True, capture_output=True)
+    for path in source.parent.glob(f"toy_{version}*"):
+        path.rename(repository / "pool" / path.name)
+    suite = debsource._codename()
+    index = repository / f"dists/{suite}/main/source"
+    index.mkdir(parents=True, exist_ok=True)
+    scan = subprocess.run(["dpkg-scansources", "pool"], cwd=repository, check=True, capture_output=True, text=True)
+    (index / "Sources").write_text(scan.stdout)
+    sums = hashlib.sha256(scan.stdout.encode()).hexdigest()
+    (repository / f"dists/{suite}/Release").write_text(
+        f"Suite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: source\n"
+        f"SHA256:\n {sums} {len(scan.stdout)} main/source/Sources\n"
+    )
 
 
 def quiet(_: str) -> None:
@@ -110,6 +117,21 @@ def test_an_archive_that_the_mirror_damaged_is_refused(machine: Path, tmp_path: 
     with pytest.raises(UserError, match="toy"):
         fetch_deb_source("toy", tmp_path / "cache", tmp_path / "toy", quiet)
     assert not (tmp_path / "toy").exists()
+
+
+def test_what_the_mirror_lists_and_lacks_is_replaced_by_an_older_version(machine: Path, tmp_path: Path) -> None:
+    add_toy(machine, "1.10")
+    add_toy(machine, "1.9")
+    for path in (machine / "pool").glob("toy_1.10*"):
+        path.unlink()
+    said: list[str] = []
+    files = download_deb_source("toy", tmp_path / "cache", said.append)
+    assert {path.name for path in files} == {"toy_1.9.dsc", "toy_1.9.tar.xz"}
+    assert "took version 1.9" in said[-1]
+    for path in (machine / "pool").iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"toy: .*toy_1\.10"):
+        download_deb_source("toy", tmp_path / "other", quiet)
 
 
 def test_an_unknown_package_is_named(machine: Path, tmp_path: Path) -> None:

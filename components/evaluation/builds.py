@@ -1,0 +1,110 @@
+"""Whole projects built as users build them, by stock clang and by a release clang that differs only in the policy."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from components import problems
+from components.compiler.advisor import Advisor
+from components.console import Progress, UserError, say
+from components.formats.toolchain import Toolchain
+from components.projects.build import BuiltProject, build_project
+from components.projects.recipe import Recipe
+from components.projects.source import fetch_recipe
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two builds: `title` as progress and errors call it, the compiler, and its flags."""
+
+    title: str
+    clang: Path
+    flags: list[str]
+
+
+def two_sides(stock_clang: Path, release: Toolchain, problem: str) -> tuple[Side, Side]:
+    """Stock clang with nothing added, and the release clang with the policy for `problem` turned on, both at the level
+    at which code is built that such a policy is for.
+
+    Raises:
+        UserError: the release clang embeds no such policy, or the compilers are not of one LLVM version.
+    """
+    if problem not in release.features:
+        raise UserError(
+            f"the release clang in {release.directory} embeds no policy for {problem}",
+            f"name another problem ({', '.join(release.features)}), or build a release clang with such a policy",
+        )
+    require_same_version(stock_clang, release)
+    level = problems.get(problem).optimization
+    policy_flags = Advisor("release").flags(problem, None, None)
+    return (
+        Side("stock clang", stock_clang, [level]),
+        Side("release clang", release.clang, [level, *policy_flags]),
+    )
+
+
+@contextmanager
+def whole_build(
+    recipe: Recipe, side: Side, work: Path, cache: Path, jobs: int, fetched: Callable[[Path], None] | None = None
+) -> Iterator[tuple[Path, BuiltProject]]:
+    """Builds in `work`, yields source tree and build, and empties `work` again: the next build has the same paths in
+    its strings, and in its programs' arguments. `fetched` is called with the source tree before anything is built.
+
+    Raises:
+        UserError: the project cannot be fetched, configured or built.
+    """
+    place = work / recipe.name
+    try:
+        source = fetch_recipe(recipe, place, cache, say)
+        if fetched is not None:
+            fetched(source)
+        with ExitStack() as stack:
+            bar: Progress | None = None
+
+            def watch(done: int, total: int) -> None:
+                nonlocal bar
+                if bar is None:  # ninja says the total with the first step
+                    bar = stack.enter_context(Progress(f"building {recipe.name} with {side.title}", total))
+                bar.advance(done - bar.done)
+
+            built = build_project(recipe, source, place / "build", side.clang, side.flags, jobs, watch)
+        if built.failed:
+            say(f"{recipe.name}, {side.title}: {len(built.failed)} targets failed, such as {built.failed[0]}")
+        yield source, built
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def find_stock_clang(release: Toolchain) -> Path:
+    """The installed clang of the release clang's major version. UserError if there is none."""
+    major = release.llvm_version.split(".")[0]
+    found = shutil.which(f"clang-{major}")
+    if found is None:
+        raise UserError(
+            f"no clang-{major} to build the baseline with", f"apt-get install clang-{major}, or pass --stock-clang"
+        )
+    return Path(found)
+
+
+def require_same_version(stock_clang: Path, release: Toolchain) -> None:
+    """UserError unless both compilers are of one LLVM version: else the difference would not be the policy's alone."""
+    try:
+        said = subprocess.run(
+            [stock_clang, "--version"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"{stock_clang} does not run: {error}", "pass the stock clang as --stock-clang") from None
+    found = re.search(r"clang version (\d+\.\d+\.\d+)", said)
+    version = found[1] if found else "unknown"
+    if version != release.llvm_version:
+        raise UserError(
+            f"{stock_clang} is clang {version}, the release clang {release.llvm_version}: "
+            "their difference would not be the policy's alone",
+            f"pass a clang {release.llvm_version} as --stock-clang",
+        )
