@@ -102,8 +102,9 @@ cli.add_command(retrain_group)
               help="Where LLVM's matching source files come from.")
 @click.option("--seed", type=SEED, default=1, metavar="N",
               help="Of everything random: same seed, same training.")
-@click.option("--min-reduction-percent", type=float, default=0.5, metavar="X",
-              help="Held-out modules must shrink, or get lower scores, by this for the verdict `better`.")
+@click.option("--min-reduction-percent", type=float, metavar="X",
+              help="Held-out modules must shrink, or get lower scores, by this for the verdict `better`."
+                   f"  [default: {problems.told('min_reduction_percent')}]")
 @click.option("--with-policy", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
               help="A policy of another problem that the release clang carries as well.")  # fmt: skip
 def run(
@@ -118,7 +119,7 @@ def run(
     llvm_major: int,
     llvm_source: str,
     seed: int,
-    min_reduction_percent: float,
+    min_reduction_percent: float | None,
     with_policy: Path | None,
 ) -> None:
     """Code in, a clang with a policy trained on it out.

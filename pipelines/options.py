@@ -29,7 +29,7 @@ class RunOptions:
     llvm_source: str = "deb"
     train_minutes: float | None = None
     seed: int = 1
-    min_reduction_percent: float = 0.5
+    min_reduction_percent: float | None = None
     with_policy: Path | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class RunOptions:
             "llvm_source": self.llvm_source,
             "workers": self.workers,
             "seed": str(self.seed),
-            "min_reduction_percent": f"{self.min_reduction_percent:g}",
+            "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",
             "release_if": "always",
             "with_policy": str(self.with_policy or ""),
         }

@@ -41,7 +41,7 @@ def release_if_good(
     with_policy: str,
     llvm_major: int,
     llvm_source: str,
-    min_reduction_percent: float,
+    min_reduction_percent: str,
 ) -> None:
     """If `good` is "yes": a release clang of the policy, and what it does itself."""
     with dsl.If(good == "yes", name="good-enough"):
@@ -77,7 +77,7 @@ def training_pipeline(
     spot: str = "",
     cluster: str = "",
     seed: int = 1,
-    min_reduction_percent: float = 0.5,
+    min_reduction_percent: str = "",
     release_if: str = "better",
     emphasize: str = "",
     with_policy: str = "",
@@ -90,7 +90,8 @@ def training_pipeline(
     llvm_major, llvm_source: the LLVM whose clang is trained and released. workers: where modules are compiled;
     `rayjob:N` is PPO's, on a Ray cluster of up to N pods that KubeRay starts for it, and `local` to all other steps.
     spot, cluster: of that cluster, as `mlgo ppo --help` says.
-    seed: of everything random. min_reduction_percent: held-out modules must shrink by this for the verdict `better`.
+    seed: of everything random. min_reduction_percent: held-out modules must shrink, or get lower scores, by this for
+    the verdict `better`, instead of what the problem asks for.
     release_if: `better` makes a release clang of such a policy only, `always` of any.
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     with_policy: a policy of another problem that the release clang carries as well.

@@ -70,7 +70,8 @@ def main() -> None:
     help="Rebuilds the held-out projects whole and compares what they link, or for scores what their programs execute.",
 )  # fmt: skip
 @click.option("--stock-clang", type=_PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
-@click.option("--min-reduction-percent", type=float, default=0.5, show_default=True, help="Asked for by the verdict.")
+@click.option("--min-reduction-percent", type=float,
+              help=f"Asked for by the verdict.  [default: {problems.told('min_reduction_percent')}]")  # fmt: skip
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=float, default=60.0, show_default=True, help="Time limit of one compile.")

@@ -8,7 +8,7 @@ from components.launcher.declare import step
 @dsl.container_component
 def evaluation(  # type: ignore[no-untyped-def]
     corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], warmstart: dsl.Input[dsl.Model],
-    policy: dsl.Input[dsl.Model], problem: str, workers: str, preset: str, min_reduction_percent: float,
+    policy: dsl.Input[dsl.Model], problem: str, workers: str, preset: str, min_reduction_percent: str,
     release_if: str, evaluation: dsl.Output[dsl.Artifact], metrics: dsl.Output[dsl.Metrics],
     page: dsl.Output[dsl.HTML], release: dsl.OutputPath(str),  # type: ignore[valid-type]
 ):  # fmt: skip
@@ -30,7 +30,7 @@ def evaluation(  # type: ignore[no-untyped-def]
 def size_report(  # type: ignore[no-untyped-def]
     corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], policy: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact], release: dsl.Input[dsl.Artifact], recipe: str, problem: str, workers: str,
-    min_reduction_percent: float, size_report: dsl.Output[dsl.Artifact],
+    min_reduction_percent: str, size_report: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics], page: dsl.Output[dsl.HTML], summary: dsl.Output[dsl.Markdown],
 ):  # fmt: skip
     """What the release clang itself makes of the held-out modules, and of whole programs."""

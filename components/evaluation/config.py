@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components import problems
 from components.console import UserError
 
 THRESHOLDS = (0, 5, 15, 30, 50)
@@ -35,7 +36,8 @@ class EvaluationConfig:
         ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
         recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
-        min_reduction_percent: from this reduction of the held-out text or scores on, the verdict is "better".
+        min_reduction_percent: from this reduction of the held-out text or scores on, the verdict is "better"; None asks
+            for what the problem does.
         problem: name of the optimization problem.
         workers: where compiles run, as `components.workers.make` reads it.
         timeout_s: of one compile.
@@ -56,7 +58,7 @@ class EvaluationConfig:
     ppo_root: Path | None = None
     recipe: Path | None = None
     stock_clang: Path | None = None
-    min_reduction_percent: float = 0.5
+    min_reduction_percent: float | None = None
     problem: str = "inlining"
     workers: str = "local"
     timeout_s: float = 60.0
@@ -66,9 +68,9 @@ class EvaluationConfig:
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     def __post_init__(self) -> None:
-        if self.min_reduction_percent > 100:
+        if self.wanted_percent > 100:
             raise UserError(
-                f"--min-reduction-percent {self.min_reduction_percent:g}: nothing shrinks by more than 100%",
+                f"--min-reduction-percent {self.wanted_percent:g}: nothing shrinks by more than 100%",
                 "give a number of percent such as 0.5",
             )
         if self.evaluation is not None and self.release_toolchain is None:
@@ -81,3 +83,10 @@ class EvaluationConfig:
                 "--recipe rebuilds projects with the release clang, and none is given",
                 "pass --release-toolchain, or leave --recipe out",
             )
+
+    @property
+    def wanted_percent(self) -> float:
+        """min_reduction_percent, or what the problem asks for."""
+        if self.min_reduction_percent is None:
+            return problems.get(self.problem).min_reduction_percent
+        return self.min_reduction_percent

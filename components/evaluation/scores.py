@@ -66,7 +66,7 @@ class Scores:
     ) -> dict[str, Any]:
         from components.evaluation.score_metrics import summarize_scores
 
-        return summarize_scores(measured, config.min_reduction_percent, config.seed, built)
+        return summarize_scores(measured, config.wanted_percent, config.seed, built)
 
     def agreement(self, measured: ScoreMeasurements, earlier: ScoreMeasurements) -> dict[str, Any]:
         return {}

@@ -67,7 +67,7 @@ class Sizes:
     ) -> dict[str, Any]:
         from components.evaluation.metrics import summarize
 
-        return {**summarize(measured, config.min_reduction_percent, config.seed), "binaries": built or []}
+        return {**summarize(measured, config.wanted_percent, config.seed), "binaries": built or []}
 
     def agreement(self, measured: Measurements, earlier: Measurements) -> dict[str, Any]:
         from components.evaluation.measurements import POLICY

@@ -30,11 +30,6 @@ Examples:
 """
 
 
-def defaults(name: str) -> str:
-    """What each problem wants, for people."""
-    return ", ".join(f"{getattr(problems.get(problem), name)} for {problem}" for problem in problems.names())
-
-
 @click.command(epilog=EPILOG)
 @preset_option(PRESETS)
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
@@ -52,12 +47,12 @@ def defaults(name: str) -> str:
 @click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
 @click.option(
-    "--modules", type=click.IntRange(min=1), help=f"Modules an iteration.  [default: {defaults('modules')}]"
+    "--modules", type=click.IntRange(min=1), help=f"Modules an iteration.  [default: {problems.told('modules')}]"
 )
 @click.option(
     "--samples",
     type=click.IntRange(min=2),
-    help=f"Compiles of each module an iteration.  [default: {defaults('samples')}]",
+    help=f"Compiles of each module an iteration.  [default: {problems.told('samples')}]",
 )
 @click.option(
     "--credit",

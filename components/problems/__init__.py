@@ -7,7 +7,7 @@ from components.problems.inlining import INLINING
 from components.problems.problem import Problem
 from components.problems.regalloc import REGALLOC
 
-__all__ = ["Problem", "get", "names"]
+__all__ = ["Problem", "get", "names", "told"]
 
 _PROBLEMS = {problem.name: problem for problem in (INLINING, REGALLOC)}
 
@@ -15,6 +15,11 @@ _PROBLEMS = {problem.name: problem for problem in (INLINING, REGALLOC)}
 def names() -> tuple[str, ...]:
     """The problems that there are, for --problem."""
     return tuple(_PROBLEMS)
+
+
+def told(field: str) -> str:
+    """A field of each problem, for people: "16 for inlining, 32 for regalloc"."""
+    return ", ".join(f"{getattr(problem, field)} for {name}" for name, problem in _PROBLEMS.items())
 
 
 def get(name: str) -> Problem:

@@ -22,6 +22,7 @@ INLINING = Problem(
     # The size of the whole module: by it a network knows the modules that it was trained on, and learns them by heart.
     excluded_features=frozenset({"node_count", "edge_count"}),
     measure="size",
+    min_reduction_percent=0.5,
     callsites=True,
     model_class="InlinerSizeModel",
     model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",

@@ -23,6 +23,8 @@ class Problem:
     the training log carries as the outcome of its last decision; then a compile that logs makes no object. Less is
     better of both. callsites: whether the compiler writes callers and callees of its decisions beside the log.
 
+    min_reduction_percent: of size or scores, that a policy must reach to be called better unless more is asked for.
+
     What a training takes unless it is told otherwise. modules, samples: of an iteration, and compiles of each module.
 
     What it is called in LLVM. model_class, model_macro: the class that a release build embeds and the macro that makes
@@ -41,6 +43,7 @@ class Problem:
     num_actions: int
     excluded_features: frozenset[str]
     measure: Literal["size", "score"]
+    min_reduction_percent: float
     callsites: bool
     model_class: str
     model_macro: str

@@ -51,7 +51,7 @@ def test_nested_tasks_know_who_makes_what_they_read(spec: dict[str, Any]) -> Non
     [
         ({"sed": "1"}, "no parameter 'sed'"),
         ({"seed": "one"}, "seed is 'one', and must be a whole number"),
-        ({"min_reduction_percent": "some"}, "min_reduction_percent is 'some', and must be a number"),
+        ({"llvm_major": "1.5"}, "llvm_major is '1.5', and must be a whole number"),
     ],
 )
 def test_wrong_parameters_are_named(spec: dict[str, Any], given: dict[str, str], named: str) -> None:
