@@ -1,6 +1,9 @@
 """Register allocation from its trace to a trained policy, with the real training clang."""
 
+import itertools
 import json
+import os
+import shutil
 import subprocess
 
 import pytest
@@ -70,3 +73,22 @@ def test_a_trace_of_another_problem_is_refused(arguments, tmp_path):
              capture_output=True, text=True)  # fmt: skip
     assert "is of the problem regalloc, not inlining" in caught.value.stderr
     assert "Traceback" not in caught.value.stderr
+
+
+def test_a_compiler_of_other_features_is_refused_with_the_difference(arguments, training_toolchain, tmp_path):
+    """As a clang of another LLVM would be: nothing is compiled."""
+    other = tmp_path / "training"
+    shutil.copytree(training_toolchain, other, copy_function=os.link)
+    (other / "manifest.json").unlink()
+    text = (other / "toolchain.json").read_text()
+    (other / "toolchain.json").unlink()  # a link to what is not ours
+    (other / "toolchain.json").write_text(text.replace('"use_def_density"', '"density"').replace("33", "65"))
+    write_manifest(other)
+    given = dict(zip(arguments[::2], arguments[1::2], strict=True)) | {"--toolchain": other}
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        step("ppo", *itertools.chain(*given.items()), "--problem", "regalloc", "--root-dir", tmp_path / "root",
+             "--output", tmp_path / "policy", capture_output=True, text=True)  # fmt: skip
+    said = caught.value.stderr
+    assert "this compiler does not log: use_def_density" in said and "the policy does not know: density" in said
+    assert "mask is int64[1, 33] in the policy and int64[1, 65] in the compiler" in said
+    assert "Traceback" not in said and not (tmp_path / "policy").exists()
