@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -122,7 +123,7 @@ def _run(
         shutil.copyfile(place.parent / benchmark.input.output_of / OUTPUT, place / INPUT)
     # Relative names: what the arguments say, and so what the program executes, is the same wherever it runs.
     names = {"{input}": INPUT, "{output}": OUTPUT, "{source}": str(source.absolute())}
-    arguments = [str(program)]
+    arguments = [os.path.relpath(program, place.resolve())]
     for argument in benchmark.arguments:
         for placeholder, name in names.items():
             argument = argument.replace(placeholder, name)
