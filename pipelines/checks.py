@@ -16,6 +16,7 @@ from components.projects.recipe import recipe_place
 from components.storage.uri import SCHEME, parse_place
 from components.workers.make import check_workers, rayjob_workers
 from pipelines.spec import parameter_values
+from pipelines.with_policy import check_with_policy
 
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
@@ -77,6 +78,10 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
         check_workers(values["workers"])
     parse_spot(values.get("spot", ""))
     parse_settings(values.get("cluster", ""))
+    if with_policy := values.get("with_policy"):
+        check_with_policy(
+            with_policy, values["problem"], int(values["llvm_major"]), spelled("with_policy", with_policy)
+        )
     # A recipe by its path may be there for the step and not here; a bare name is one of ours, wherever the step runs.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.console import UserError
-from components.formats.policy import load_policy_info
 from pipelines.checks import as_option, check_values
 
 
@@ -37,11 +36,6 @@ class RunOptions:
         for source in (self.compile_commands, self.corpus, self.recipe):
             if source is not None and not source.exists():
                 raise UserError(f"{source} does not exist", "check the path")
-        if self.with_policy is not None and load_policy_info(self.with_policy).problem == self.problem:
-            raise UserError(
-                f"--with-policy {self.with_policy} is a policy for {self.problem}, the problem of this run",
-                "name a policy of another problem, or leave it out",
-            )
 
     def parameters(self) -> dict[str, str]:
         """Of the pipeline (pipelines/training.py), as text. A release clang is made whatever the verdict: who runs this

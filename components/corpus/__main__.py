@@ -186,7 +186,8 @@ def obtain(
     elif existing:
         context.invoke(import_corpus, source=existing, output=output)
     else:
-        context.invoke(extract, compile_commands=compile_commands, output=output)
+        level = problems.get(problem).cmd_filter
+        context.invoke(extract, compile_commands=compile_commands, cmd_filter=level, output=output)
 
 
 @main.command()

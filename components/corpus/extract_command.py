@@ -141,5 +141,8 @@ def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
     if left <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
     if FILTERED in left:
-        return "pass another --cmd-filter: it is searched for in each argument on its own"
+        return (
+            "build at a level that the problem is one at, or pass mlgo corpus extract another --cmd-filter: it is"
+            " searched for in each argument on its own"
+        )
     return _EMBED[thinlto]

@@ -97,7 +97,7 @@ def standings(
 ) -> Float32:
     """For each action the share of the allowed ones whose value is less: float32 [N, A, F], 0 for scalars.
 
-    What is not a number is above all numbers.
+    What is not a number counts as infinite.
     """
     result = np.zeros((*allowed.shape, len(features)), np.float32)
     counts = np.maximum(allowed.sum(axis=1), 1).astype(np.float32)[:, None]

@@ -10,7 +10,8 @@ from typing import Literal
 class Problem:
     """One decision that LLVM leaves to a policy.
 
-    name: as users say it. optimization: the level at which code is built that the policy is for, as "-Oz".
+    name: as users say it. optimization: the level at which code is built that the policy is for, as "-Oz". cmd_filter:
+    which code of a user's own build it is for, a regular expression of a cc1 argument; None for all.
 
     What a training log has of it. decision, default_decision, logits: names of columns: what was done, what LLVM's
     heuristic would have done (None if the log does not say), and what the policy's last layer said. num_actions: how
@@ -55,6 +56,7 @@ class Problem:
     probe: str
     modules: int = 16
     samples: int = 4
+    cmd_filter: str | None = None
     mask: str | None = None
     per_instruction_features: frozenset[str] = frozenset()
     per_instruction_option: str | None = None

@@ -33,6 +33,7 @@ void wants_many(const int *in, int *out, int n) {
 REGALLOC = Problem(
     name="regalloc",
     optimization="-O2",
+    cmd_filter="^-O[23]$",
     decision="index_to_evict",
     default_decision=None,
     logits="RegAllocProbProjectionNetwork_logits",

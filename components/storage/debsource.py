@@ -130,7 +130,9 @@ def _download(configuration: Path, package: str, folder: Path, progress: Say) ->
         _apt(configuration, [*command, package], folder, package)
         return
     except UserError as error:
-        older = _versions(configuration, package)[1:]
+        # Only then: what a network that is down changes of a corpus, or of a compiler, nobody would see.
+        lacks = any(words in error.problem for words in _LACKS)
+        older = _versions(configuration, package)[1:] if lacks else []
         if not older:
             raise
         first = error
@@ -141,6 +143,10 @@ def _download(configuration: Path, package: str, folder: Path, progress: Say) ->
             progress(f"the newest {package} that is listed cannot be fetched: took version {version}")
             return
     raise first
+
+
+_LACKS = ("404", "File not found")
+"""What apt says of a file that a mirror lists and does not have."""
 
 
 def _versions(configuration: Path, package: str) -> list[str]:

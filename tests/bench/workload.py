@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from components import problems
 from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request
 from components.formats.corpus import Module, load_corpus
@@ -20,7 +21,9 @@ from components.ppo.sample import Sampled, SampleModule
 from components.ppo.sampler import Sampler, worth
 from tests.bench.asleep import Asleep
 
-SAMPLES = PpoConfig.samples
+PROBLEM = problems.get("inlining")
+"""Whose trainings are simulated: their modules are judged by sizes."""
+SAMPLES = PROBLEM.samples
 MODULE_WEIGHT = PpoConfig.module_weight
 CALLS = 4
 """Decisions of a function, which share an advantage, or nearly so."""
@@ -41,7 +44,7 @@ class Workload:
 
     def names(self, count: int, seed: int = 0) -> list[str]:
         """The modules of the next iterations of a training, `count` in all."""
-        sampler, batch = Sampler(self.weights, seed), PpoConfig.modules
+        sampler, batch = Sampler(self.weights, seed), PROBLEM.modules
         return [name for _ in range(-(-count // batch)) for name in sampler.take(batch)][:count]
 
     def requests(self, names: Sequence[str], policy: Path) -> list[Request]:

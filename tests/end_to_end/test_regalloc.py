@@ -13,7 +13,7 @@ from components.formats.toolchain import load_toolchain
 from components.storage import digest
 from tests.end_to_end.chain import command
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 SOURCE = """
 int callee(int x) { return x < 0 ? -x * 3 : x + 1; }
@@ -49,8 +49,8 @@ def test_the_release_clang_carries_both_policies_and_uses_each(
         "inlining": digest(finished[0] / "policy"), "regalloc": digest(run / "policy"),
     }  # fmt: skip
     (tmp_path / "s.c").write_text(SOURCE)
-    for flags in (["-Oz", "-enable-ml-inliner=release"], ["-O2", "-regalloc-enable-advisor=release"]):
-        words = [release.clang, flags[0], "-mllvm", flags[1], "-c", "s.c", "-o", "s.o"]
+    for level, flag in (("-Oz", "-enable-ml-inliner=release"), ("-O2", "-regalloc-enable-advisor=release")):
+        words = [release.clang, level, "-mllvm", flag, "-c", "s.c", "-o", "s.o"]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stderr == "", done.stderr  # LLVM says so where it has no such model
 
@@ -58,12 +58,14 @@ def test_the_release_clang_carries_both_policies_and_uses_each(
 def test_scores_and_executed_instructions_are_told(both: tuple[Path, str]) -> None:
     run, output = both
     metrics = json.loads((run / "size_report" / "metrics.json").read_text())
-    assert metrics["problem"] == "regalloc" and metrics["verdict"] in ("better", "not better")
+    better = metrics["programs"]["reduction_percent"] >= 0 and metrics["reduction_percent"] >= 0.1
+    assert metrics["problem"] == "regalloc" and metrics["verdict"] == ("better" if better else "not better")
     with (run / "size_report" / "report.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) > 20 and len({row["identifier"] for row in rows}) > 20
     programs = metrics["programs"]["programs"]
     assert {entry["project"] for entry in programs} == {"lz4", "lua"}
     assert all(min(entry[side]["instructions"] for side in ("stock", "policy")) > 1e7 for entry in programs)
+    assert any(entry["stock"]["instructions"] != entry["policy"]["instructions"] for entry in programs)
     table = output[output.rindex("held-out") :]
     assert "lz4" in table and str(run / "release") in table

@@ -58,7 +58,8 @@ def columns() -> dict[str, np.ndarray]:
     allowed = rng.random((400, *SHAPE)) < rng.random((400, 1, 1))
     allowed[np.arange(400), 0, rng.integers(0, ACTIONS, 400)] = True
     weight = rng.exponential(1, (400, *SHAPE)).astype(np.float32)
-    weight[rng.random(weight.shape) < 0.05] = np.nan
+    for odd in (np.nan, np.inf, -np.inf):
+        weight[rng.random(weight.shape) < 0.05] = odd
     return {
         "weight": weight,
         "mask": allowed.astype(np.int64),
