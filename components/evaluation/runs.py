@@ -103,7 +103,7 @@ def _stop(futures: set[Future[Run]], executor: ThreadPoolExecutor) -> None:
 
 def _program(recipe: Recipe, benchmark: Benchmark, built: BuiltProject) -> Path:
     found = sorted({path.resolve() for path in built.directory.glob(benchmark.program) if path.is_file()})
-    if len(found) != 1:
+    if len(found) != 1 or not found[0].is_relative_to(built.directory.resolve()):
         names = ", ".join(path.name for path in found) or "nothing"
         raise UserError(
             f"{recipe.name}: benchmark {benchmark.name} wants one program, and {benchmark.program} matches {names}",
@@ -122,7 +122,7 @@ def _run(
     if benchmark.input is not None and benchmark.input.output_of and not (place / INPUT).exists():
         shutil.copyfile(place.parent / benchmark.input.output_of / OUTPUT, place / INPUT)
     # Relative names: what the arguments say, and so what the program executes, is the same wherever it runs.
-    names = {"{input}": INPUT, "{output}": OUTPUT, "{source}": str(source.absolute())}
+    names = {"{input}": INPUT, "{output}": OUTPUT, "{source}": os.path.relpath(source, place.resolve())}
     arguments = [os.path.relpath(program, place.resolve())]
     for argument in benchmark.arguments:
         for placeholder, name in names.items():

@@ -95,6 +95,25 @@ def test_each_image_has_what_it_needs_and_no_more(images: Path) -> None:
     assert status == 0, said
 
 
+COUNT = """
+import subprocess
+from pathlib import Path
+from components.evaluation.counters import find_counter
+counter, figures = find_counter(), Path("/tmp/figures")
+subprocess.run([*counter.command(figures), "/bin/true"], check=True)
+print(counter.name, counter.read(figures).instructions)
+"""
+
+
+def test_the_toolchain_image_counts_what_programs_execute(images: Path) -> None:
+    """With what is left of valgrind there, where the machine has no counters."""
+    image = reference(images, "toolchain")
+    command = ["docker", "run", "--rm", *CAUTIOUS, "--entrypoint", "python", image, "-c", COUNT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[1]) > 10_000
+
+
 @pytest.fixture(scope="module")
 def finished(images: Path, storage: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A run of the whole pipeline in containers, killed once while PPO trained; its artifacts are in the bucket."""

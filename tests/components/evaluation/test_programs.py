@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def make_recipe(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def build_and_run(path: Path, directory: Path) -> list[Run]:
+def build_and_run(path: Path, directory: Path, counter: Counter = CALLGRIND) -> list[Run]:
     """Builds a recipe with clang-19 in directory/work and runs its benchmarks in directory/benchmarks."""
     recipe = load_recipes(path).projects[0]
     place = directory / "work"
@@ -94,13 +95,16 @@ def build_and_run(path: Path, directory: Path) -> list[Run]:
     folder = directory / "benchmarks"
     make_inputs(recipe, source, folder)
     built = build_project(recipe, source, place / "build", CLANG, ["-O2"], 1)
-    return run_benchmarks(recipe, built, source, folder, "clang", CALLGRIND, 2)
+    return run_benchmarks(recipe, built, source, folder, "clang", counter, 2)
 
 
 def test_a_run_repeats_to_the_instruction(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
     first, second = (build_and_run(make_recipe(TURN, BACK), tmp_path / name) for name in ("a", "another-place"))
     assert first == second
     assert [found.program for found in first] == ["reverse", "reverse"]
+    # One after the other, and twice, as with the processor's counters.
+    in_turn = replace(CALLGRIND, repeats=2, parallel=False)
+    assert build_and_run(make_recipe(TURN, BACK), tmp_path / "c", in_turn) == first
     # A loop over 30,000 bytes, and what starts a program.
     assert all(30_000 * 5 < found.count.instructions < 30_000 * 300 for found in first)
     said = subprocess.check_output(["size", "-A", tmp_path / "a/work/source/reverse"], text=True)
@@ -190,11 +194,16 @@ build_and_run(Path(sys.argv[1]), Path(sys.argv[2]))
 def test_an_interrupt_ends_the_programs(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
     recipe = make_recipe(text("abcde"), {**text("fghij"), "name": "other"}, {**text("klmno"), "name": "third"})
     started = subprocess.Popen([sys.executable, "-c", INTERRUPTED, recipe, tmp_path], stderr=subprocess.PIPE, text=True)
-    while len(working_below(tmp_path / "benchmarks")) < 2:
-        time.sleep(0.05)
-        assert started.poll() is None, "it ended by itself"
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=60)
+    deadline_s = time.monotonic() + 300
+    try:
+        while len(working_below(tmp_path / "benchmarks")) < 2:
+            time.sleep(0.05)
+            assert started.poll() is None, "it ended by itself"
+            assert time.monotonic() < deadline_s, "the programs do not begin"
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate(timeout=120)
+    finally:
+        started.kill()  # its guard then ends the programs, which run for ever
     assert said.rstrip().endswith("KeyboardInterrupt")
     assert not working_below(tmp_path)
 
@@ -263,7 +272,8 @@ def test_stock_and_release_clang(make_recipe: Callable[..., Path], release: Path
 
     again = command("--recipe", make_recipe(TURN, BACK), *arguments)
     assert again.returncode == 0, again.stderr
-    assert json.loads((output / "programs.json").read_text()) == summary
+    if summary["counter"] == "callgrind":  # what the processor counts differs a little each time
+        assert json.loads((output / "programs.json").read_text()) == summary
 
     shutil.rmtree(output)
     nothing = command("--recipe", make_recipe(), *arguments)
