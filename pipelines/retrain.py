@@ -116,7 +116,16 @@ def retrain(
 
     Args:
         given: the pipeline's parameters. output, pipeline_root, runner: as of pipelines.local.run_locally.
+
+    Raises:
+        UserError: what is deployed is of another problem, in the way of this run, or gone; a step fails.
     """
+    problem = given.get("problem", "inlining")
+    if state.deployed is not None and state.deployed.problem != problem:
+        raise UserError(
+            f"the deployed policy is for {state.deployed.problem}, and this training would be for {problem}",
+            "use another --state for each problem",
+        )
     root = root_of(pipeline_root, output)
     kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
     if any(entry.policy.startswith(f"{root}/") for entry in kept):

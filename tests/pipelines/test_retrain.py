@@ -208,6 +208,17 @@ def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
+def test_another_problem_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    place, output = tmp_path / "state.json", tmp_path / "run"
+    save_state(str(place), load_state(str(place)).promoted(replace(OLD, regressed=("m1",))))
+    before = place.read_bytes()
+    done = mlgo("run", "--state", place, "--param", "recipe=tiny", "--param", "problem=regalloc", "--output", output)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "policy is for inlining, and this training would be for regalloc" in done.stderr
+    assert "use another --state for each problem" in done.stderr
+    assert place.read_bytes() == before and not output.exists()
+
+
 def test_ci_asks_and_is_told(tmp_path: Path, run: dict[str, str]) -> None:
     place, output = tmp_path / "state.json", tmp_path / "github"
     done = mlgo("check", "--state", place, "--github-output", output)
