@@ -23,6 +23,7 @@ import numpy as np
 
 from components.evaluation.measurements import POLICY, WARMSTART
 from components.evaluation.metrics import UNSEEN_MODULES, UNSEEN_PROJECTS
+from components.evaluation.program_rows import execute_more
 from components.evaluation.score_measurements import ScoreMeasurements
 
 
@@ -60,7 +61,7 @@ def _better(metrics: Mapping[str, Any], min_reduction_percent: float, programs: 
     """A score is LLVM's guess of what code costs; where programs were run, they have the last word."""
     if metrics["reduction_percent"] is None or metrics["reduction_percent"] < min_reduction_percent:
         return False
-    return programs is None or programs["instructions"]["policy"] <= programs["instructions"]["stock"]
+    return programs is None or not execute_more(programs)
 
 
 def _part(measured: ScoreMeasurements, mask: np.ndarray, seed: int) -> dict[str, Any]:
