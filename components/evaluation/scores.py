@@ -52,11 +52,11 @@ class Scores:
     ) -> dict[str, Any] | None:
         if not any(recipe.benchmarks for recipe in recipes):
             return None
-        from components.evaluation import binaries
+        from components.evaluation.builds import find_stock_clang
         from components.evaluation.programs import compare_programs, summarize_programs
         from components.storage.cache import default_cache_dir
 
-        stock = config.stock_clang or binaries.find_stock_clang(release)
+        stock = config.stock_clang or find_stock_clang(release)
         entries = compare_programs(recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs)
         summary: dict[str, Any] | None = summarize_programs(entries)
         return summary

@@ -132,11 +132,12 @@ def print_table(metrics: dict[str, Any], directory: Path) -> None:
 SECTIONS = ("text", "rodata", "eh_frame", "data", "other", "total", "llvm_size_text")
 
 
-def print_binaries(binaries: list[dict[str, Any]]) -> None:
-    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them."""
+def print_binaries(binaries: list[dict[str, Any]], level: str) -> None:
+    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them; `level` of
+    optimization is what they were built at."""
     from rich.table import Table
 
-    view = Table(title="Linked binaries: bytes with the policy, change against stock -Oz")
+    view = Table(title=f"Linked binaries: bytes with the policy, change against stock {level}")
     view.add_column("binary")
     for section in SECTIONS:
         view.add_column(section.replace("llvm_size_text", "text (llvm-size)"), justify="right")
