@@ -31,10 +31,11 @@ from components.workers.make import make_pool
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     """Evaluates, publishes `config.output`, and returns what its metrics.json holds.
 
-    Every input is checked before the first compile.
+    Every input, and what whole builds need of this machine, is checked before the first compile.
 
     Raises:
-        UserError: an input is missing, damaged, or does not fit the others; too many modules do not compile.
+        UserError: an input is missing, damaged, or does not fit the others; this machine lacks a tool; too many modules
+            do not compile.
     """
     judge = JUDGES[problems.get(config.problem).measure]
     corpus = load_corpus(config.corpus)
@@ -45,7 +46,9 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     if config.warmstart is not None:
         check_policy(config.warmstart, config, training)
     release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
-    recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
+    recipes = _recipes(judge, config.recipe, heldout_projects) if config.recipe else ()
+    if recipes and release is not None:
+        judge.require_tools(config, release)
     curve = read_curve(config.ppo_root or config.policy)
     variants = judge.plan(config, training, release)
     earlier = _earlier(config) if config.evaluation else None
@@ -127,11 +130,17 @@ def _earlier(config: EvaluationConfig) -> Measured:
     return read_measurements(config.evaluation)
 
 
-def _recipes(path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
-    chosen = tuple(recipe for recipe in load_recipes(path).projects if recipe.name in heldout_projects)
+def _recipes(judge: Judge, path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
+    """Those of held-out projects that say what is to be compared."""
+    chosen = [recipe for recipe in load_recipes(path).projects if recipe.name in heldout_projects]
     if not chosen:
-        say(f"no whole project is held out in this corpus and described in {path}: linked binaries are not compared")
-    return chosen
+        say(
+            f"no whole project is held out in this corpus and described in {path}: {judge.of_projects} are not compared"
+        )
+    lacking = [recipe.name for recipe in chosen if not getattr(recipe, judge.listed)]
+    if lacking:
+        say(f"{path} lists no {judge.listed} of {', '.join(lacking)}: {judge.of_projects} are not compared there")
+    return tuple(recipe for recipe in chosen if recipe.name not in lacking)
 
 
 def _describe(variant: Variant, problem: str) -> dict[str, str]:

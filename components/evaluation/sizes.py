@@ -31,6 +31,7 @@ class Sizes:
     cases, judged = "modules", "text"
     worst, worst_key, none_worse = "Modules that grew most", "worst_modules", "None grew."
     reward = "% smaller than -Oz"
+    listed, of_projects = "binaries", "linked binaries"
     swept = True
 
     def plan(
@@ -50,6 +51,11 @@ class Sizes:
         from components.evaluation.measure import measure
 
         return measure(pool, config, variants, modules, heldout_projects, earlier)
+
+    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
+        from components.evaluation.builds import find_stock_clang, two_sides
+
+        two_sides(config.stock_clang or find_stock_clang(release), release, config.problem)
 
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
