@@ -16,7 +16,7 @@ from components.evaluation.card import model_card, write_card
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
 from components.evaluation.judges import JUDGES, Judge
-from components.evaluation.measurements import Measured
+from components.evaluation.measurements import POLICY, Measured
 from components.evaluation.page import write_page
 from components.evaluation.stored import read_measurements, write_measurements
 from components.evaluation.variants import Variant
@@ -51,7 +51,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         judge.require_tools(config, release)
     curve = read_curve(config.ppo_root or config.policy)
     variants = judge.plan(config, training, release)
-    earlier = _earlier(config) if config.evaluation else None
+    known, earlier = _earlier(config) if config.evaluation else ({}, None)
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = judge.measure(pool, config, variants, modules, heldout_projects, earlier)
@@ -65,6 +65,8 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         metrics["inputs"] = _inputs(config, training, release)
+        if earlier:
+            _take_over(known, metrics)
         judge.write_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
         text = json.dumps(metrics, indent=1, allow_nan=False)
@@ -118,16 +120,37 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
     check_features(info.features, training.features.get(config.problem, ()))
 
 
-def _earlier(config: EvaluationConfig) -> Measured:
-    """The measurements to be completed. UserError if they are of another policy."""
+def _earlier(config: EvaluationConfig) -> tuple[dict[str, Any], Measured]:
+    """metrics.json and the measurements to be completed. UserError if they are of other policies than are given."""
     assert config.evaluation is not None
-    judged = table.read_metrics(config.evaluation).get("inputs", {}).get("policy_digest")
-    if judged != digest(config.policy):
+    metrics = table.read_metrics(config.evaluation)
+    inputs = metrics.get("inputs", {})
+    if inputs.get("policy_digest") != digest(config.policy):
         raise UserError(
             f"the evaluation in {config.evaluation} is of another policy than {config.policy}",
             "pass the evaluation of this policy, or leave --evaluation out",
         )
-    return read_measurements(config.evaluation)
+    if config.warmstart is not None:
+        # Those before digests were kept say only whether there was one.
+        compared = inputs.get("warmstart_digest", digest(config.warmstart) if inputs.get("warmstart") else None)
+        if compared != digest(config.warmstart):
+            raise UserError(
+                f"the evaluation in {config.evaluation} does not compare the warmstart policy {config.warmstart}, "
+                "and nothing but the policy is compiled again",
+                "leave --warmstart out, or leave --evaluation out",
+            )
+    return metrics, read_measurements(config.evaluation)
+
+
+def _take_over(earlier: dict[str, Any], metrics: dict[str, Any]) -> None:
+    """Has `metrics` say of each figure that is the earlier evaluation's where it came from then."""
+    variants = {variant["name"]: variant for variant in metrics["variants"]}
+    fresh = {POLICY} if metrics["policy_compiled_by"] == "release" else set()
+    metrics["variants"] = [
+        variants[variant["name"]] if variant["name"] in fresh else variant for variant in earlier.get("variants", ())
+    ]
+    for key in ("warmstart", "warmstart_digest"):
+        metrics["inputs"][key] = earlier["inputs"].get(key)
 
 
 def _recipes(judge: Judge, path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
@@ -153,6 +176,7 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         "policy": str(config.policy.absolute()),
         "policy_digest": digest(config.policy),
         "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
+        "warmstart_digest": digest(config.warmstart) if config.warmstart else None,
         "training_clang": str(training.clang),
         "release_clang": str(release.clang) if release else None,
         "llvm_version": training.llvm_version,
