@@ -10,7 +10,7 @@ from pathlib import Path
 from components.console import UserError
 from components.evaluation.measurements import Measured
 from components.evaluation.stored import read_measurements
-from components.evaluation.table import read_metrics
+from components.evaluation.table import read_metrics, verdict
 from components.formats.policy import load_policy_info
 from components.launcher.images import IMAGES
 from components.storage import digest
@@ -27,6 +27,9 @@ from pipelines.step import Places, Step
 
 GROWN_PERCENT = 1.0
 """A module that is larger than under -Oz, or has higher scores, by more than this has regressed."""
+
+REPORT_STEP = "size-report"
+"""The step of the pipeline that judges by the release clang."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ def promotion(
     """What a finished run means for the deployment.
 
     Args:
-        run: places of its artifacts: policy, evaluation, corpus.
+        run: places of its artifacts: policy, evaluation, corpus; size_report, where a release clang was made: the
+            training clang's evaluation runs no programs, and they have the last word.
         deployed_evaluation: place of an evaluation of the deployed policy on the same corpus; None if none is deployed.
 
     Returns the new state, the old one if the new policy is not clearly better, and a sentence that says which and why.
@@ -73,7 +77,11 @@ def promotion(
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
     if metrics["verdict"] != "better":
-        return state, f"not promoted: the verdict on the new policy is {metrics['verdict']}"
+        return state, f"not promoted: the verdict on the new policy is {verdict(metrics)}"
+    if "size_report" in run:
+        report = read_metrics(local(run["size_report"]))
+        if report["verdict"] != "better":
+            return state, f"not promoted: the verdict on the release clang of the new policy is {verdict(report)}"
     against = None
     if state.deployed is not None:
         if deployed_evaluation is None:
@@ -116,7 +124,16 @@ def retrain(
 
     Args:
         given: the pipeline's parameters. output, pipeline_root, runner: as of pipelines.local.run_locally.
+
+    Raises:
+        UserError: what is deployed is of another problem, in the way of this run, or gone; a step fails.
     """
+    problem = given.get("problem", "inlining")
+    if state.deployed is not None and state.deployed.problem != problem:
+        raise UserError(
+            f"the deployed policy is for {state.deployed.problem}, and this training would be for {problem}",
+            "use another --state for each problem",
+        )
     root = root_of(pipeline_root, output)
     kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
     if any(entry.policy.startswith(f"{root}/") for entry in kept):
@@ -129,8 +146,9 @@ def retrain(
             f"the deployed policy at {state.deployed.policy} is not there any more, or is another",
             "mlgo retrain rollback, or put it back",
         )
-    run_locally(COMPILED, given, output, runner, pipeline_root)
-    places = {name: f"{root}/{name}" for name in ("policy", "evaluation", "corpus")}
+    left_out = run_locally(COMPILED, given, output, runner, pipeline_root)
+    reports = () if REPORT_STEP in left_out else ("size_report",)  # else what lies there is an earlier run's
+    places = {name: f"{root}/{name}" for name in ("policy", "evaluation", "corpus", *reports)}
     evaluated = None
     if state.deployed is not None:
         step = deployed_evaluation_step(state.deployed.policy, root, given)

@@ -91,7 +91,7 @@ def run(
 
     Better means: the 95% interval of the difference, a bootstrap over the modules, lies above zero, and the verdict
     against LLVM's own heuristic is `better`. Modules that the deployed policy made worse take part in every round of
-    this training.
+    this training. Each problem wants a state of its own.
 
     \b
     Example:

@@ -20,6 +20,7 @@ from components.compiler.guard import GUARD
 from components.compiler.training_log import LogError, TrainingLog, read_log
 from components.console import UserError
 from components.formats.corpus import Module
+from components.formats.names import readable
 
 Reason = Literal["failed", "timeout", "log"]
 
@@ -50,6 +51,12 @@ class Sample:
     callsites: Callsites | None = None
     function_sizes: dict[str, int] | None = None
     scores: dict[str, float] | None = None
+
+    def readable_scores(self) -> dict[str, float]:
+        """`scores` by function as a trace or a report has its name. ValueError if there are none."""
+        if self.scores is None:
+            raise ValueError("scores are in the log of a compile, and this one has none")
+        return {readable(name): score for name, score in self.scores.items()}
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +13,12 @@ from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.judges import JUDGES
-from components.evaluation.programs_command import compare_programs
+from components.evaluation.whole_commands import JOBS, PROGRAM, compare_binaries, compare_programs
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
 
 EXIT_NOT_BETTER = 3
-_PROGRAM = click.Path(path_type=Path)
-_JOBS = len(os.sched_getaffinity(0))
 
 
 class _DefaultCommand(click.Group):
@@ -69,7 +64,7 @@ def main() -> None:
     "--recipe", type=RECIPE,
     help="Rebuilds the held-out projects whole and compares what they link, or for scores what their programs execute.",
 )  # fmt: skip
-@click.option("--stock-clang", type=_PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
+@click.option("--stock-clang", type=PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
 @click.option("--min-reduction-percent", type=float,
               help=f"Asked for by the verdict.  [default: {problems.told('min_reduction_percent')}]")  # fmt: skip
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
@@ -81,7 +76,7 @@ def main() -> None:
     help="-inline-threshold sweep; '' for none. Of a problem that is judged by scores there is none.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
-@click.option("--jobs", type=click.IntRange(min=1), default=_JOBS,
+@click.option("--jobs", type=click.IntRange(min=1), default=JOBS,
               help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
@@ -131,52 +126,7 @@ def run(
     return EXIT_NOT_BETTER if fail_if_not_better and metrics["verdict"] != "better" else 0
 
 
-@main.command("compare-binaries")
-@click.option("--recipe", type=RECIPE, required=True, help="Recipe of one project or of a set.")
-@click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy.")
-@click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
-@click.option("--stock-clang", type=_PROGRAM, help="The baseline.  [default: the installed clang-N]")
-@click.option("--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]")
-@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--jobs", type=click.IntRange(min=1), default=_JOBS, help="Compiles at a time.  [default: processors]")
-def compare_binaries(
-    recipe: Path, release_toolchain: Path, output: Path, stock_clang: Path | None, projects: tuple[str, ...],
-    problem: str, jobs: int,
-) -> None:  # fmt: skip
-    """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
-    programs and shared libraries, section by section.
-
-    Without --project these are the projects that the recipes hold out, or all if they hold out none.
-
-    \b
-    Example:
-      python -m components.evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
-          --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
-    """
-    from components.evaluation import binaries
-    from components.formats.toolchain import load_toolchain
-    from components.projects.recipe import load_recipes
-    from components.storage import publish
-    from components.storage.cache import default_cache_dir
-
-    release = load_toolchain(release_toolchain).require_mode("release")
-    recipes = load_recipes(recipe)
-    names = projects or recipes.split.get("heldout_projects") or [project.name for project in recipes.projects]
-    chosen = [recipes.project(name) for name in names]
-    with publish(output) as directory:
-        work = directory / "build"
-        try:
-            found = binaries.compare_projects(
-                chosen, stock_clang or binaries.find_stock_clang(release), release, problem, work, default_cache_dir(),
-                jobs,
-            )  # fmt: skip
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-        entries = [binary.to_json() for binary in found]
-        (directory / "binaries.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
-    table.print_binaries(entries)
-
-
+main.add_command(compare_binaries)
 main.add_command(compare_programs)
 
 

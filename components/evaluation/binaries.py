@@ -9,7 +9,6 @@ from typing import Any
 
 from components.console import UserError
 from components.evaluation.builds import Side, two_sides, whole_build
-from components.evaluation.builds import find_stock_clang as find_stock_clang
 from components.evaluation.comparison import reduction_percent
 from components.evaluation.sections import Kind, SectionSizes, measure
 from components.formats.toolchain import Toolchain

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from components.evaluation.judges import judge_of
-from components.evaluation.program_rows import summary
+from components.evaluation.program_rows import summary, verdict
 from components.evaluation.words import change
 from components.formats.corpus import Corpus
 from components.formats.policy import IMAGE_VARIABLE, load_policy_info
@@ -87,7 +87,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# Policy for {card['problem']}, LLVM {card['llvm_version']}",
         "",
-        f"- Verdict: **{gate['verdict']}**: held-out {judge.cases} "
+        f"- Verdict: **{verdict(gate, card.get('programs'))}**: held-out {judge.cases} "
         f"{change(gate['reduction_percent'], judge.comparative)}{sure}, compiled by the {gate['compiled_by']} clang; "
         f"at least {gate['min_reduction_percent']:g}% were asked for",
         *([f"- Programs: {summary(card['programs'])}"] if card.get("programs") else []),

@@ -25,16 +25,18 @@ class EvaluationConfig:
 
     Attributes:
         corpus: the corpus with its splits.json; its held-out part is compiled.
-        toolchain: the training clang: baseline, warmstart and sweep.
+        toolchain: the training clang: baseline, warmstart and sweep, and of scores the policy as well.
         policy: the policy artifact that is judged.
         output: where report.csv, metrics.json and report.html go.
-        release_toolchain: the release clang that embeds the policy; None has the training clang run the policy.
+        release_toolchain: the release clang that embeds the policy: compiles the modules for their sizes, and builds
+            the projects of `recipe`. None has the training clang run the policy.
         warmstart: the warmstart policy artifact, to be compared; None leaves it out.
-        evaluation: an earlier evaluation of the same policy by the training clang: its sizes of the baseline, the
-            warmstart and the sweep are taken over, and only the release clang compiles. None compiles everything.
+        evaluation: an earlier evaluation of the same policy by the training clang: its scores are taken over, or its
+            sizes of all but the policy, for which only the release clang compiles. None compiles everything.
         release_if: of RELEASE_IF.
         ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
-        recipe: rebuilds the held-out projects of these recipes whole; None measures no linked binary.
+        recipe: rebuilds the held-out projects of these recipes whole and compares the linked binaries or, of a problem
+            that is judged by scores, the instructions that their benchmarks execute; None does neither.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
         min_reduction_percent: from this reduction of the held-out text or scores on, the verdict is "better"; None asks
             for what the problem does.

@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from components import problems
-from components.console import UserError, say
 from components.evaluation import table
 from components.evaluation.card import model_card, write_card
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.curve import read_curve
+from components.evaluation.given import check_policy, heldout_modules, heldout_recipes, load_earlier, load_release
 from components.evaluation.judges import JUDGES, Judge
-from components.evaluation.measurements import Measured
+from components.evaluation.measurements import POLICY
 from components.evaluation.page import write_page
-from components.evaluation.stored import read_measurements, write_measurements
+from components.evaluation.stored import write_measurements
 from components.evaluation.variants import Variant
-from components.formats.corpus import Corpus, Module, load_corpus
-from components.formats.policy import check_features, load_policy_info
+from components.formats.corpus import load_corpus
 from components.formats.toolchain import Toolchain, load_toolchain
-from components.projects.recipe import Recipe, load_recipes
-from components.storage import digest, publish, require_artifact
+from components.projects.recipe import Recipe
+from components.storage import digest, publish
 from components.workers.make import make_pool
 
 
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     """Evaluates, publishes `config.output`, and returns what its metrics.json holds.
 
-    Every input is checked before the first compile.
+    Every input, and what whole builds need of this machine, is checked before the first compile.
 
     Raises:
-        UserError: an input is missing, damaged, or does not fit the others; too many modules do not compile.
+        UserError: an input is missing, damaged, or does not fit the others; this machine lacks a tool; too many modules
+            do not compile.
     """
     judge = JUDGES[problems.get(config.problem).measure]
     corpus = load_corpus(config.corpus)
@@ -45,10 +45,12 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     if config.warmstart is not None:
         check_policy(config.warmstart, config, training)
     release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
-    recipes = _recipes(config.recipe, heldout_projects) if config.recipe else ()
+    recipes = heldout_recipes(judge, config.recipe, heldout_projects) if config.recipe else ()
+    if recipes and release is not None:
+        judge.require_tools(config, release)
     curve = read_curve(config.ppo_root or config.policy)
     variants = judge.plan(config, training, release)
-    earlier = _earlier(config) if config.evaluation else None
+    known, earlier = load_earlier(config) if config.evaluation else ({}, None)
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = judge.measure(pool, config, variants, modules, heldout_projects, earlier)
@@ -62,6 +64,8 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         metrics["inputs"] = _inputs(config, training, release)
+        if earlier:
+            _take_over(known, metrics)
         judge.write_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
         text = json.dumps(metrics, indent=1, allow_nan=False)
@@ -72,66 +76,15 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     return metrics
 
 
-def heldout_modules(corpus: Corpus) -> tuple[Module, ...]:
-    """The held-out part of a corpus. UserError if nothing is held out: there would be nothing to say."""
-    modules = corpus.split("heldout")
-    if not modules:
-        raise UserError(
-            f"the corpus in {corpus.directory} holds nothing out: its splits.json has no held-out module",
-            f"split it again: python -m components.corpus split --corpus {corpus.directory} --heldout-fraction 0.15",
-        )
-    return modules
-
-
-def load_release(directory: Path, policy: Path, training: Toolchain) -> Toolchain:
-    """The release clang: it must embed `policy`, and be of the training clang's LLVM version.
-
-    Raises:
-        UserError: it is missing or not a release clang, embeds another policy, or is of another version.
-    """
-    release = load_toolchain(directory).require_mode("release")
-    if release.llvm_version != training.llvm_version:
-        raise UserError(
-            f"the release clang in {directory} is LLVM {release.llvm_version}, the training clang in "
-            f"{training.directory} is {training.llvm_version}: their difference would not be the policy's alone",
-            "build both from one LLVM version",
-        )
-    if digest(policy) not in release.built.get("policies", {}).values():
-        raise UserError(
-            f"the release clang in {directory} embeds another policy than {policy}",
-            f"build it from this policy: python -m components.toolchain --mode release --policy {policy}",
-        )
-    return release
-
-
-def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:
-    """Refuses a damaged policy, and one of another problem or of features that the compiler does not log."""
-    require_artifact(directory, "policy")
-    info = load_policy_info(directory)
-    if info.problem != config.problem:
-        raise UserError(
-            f"{directory} is a policy for {info.problem}, not for {config.problem}", "pass the policy of this problem"
-        )
-    check_features(info.features, training.features.get(config.problem, ()))
-
-
-def _earlier(config: EvaluationConfig) -> Measured:
-    """The measurements to be completed. UserError if they are of another policy."""
-    assert config.evaluation is not None
-    judged = table.read_metrics(config.evaluation).get("inputs", {}).get("policy_digest")
-    if judged != digest(config.policy):
-        raise UserError(
-            f"the evaluation in {config.evaluation} is of another policy than {config.policy}",
-            "pass the evaluation of this policy, or leave --evaluation out",
-        )
-    return read_measurements(config.evaluation)
-
-
-def _recipes(path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:
-    chosen = tuple(recipe for recipe in load_recipes(path).projects if recipe.name in heldout_projects)
-    if not chosen:
-        say(f"no whole project is held out in this corpus and described in {path}: linked binaries are not compared")
-    return chosen
+def _take_over(earlier: dict[str, Any], metrics: dict[str, Any]) -> None:
+    """Has `metrics` say of each figure that is the earlier evaluation's where it came from then."""
+    variants = {variant["name"]: variant for variant in metrics["variants"]}
+    fresh = {POLICY} if metrics["policy_compiled_by"] == "release" else set()
+    metrics["variants"] = [
+        variants[variant["name"]] if variant["name"] in fresh else variant for variant in earlier.get("variants", ())
+    ]
+    for key in ("warmstart", "warmstart_digest"):
+        metrics["inputs"][key] = earlier["inputs"].get(key)
 
 
 def _describe(variant: Variant, problem: str) -> dict[str, str]:
@@ -144,6 +97,7 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         "policy": str(config.policy.absolute()),
         "policy_digest": digest(config.policy),
         "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
+        "warmstart_digest": digest(config.warmstart) if config.warmstart else None,
         "training_clang": str(training.clang),
         "release_clang": str(release.clang) if release else None,
         "llvm_version": training.llvm_version,

@@ -29,6 +29,9 @@ class Judge(Protocol):
     Words. comparative: what a reduction is, and its opposite. title: of the table. cases, judged: what is compared, and
     what of it. worst, worst_key, none_worse: what cases are called that got worse, in the card for people and in that
     for programs, and what is said if there are none. reward: what 1% of a training's reward is.
+
+    Projects built whole. listed: what a recipe lists of one, by its key, so that there is something to compare.
+    of_projects: what is then compared.
     """
 
     figures: frozenset[str]
@@ -41,6 +44,8 @@ class Judge(Protocol):
     worst_key: str
     none_worse: str
     reward: str
+    listed: str
+    of_projects: str
 
     def plan(
         self, config: EvaluationConfig, training: Toolchain, release: Toolchain | None
@@ -56,10 +61,14 @@ class Judge(Protocol):
     ) -> Any:  # fmt: skip
         """What `modules` come to; of `earlier` measurements, or None, is taken over what need not be compiled again."""
 
+    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
+        """UserError if this machine lacks what build_projects needs."""
+
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
     ) -> Any:
-        """Builds held-out projects whole, in `work`, and says what `summarize` wants to know of them."""
+        """Builds held-out projects whole, in `work`, and says what `summarize` wants to know of them. `recipes` all
+        have what is `listed`."""
 
     def summarize(self, measured: Any, config: EvaluationConfig, built: Any) -> dict[str, Any]:
         """metrics.json, but for what says where it all came from. built: of build_projects; None if nothing was."""

@@ -13,7 +13,6 @@ from components.evaluation.measurements import BASELINE
 from components.evaluation.score_measurements import ScoreMeasurements
 from components.evaluation.variants import Variant
 from components.formats.corpus import Module
-from components.formats.names import readable
 from components.workers.pool import WorkerPool
 
 
@@ -37,7 +36,7 @@ def measure_scores(
     if earlier is not None:
         require_same_modules(modules, earlier)
         return earlier
-    compiled = compile_variants(pool, config, variants, modules, scores_of)
+    compiled = compile_variants(pool, config, variants, modules, Sample.readable_scores)
     functions, module = [], []
     columns: dict[str, list[float]] = {name: [] for name in compiled.outcomes}
     for place, kept in enumerate(compiled.kept):
@@ -59,10 +58,3 @@ def measure_scores(
         excluded=compiled.excluded,
         compile_s=compiled.compile_s,
     )
-
-
-def scores_of(sample: Sample) -> dict[str, float]:
-    """Of a sample that was logged, by function."""
-    if sample.scores is None:
-        raise ValueError("scores are in the log of a compile, and this one has none")
-    return {readable(name): score for name, score in sample.scores.items()}

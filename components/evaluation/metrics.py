@@ -15,13 +15,14 @@ Layout (a *comparison* is `Comparison.to_json`: modules, baseline_bytes, policy_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from components.evaluation.comparison import Comparison
-from components.evaluation.measurements import BASELINE, POLICY, WARMSTART, Measurements
+from components.evaluation.measurements import BASELINE, POLICY, WARMSTART, Measured, Measurements
 
 UNSEEN_MODULES = "unseen_modules"
 UNSEEN_PROJECTS = "unseen_projects"
@@ -35,47 +36,58 @@ def summarize(measured: Measurements, min_reduction_percent: float, seed: int) -
         min_reduction_percent: the verdict is "better" from this reduction on.
         seed: of the bootstrap intervals.
     """
-    everything = np.ones(len(measured.modules), dtype=bool)
-    metrics = {"measure": measured.measure, **_part(measured, everything, seed)}
+    baseline = measured.sizes[BASELINE]
+
+    def compare(mask: np.ndarray, sizes: np.ndarray = measured.sizes[POLICY]) -> dict[str, Any]:
+        return Comparison(baseline[mask], sizes[mask]).to_json(seed)
+
+    def others(mask: np.ndarray) -> dict[str, Any]:
+        warmstart = measured.sizes.get(WARMSTART)
+        sweep = {threshold: compare(mask, sizes) for threshold, sizes in measured.thresholds.items()}
+        known = sweep and mask.any()
+        return {
+            "warmstart": None if warmstart is None else compare(mask, warmstart),
+            "sweep": {str(threshold): comparison for threshold, comparison in sweep.items()},
+            "best_threshold": min(sweep, key=lambda threshold: sweep[threshold]["policy_bytes"]) if known else None,
+        }
+
+    return summarize_parts(measured, compare, others, min_reduction_percent, seed)
+
+
+def summarize_parts(
+    measured: Measured,
+    compare: Callable[[np.ndarray], dict[str, Any]],
+    others: Callable[[np.ndarray], dict[str, Any]],
+    min_reduction_percent: float,
+    seed: int,
+    refused: bool = False,
+) -> dict[str, Any]:
+    """What metrics.json has of all measurements alike.
+
+    Args:
+        compare: the policy's comparison of some of the modules, bool [M]. others: those of the other variants.
+        refused: the verdict is "not better" whatever the reduction is.
+    """
+
+    def part(mask: np.ndarray) -> dict[str, Any]:
+        return {**compare(mask), **others(mask)}
+
+    unseen, projects = measured.unseen_project, np.array(measured.projects)
+    metrics = {"measure": measured.measure, **part(np.ones(len(measured.modules), dtype=bool))}
     reduction = metrics["reduction_percent"]
-    better = reduction is not None and reduction >= min_reduction_percent
+    better = reduction is not None and reduction >= min_reduction_percent and not refused
     metrics["verdict"] = "better" if better else "not better"
     metrics["min_reduction_percent"] = min_reduction_percent
-    metrics["groups"] = {
-        UNSEEN_MODULES: _part(measured, ~measured.unseen_project, seed),
-        UNSEEN_PROJECTS: _part(measured, measured.unseen_project, seed),
+    metrics["groups"] = {UNSEEN_MODULES: part(~unseen), UNSEEN_PROJECTS: part(unseen)}
+    metrics["per_project"] = {
+        project: {
+            **compare(projects == project),
+            "group": UNSEEN_PROJECTS if unseen[projects == project][0] else UNSEEN_MODULES,
+        }
+        for project in sorted(set(measured.projects))
     }
-    metrics["per_project"] = _per_project(measured, seed)
     metrics["excluded"] = [asdict(module) for module in measured.excluded]
     metrics["bootstrap_seed"] = seed
     if measured.compile_s is not None:
         metrics["compile_s"] = measured.compile_s
     return metrics
-
-
-def _part(measured: Measurements, mask: np.ndarray, seed: int) -> dict[str, Any]:
-    baseline = measured.sizes[BASELINE][mask]
-
-    def against_baseline(sizes: np.ndarray) -> dict[str, Any]:
-        return Comparison(baseline, sizes[mask]).to_json(seed)
-
-    part = against_baseline(measured.sizes[POLICY])
-    warmstart = measured.sizes.get(WARMSTART)
-    part["warmstart"] = None if warmstart is None else against_baseline(warmstart)
-    sweep = {threshold: against_baseline(sizes) for threshold, sizes in measured.thresholds.items()}
-    part["sweep"] = {str(threshold): comparison for threshold, comparison in sweep.items()}
-    part["best_threshold"] = (
-        min(sweep, key=lambda threshold: sweep[threshold]["policy_bytes"]) if sweep and baseline.size else None
-    )
-    return part
-
-
-def _per_project(measured: Measurements, seed: int) -> dict[str, Any]:
-    projects = np.array(measured.projects)
-    table = {}
-    for project in sorted(set(measured.projects)):
-        mask = projects == project
-        comparison = Comparison(measured.sizes[BASELINE][mask], measured.sizes[POLICY][mask]).to_json(seed)
-        comparison["group"] = UNSEEN_PROJECTS if measured.unseen_project[mask][0] else UNSEEN_MODULES
-        table[project] = comparison
-    return table

@@ -10,6 +10,23 @@ from components.evaluation.words import change
 COMPARATIVE = ("fewer instructions", "more instructions")
 
 
+def verdict(figures: Mapping[str, Any], programs: Mapping[str, Any] | None) -> str:
+    """The verdict, and that it is the programs' where `figures` (of metrics.json, or of a card's gate) alone would have
+    had another."""
+    told = str(figures["verdict"])
+    if figures["verdict"] == "better" or programs is None or not execute_more(programs):
+        return told
+    reduction = figures["reduction_percent"]
+    enough = reduction is not None and reduction >= figures["min_reduction_percent"]
+    return f"{told}, for programs execute more instructions" if enough else told
+
+
+def execute_more(programs: Mapping[str, Any]) -> bool:
+    """Whether all programs together execute more instructions under the policy."""
+    counts = programs["instructions"]
+    return bool(counts["policy"] > counts["stock"])
+
+
 def summary(programs: Mapping[str, Any]) -> str:
     """What all programs together execute."""
     counts, count = programs["instructions"], len(programs["programs"])

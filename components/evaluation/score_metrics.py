@@ -16,13 +16,13 @@ Layout (a *comparison* is `ScoreComparison.to_json`: modules, functions, reducti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from components.evaluation.measurements import POLICY, WARMSTART
-from components.evaluation.metrics import UNSEEN_MODULES, UNSEEN_PROJECTS
+from components.evaluation.metrics import summarize_parts
+from components.evaluation.program_rows import execute_more
 from components.evaluation.score_measurements import ScoreMeasurements
 
 
@@ -37,44 +37,14 @@ def summarize_scores(
         seed: of the bootstrap intervals.
         programs: what the programs of whole projects execute, as `programs.summarize_programs` gives it.
     """
-    everything = np.ones(len(measured.functions), dtype=bool)
-    unseen = measured.of_unseen_project
-    metrics = {"measure": measured.measure, **_part(measured, everything, seed)}
-    metrics["verdict"] = "better" if _better(metrics, min_reduction_percent, programs) else "not better"
-    metrics["min_reduction_percent"] = min_reduction_percent
-    metrics["groups"] = {
-        UNSEEN_MODULES: _part(measured, ~unseen, seed),
-        UNSEEN_PROJECTS: _part(measured, unseen, seed),
-    }
-    metrics["per_project"] = _per_project(measured, seed)
-    metrics["excluded"] = [asdict(module) for module in measured.excluded]
-    metrics["bootstrap_seed"] = seed
-    if measured.compile_s is not None:
-        metrics["compile_s"] = measured.compile_s
-    metrics["binaries"] = []
-    metrics["programs"] = programs
-    return metrics
 
+    def compare(mask: np.ndarray, variant: str = POLICY) -> dict[str, Any]:
+        return measured.compare(variant, mask[measured.module]).to_json(seed)
 
-def _better(metrics: Mapping[str, Any], min_reduction_percent: float, programs: Mapping[str, Any] | None) -> bool:
-    """A score is LLVM's guess of what code costs; where programs were run, they have the last word."""
-    if metrics["reduction_percent"] is None or metrics["reduction_percent"] < min_reduction_percent:
-        return False
-    return programs is None or programs["instructions"]["policy"] <= programs["instructions"]["stock"]
+    def others(mask: np.ndarray) -> dict[str, Any]:
+        return {"warmstart": compare(mask, WARMSTART) if WARMSTART in measured.scores else None}
 
-
-def _part(measured: ScoreMeasurements, mask: np.ndarray, seed: int) -> dict[str, Any]:
-    part = measured.compare(POLICY, mask).to_json(seed)
-    part["warmstart"] = measured.compare(WARMSTART, mask).to_json(seed) if WARMSTART in measured.scores else None
-    return part
-
-
-def _per_project(measured: ScoreMeasurements, seed: int) -> dict[str, Any]:
-    projects = np.array(measured.projects)
-    table = {}
-    for project in sorted(set(measured.projects)):
-        of_project = projects == project
-        comparison = measured.compare(POLICY, of_project[measured.module]).to_json(seed)
-        comparison["group"] = UNSEEN_PROJECTS if measured.unseen_project[of_project][0] else UNSEEN_MODULES
-        table[project] = comparison
-    return table
+    # A score is LLVM's guess of what code costs; where programs were run, they have the last word.
+    refused = programs is not None and execute_more(programs)
+    metrics = summarize_parts(measured, compare, others, min_reduction_percent, seed, refused)
+    return {**metrics, "binaries": [], "programs": programs}

@@ -27,6 +27,7 @@ class Scores:
     cases, judged = "functions", "scores"
     worst, worst_key, none_worse = "Functions whose score rose most", "worst_functions", "None rose."
     reward = "% lower scores than LLVM's heuristic"
+    listed, of_projects = "benchmarks", "instructions of programs"
     swept = False
 
     def plan(
@@ -47,16 +48,21 @@ class Scores:
 
         return measure_scores(pool, config, variants, modules, heldout_projects, earlier)
 
+    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
+        from components.evaluation.builds import find_stock_clang, two_sides
+        from components.evaluation.counters import find_counter
+
+        two_sides(config.stock_clang or find_stock_clang(release), release, config.problem)
+        find_counter()
+
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
     ) -> dict[str, Any] | None:
-        if not any(recipe.benchmarks for recipe in recipes):
-            return None
-        from components.evaluation import binaries
+        from components.evaluation.builds import find_stock_clang
         from components.evaluation.programs import compare_programs, summarize_programs
         from components.storage.cache import default_cache_dir
 
-        stock = config.stock_clang or binaries.find_stock_clang(release)
+        stock = config.stock_clang or find_stock_clang(release)
         entries = compare_programs(recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs)
         summary: dict[str, Any] | None = summarize_programs(entries)
         return summary

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components import problems
 from components.evaluation.words import SMALLER, change, policy_title
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from components.workers.pool import WorkerPool
 
 Cell = tuple[int, float | None]
-"""Bytes, and the reduction in percent against -Oz."""
+"""Bytes, and the reduction in percent against the heuristic."""
 
 
 class Sizes:
@@ -30,6 +31,7 @@ class Sizes:
     cases, judged = "modules", "text"
     worst, worst_key, none_worse = "Modules that grew most", "worst_modules", "None grew."
     reward = "% smaller than -Oz"
+    listed, of_projects = "binaries", "linked binaries"
     swept = True
 
     def plan(
@@ -50,16 +52,20 @@ class Sizes:
 
         return measure(pool, config, variants, modules, heldout_projects, earlier)
 
+    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
+        from components.evaluation.builds import find_stock_clang, two_sides
+
+        two_sides(config.stock_clang or find_stock_clang(release), release, config.problem)
+
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
     ) -> list[dict[str, Any]]:
-        from components.evaluation import binaries
+        from components.evaluation.binaries import compare_projects
+        from components.evaluation.builds import find_stock_clang
         from components.storage.cache import default_cache_dir
 
-        stock = config.stock_clang or binaries.find_stock_clang(release)
-        found = binaries.compare_projects(
-            recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs
-        )
+        stock = config.stock_clang or find_stock_clang(release)
+        found = compare_projects(recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs)
         return [binary.to_json() for binary in found]
 
     def summarize(
@@ -108,10 +114,12 @@ def size_rows(
     metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, list[Cell]]]:
     """The table as data: title, then a cell for each of `groups`."""
-    table: list[tuple[str, list[Cell]]] = [("stock -Oz", [(group["baseline_bytes"], None) for group in groups])]
+    level = problems.get(metrics.get("problem", "inlining")).optimization
+    table: list[tuple[str, list[Cell]]] = [(f"stock {level}", [(group["baseline_bytes"], None) for group in groups])]
     best = metrics.get("best_threshold")
     if best is not None:
-        table.append((f"-Oz, best -inline-threshold ({best})", [_pair(group["sweep"][str(best)]) for group in groups]))
+        of_best = [_pair(group["sweep"][str(best)]) for group in groups]
+        table.append((f"{level}, best -inline-threshold ({best})", of_best))
     if metrics.get("warmstart"):
         table.append(("warmstart policy", [_pair(group["warmstart"]) for group in groups]))
     table.append((policy_title(metrics), [_pair(group) for group in groups]))

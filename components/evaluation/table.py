@@ -70,6 +70,11 @@ def table(metrics: dict[str, Any]) -> Table:
     return view
 
 
+def verdict(metrics: dict[str, Any]) -> str:
+    """The verdict, and that programs decided it where they did."""
+    return program_rows.verdict(metrics, judge_of(metrics).programs(metrics))
+
+
 def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
     """What stands under the table: the verdict, what was left out, and where everything lies.
 
@@ -80,7 +85,7 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
     judge, interval = judge_of(metrics), metrics.get("reduction_percent_ci95")
     sure = f", 95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%" if interval else ""
     text = [
-        f"verdict: {metrics['verdict']} ({change(metrics['reduction_percent'], judge.comparative)}{sure}; "
+        f"verdict: {verdict(metrics)} ({change(metrics['reduction_percent'], judge.comparative)}{sure}; "
         f"asked for at least {metrics['min_reduction_percent']:g}%)"
     ]
     if (programs := judge.programs(metrics)) is not None:
@@ -99,7 +104,7 @@ def markdown(metrics: dict[str, Any]) -> str:
     """The table and the verdict for a page of Markdown."""
     judge = judge_of(metrics)
     text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in body(metrics)])
-    text += ["", f"Verdict: {metrics['verdict']} ({change(metrics['reduction_percent'], judge.comparative)})", ""]
+    text += ["", f"Verdict: {verdict(metrics)} ({change(metrics['reduction_percent'], judge.comparative)})", ""]
     if (programs := judge.programs(metrics)) is not None:
         run = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))
         text += [f"{program_rows.summary(programs)}:", "", *run, ""]
@@ -127,11 +132,12 @@ def print_table(metrics: dict[str, Any], directory: Path) -> None:
 SECTIONS = ("text", "rodata", "eh_frame", "data", "other", "total", "llvm_size_text")
 
 
-def print_binaries(binaries: list[dict[str, Any]]) -> None:
-    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them."""
+def print_binaries(binaries: list[dict[str, Any]], level: str) -> None:
+    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them; `level` of
+    optimization is what they were built at."""
     from rich.table import Table
 
-    view = Table(title="Linked binaries: bytes with the policy, change against stock -Oz")
+    view = Table(title=f"Linked binaries: bytes with the policy, change against stock {level}")
     view.add_column("binary")
     for section in SECTIONS:
         view.add_column(section.replace("llvm_size_text", "text (llvm-size)"), justify="right")

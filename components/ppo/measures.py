@@ -98,7 +98,7 @@ class Score:
         return result
 
     def outcome(self, sample: Sample) -> dict[str, float]:
-        return scores.of(sample)
+        return sample.readable_scores()
 
     def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
         return scores.function_advantages(samples) if by_function else scores.module_advantages(samples)

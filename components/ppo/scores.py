@@ -22,13 +22,6 @@ from components.problems import scores as problem_scores
 from components.problems.scores import Float64, logs
 
 
-def of(sample: Sample) -> dict[str, float]:
-    """The scores of the sample's functions, by name as a trace has it."""
-    if sample.scores is None:
-        raise ValueError("credit needs the scores of every sample")
-    return {readable(name): score for name, score in sample.scores.items()}
-
-
 def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
     """Per sample of one module float64 [decisions], in the order of its log: the difference in this module's docstring.
 
@@ -44,7 +37,8 @@ def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
     changed = _changed(samples)
     means = np.mean(list(changed.values()), axis=0) if changed else np.zeros(len(samples))
     return [
-        _spread(sample, dict.fromkeys(of(sample), float(mean))) for sample, mean in zip(samples, means, strict=True)
+        _spread(sample, dict.fromkeys(sample.readable_scores(), float(mean)))
+        for sample, mean in zip(samples, means, strict=True)
     ]
 
 
@@ -67,7 +61,7 @@ def reduction(pairs: Iterable[tuple[Mapping[str, float], Mapping[str, float]]]) 
 
 def _changed(samples: Sequence[Sample]) -> dict[str, Float64]:
     """Function -> float64 [samples], of those that all samples have: how far each sample's log is below their mean."""
-    scores = [of(sample) for sample in samples]
+    scores = [sample.readable_scores() for sample in samples]
     common = [name for name in scores[0] if all(name in of_sample for of_sample in scores)]
     by_function = {name: logs([of_sample[name] for of_sample in scores]) for name in common}
     return {name: values.mean() - values for name, values in by_function.items()}

@@ -14,15 +14,19 @@ import pytest
 
 from components.console import UserError
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
+from components.evaluation.programs import Figures, Program, summarize_programs
 from components.evaluation.score_measurements import ScoreMeasurements
+from components.evaluation.score_metrics import summarize_scores
 from components.evaluation.stored import write_measurements
 from components.formats.features import FeatureSpec
 from components.formats.policy import PolicyInfo, write_policy_info
 from components.ppo.emphasis import read_emphasis
 from components.storage import publish
-from pipelines.retrain import compare, promotion, regressed_modules
+from pipelines.local import local_steps
+from pipelines.retrain import REPORT_STEP, compare, promotion, regressed_modules
 from pipelines.retrain_check import Facts, Limits, drift, module_checksums, reasons
 from pipelines.retrain_state import Deployed, State, load_state, save_state
+from pipelines.spec import COMPILED
 
 DAY_S = 86400.0
 OLD = Deployed(
@@ -154,6 +158,23 @@ def test_a_bad_verdict_promotes_nothing(tmp_path: Path) -> None:
     assert same.deployed is None and "not promoted: the verdict" in why
 
 
+def test_programs_have_the_last_word(tmp_path: Path, run: dict[str, str]) -> None:
+    for policy, promoted in ((1001, False), (1000, True)):
+        ran = [Program("p", "n", "bin/n", Figures(1000, None, 5), Figures(policy, None, 5), "perf")]
+        report = summarize_scores(scored([0.95e6] * 8), 0.1, 0, summarize_programs(ran))
+        with publish(tmp_path / str(policy)) as directory:
+            (directory / "metrics.json").write_text(json.dumps(report))
+        after, why = promotion(State(), {**run, "size_report": str(tmp_path / str(policy))}, None)
+        assert (after.deployed is not None) == promoted
+        assert why.startswith("promoted" if promoted else "not promoted")
+        assert ("the release clang of the new policy is not better, for programs execute more" in why) != promoted
+
+
+def test_the_step_that_reports_is_called_so() -> None:
+    (step,) = (step for step in local_steps(COMPILED, {"recipe": "tiny"}) if step.output == "size_report")
+    assert step.name == REPORT_STEP and step.conditions
+
+
 def test_a_promotion_can_be_taken_back_and_is_kept(tmp_path: Path) -> None:
     place = str(tmp_path / "state.json")
     save_state(place, load_state(place).promoted(replace(OLD, regressed=("m1",))))
@@ -206,6 +227,17 @@ def test_what_is_no_state_is_named(tmp_path: Path, text: str) -> None:
 def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipelines", "retrain", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_another_problem_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    place, output = tmp_path / "state.json", tmp_path / "run"
+    save_state(str(place), load_state(str(place)).promoted(replace(OLD, regressed=("m1",))))
+    before = place.read_bytes()
+    done = mlgo("run", "--state", place, "--param", "recipe=tiny", "--param", "problem=regalloc", "--output", output)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "policy is for inlining, and this training would be for regalloc" in done.stderr
+    assert "use another --state for each problem" in done.stderr
+    assert place.read_bytes() == before and not output.exists()
 
 
 def test_ci_asks_and_is_told(tmp_path: Path, run: dict[str, str]) -> None:

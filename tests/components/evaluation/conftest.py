@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from components.formats.corpus import Corpus, load_corpus
 from components.formats.policy import PolicyInfo, write_policy_info
 from components.formats.splits import Splits, write_splits
 from components.formats.toolchain import load_toolchain
-from components.policy.dense import DensePolicy
+from components.policy.dense import DensePolicy, Layer
 from components.policy.export import export_fast
 from components.problems.scores import FLOOR
 from components.storage import publish
@@ -139,17 +139,34 @@ def corpus(corpus_directory: Path) -> Corpus:
 
 def write_policy(output: Path, toolchain: Path, inlines: bool) -> Path:
     """A policy artifact that always or never inlines: the last layer's biases decide, everything else is zero."""
-    training = load_toolchain(toolchain)
-    features = training.features["inlining"]
-    buckets = {feature.name: np.linspace(0, 1000, 1000) for feature in features}
-    widths = [3 * len(features), 4, 2]
-    layers = [(np.zeros(shape, np.float32), np.zeros(shape[1], np.float32)) for shape in pairwise(widths)]
+    layers = zeros(3 * len(load_toolchain(toolchain).features["inlining"]), 4, 2)
     layers[-1][1][1 if inlines else 0] = 1.0
-    dense = DensePolicy("inlining", features, buckets, tuple(layers))
+    return write_layers(output, toolchain, "inlining", layers)
+
+
+def write_evicting_policy(output: Path, toolchain: Path, heaviest: bool) -> Path:
+    """A policy artifact that evicts what is used most densely, or least: the standing of that one feature decides."""
+    names = [feature.name for feature in load_toolchain(toolchain).features["regalloc"] if feature.name != "mask"]
+    layers = zeros(4 * len(names), 4, 1)  # the last quarter of the inputs are the standings, see policy/inputs.py
+    layers[0][0][3 * len(names) + names.index("use_def_density"), 0] = 1.0
+    layers[1][0][0, 0] = 1.0 if heaviest else -1.0
+    return write_layers(output, toolchain, "regalloc", layers)
+
+
+def zeros(*widths: int) -> list[Layer]:
+    return [(np.zeros(shape, np.float32), np.zeros(shape[1], np.float32)) for shape in pairwise(widths)]
+
+
+def write_layers(output: Path, toolchain: Path, problem: str, layers: Sequence[Layer]) -> Path:
+    """A policy artifact of these layers."""
+    training = load_toolchain(toolchain)
+    features = training.features[problem]
+    buckets = {feature.name: np.linspace(0, 1000, 1000) for feature in features}
+    dense = DensePolicy(problem, features, buckets, tuple(layers))
     with publish(output) as directory:
         export_fast(dense, directory, training.clang)
         dense.save(directory)
-        info = PolicyInfo("inlining", features, 2, "ppo", llvm_version=training.llvm_version)
+        info = PolicyInfo(problem, features, dense.num_actions, "ppo", llvm_version=training.llvm_version)
         write_policy_info(directory, info)
     return output
 

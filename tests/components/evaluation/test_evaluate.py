@@ -64,6 +64,8 @@ def test_release_clang_warmstart_and_sweep(
     same = ("baseline_bytes", "policy_bytes", "reduction_percent", "reduction_percent_ci95", "modules")
     assert [report[key] for key in same] == [metrics[key] for key in same]
     assert (greedy["release"], report["release"]) == ("no", "yes")
+    assert report["variants"][0] == greedy["variants"][0] and len(report["variants"]) == 2
+    assert report["variants"][1]["clang"] == str(release / "bin" / "clang")
     assert f"{metrics['policy_bytes']:,}" in (tmp_path / "report" / "summary.md").read_text()
 
     done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", always, "--evaluation",

@@ -20,8 +20,8 @@ from components.formats.splits import Splits, write_splits
 from components.problems.scores import FLOOR
 from components.storage.manifest import write_manifest
 from tests.components.conftest import PRESSED
+from tests.components.evaluation.conftest import write_evicting_policy
 from tests.components.evaluation.test_evaluate import step
-from tests.components.ppo.runs import step as run_step
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +35,11 @@ def pressed(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[...,
 
 
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory: pytest.TempPathFactory, pressed: Path, training_toolchain: Path) -> tuple[Path, Path]:
-    """Two that decide otherwise: one has begun to learn from the heuristic, one has hardly."""
+def policies(tmp_path_factory: pytest.TempPathFactory, training_toolchain: Path) -> tuple[Path, Path]:
+    """Two that decide otherwise: one evicts what is used least, one what is used most."""
     root = tmp_path_factory.mktemp("policies")
-    learned = root / "corpus"  # the trace is of what is not held out
-    subprocess.run(["cp", "-r", pressed, learned], check=True)
-    write_splits(learned, Splits(0, tuple(module.name for module in load_corpus(learned)), (), ()))
-    write_manifest(learned)
-    toolchain = ("--toolchain", training_toolchain)
-    run_step("trace", "--corpus", learned, *toolchain, "--output", root / "trace", "--problem", "regalloc")
-    run_step("vocab", "--trace", root / "trace", "--output", root / "vocab")
-    for name, epochs in (("one", 20), ("other", 1)):
-        run_step(
-            "warmstart", "--trace", root / "trace", "--vocab", root / "vocab", *toolchain, "--output", root / name,
-            "--epochs", epochs, "--batch-size", 32, "--heldout-fraction", 0,
-        )  # fmt: skip
-    return root / "one", root / "other"
+    one = write_evicting_policy(root / "lightest", training_toolchain, heaviest=False)
+    return one, write_evicting_policy(root / "heaviest", training_toolchain, heaviest=True)
 
 
 @pytest.mark.slow
@@ -87,6 +76,7 @@ def test_scores_are_those_that_the_training_clang_logs(
     mean = math.prod((policy + FLOOR) / (before + FLOOR) for before, policy in pairs) ** (1 / len(pairs))
     assert metrics["reduction_percent"] == pytest.approx(100 * (1 - mean)) and mean != 1
     risen = sorted(name for (_, name), pair in zip(rows, pairs, strict=True) if pair[1] > pair[0])
+    assert risen, "what is used most is the wrong thing to evict"
     groups = metrics["groups"]
     assert [groups[name]["functions"] for name in ("unseen_modules", "unseen_projects")] == [2, 1]
 
@@ -108,10 +98,26 @@ def test_scores_are_those_that_the_training_clang_logs(
     assert done.returncode == 0, done.stderr
     assert "compiling held-out modules" not in done.stdout + done.stderr
     report = json.loads((tmp_path / "report" / "metrics.json").read_text())
-    own = {"inputs", "variants"}
-    assert {k: v for k, v in report.items() if k not in own} == {k: v for k, v in metrics.items() if k not in own}
-    assert report["inputs"]["release_clang"] == str(release / "bin" / "clang")
+    metrics["inputs"]["release_clang"] = str(release / "bin" / "clang")
+    assert report == metrics and report["inputs"]["warmstart"] == str(one) and len(report["variants"]) == 3
     assert (tmp_path / "report" / "report.csv").read_bytes() == (output / "report.csv").read_bytes()
+
+    # What it says of the warmstart policy is the earlier evaluation's, so another cannot be asked for.
+    given = (*inputs, "--evaluation", output, "--release-toolchain", release, "--output", tmp_path / "again")
+    assert step(*given, "--warmstart", one).returncode == 0
+    done = step(*given[:-1], tmp_path / "mixed", "--warmstart", other)
+    assert done.returncode == 1 and "does not compare the warmstart policy" in done.stderr
+
+    # Where no program can be run, it is said at once, in the words of scores.
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"name: lib\nsource: {{path: {tmp_path}}}\ncmake: {{}}\n")
+    done = step(*given[:-1], tmp_path / "unrun", "--recipe", recipe)
+    assert done.returncode == 0, done.stderr
+    assert "lists no benchmarks of lib: instructions of programs are not compared there" in done.stdout + done.stderr
+    recipe.write_text(recipe.read_text().replace("lib", "elsewhere"))
+    done = step(*given[:-1], tmp_path / "unknown", "--recipe", recipe)
+    assert done.returncode == 0, done.stderr
+    assert "instructions of programs are not compared" in done.stdout + done.stderr
 
     # What was the warmstart policy comes to the same as the policy that is judged.
     done = step(*inputs[:-1], one, "--output", tmp_path / "one", "--min-reduction-percent", -99)

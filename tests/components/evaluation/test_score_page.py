@@ -59,7 +59,7 @@ def test_verdict_and_figures_come_first(tmp_path: Path, scored: ScoreMeasurement
 
 def test_programs_that_got_slower_stand_beside_the_verdict(tmp_path: Path, scored: ScoreMeasurements) -> None:
     text = words(render(tmp_path, scored, run=programs(1000, 1100)))
-    assert "Not better: 24.21% lower scores" in text
+    assert "Not better, for programs execute more instructions: 24.21% lower scores" in text
     assert text.index("10.00% more instructions") < text.index("Scores of the held-out functions")
     assert "snappy/bench 1,000 1,100 +10.00% -11.11% +0.00%" in text
 

@@ -17,6 +17,7 @@ from components import problems
 from components.console import UserError
 from components.evaluation import table
 from components.evaluation.bootstrap import mean_reduction_interval
+from components.evaluation.card import card_markdown
 from components.evaluation.judges import JUDGES
 from components.evaluation.report_csv import write_score_csv
 from components.evaluation.score_comparison import ScoreComparison
@@ -185,6 +186,27 @@ def test_printed_table_has_figures_verdict_and_programs(
     text = table.markdown(metrics)
     assert "| snappy/bench | 2,000 | 1,990 | -0.50% | -11.11% | +0.00% |" in text
     assert "Verdict: better (24.21% lower scores)" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "told"),
+    [(0.1, 1001, "not better, for programs execute more instructions"), (0.1, 1000, "better"),
+     (99, 1001, "not better"), (99, 900, "not better")],
+)  # fmt: skip
+def test_it_is_said_where_programs_decided(
+    tmp_path: Path, scored: ScoreMeasurements, asked: float, policy: int, told: str
+) -> None:
+    metrics = summarize_scores(scored, asked, 1, programs(1000, policy))
+    assert table.lines(metrics, tmp_path)[0].startswith(f"verdict: {told} (24.21% lower scores, 95% interval")
+    assert f"\nVerdict: {told} (24.21% lower scores)\n" in table.markdown(metrics)
+    card = {
+        "problem": "regalloc", "llvm_version": "19.1.7", "policy_digest": "d", "features": [], "trained_by": "ppo",
+        "measure": "score", "git_commit": "", "images": {}, "worst_functions": [], "programs": metrics["programs"],
+        "corpus": {"digest": "", "modules": {}, "heldout_projects": [], "projects": {}},
+        "training": dict.fromkeys(("seconds", "processors", "iterations", "best_iteration", "hyperparameters")),
+        "gate": {**metrics, "compiled_by": "training"},
+    }  # fmt: skip
+    assert f"- Verdict: **{told}**: held-out functions 24.21% lower scores" in card_markdown(card)
 
 
 def test_scores_without_figures_are_no_metrics(tmp_path: Path, scored: ScoreMeasurements) -> None:

@@ -1,0 +1,122 @@
+"""The commands that build whole projects by both compilers: compare-binaries and compare-programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from components import problems
+from components.console import UserError
+from components.projects.option import RECIPE
+from components.storage.options import ARTIFACT, OUTPUT
+
+if TYPE_CHECKING:
+    from components.projects.recipe import Recipe
+
+PROGRAM = click.Path(path_type=Path)
+JOBS = len(os.sched_getaffinity(0))
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--project", "projects", multiple=True,
+                     help="Only this project (repeatable).  [default: held-out ones]"),
+        click.option("--stock-clang", type=PROGRAM, help="The baseline.  [default: the installed clang-N]"),
+        click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy."),
+        click.option("--recipe", type=RECIPE, required=True, help="Recipe of one project or of a set."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("compare-binaries")
+@_options
+@click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
+@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--jobs", type=click.IntRange(min=1), default=JOBS, help="Compiles at a time.  [default: processors]")
+def compare_binaries(recipe: Path, projects: tuple[str, ...], problem: str, **options: Any) -> None:
+    """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
+    programs and shared libraries, section by section.
+
+    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+
+    \b
+    Example:
+      python -m components.evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
+          --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
+    """
+    from components.evaluation.binaries import compare_projects
+    from components.evaluation.table import print_binaries
+
+    def entries(found: Sequence[Any]) -> list[dict[str, Any]]:
+        return [binary.to_json() for binary in found]
+
+    chosen = _chosen(recipe, projects)
+    made = _compare(compare_projects, entries, chosen, "binaries.json", problem=problem, **options)
+    print_binaries(made, problems.get(problem).optimization)
+
+
+@click.command("compare-programs")
+@_options
+@click.option("--output", type=OUTPUT, required=True, help="Where programs.json goes.")
+@click.option("--problem", default="regalloc", show_default=True, help="Optimization problem.")
+@click.option("--jobs", type=click.IntRange(min=1), default=JOBS,
+              help="Compiles, and programs under valgrind, at a time.  [default: processors]")  # fmt: skip
+def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) -> None:
+    """Builds whole projects with stock clang and with the release clang, runs the benchmarks that their recipes name,
+    and compares how many instructions they execute: counted by perf where the machine lets it, else by valgrind.
+
+    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+
+    \b
+    Example:
+      python -m components.evaluation compare-programs --recipe codecs \\
+          --release-toolchain runs/regalloc/release --output runs/regalloc/programs
+    """
+    from components.evaluation import programs
+    from components.evaluation.table import print_programs
+
+    chosen = _chosen(recipe, projects)
+    if not any(project.benchmarks for project in chosen):
+        raise UserError(
+            f"none of {', '.join(project.name for project in chosen)} has a benchmark to run",
+            "add `benchmarks` to the recipe, or choose others with --project",
+        )
+    compare, told = programs.compare_programs, programs.summarize_programs
+    print_programs(_compare(compare, told, chosen, "programs.json", **options))
+
+
+def _chosen(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
+    from components.projects.recipe import load_recipes
+
+    recipes = load_recipes(recipe)
+    names = projects or recipes.split.get("heldout_projects") or [project.name for project in recipes.projects]
+    return [recipes.project(name) for name in names]
+
+
+def _compare(
+    compare: Callable[..., Sequence[Any]], told: Callable[[Sequence[Any]], Any], chosen: Sequence[Recipe], name: str,
+    *, release_toolchain: Path, output: Path, stock_clang: Path | None, problem: str, jobs: int,
+) -> Any:  # fmt: skip
+    """Compares the projects, publishes what `told` makes of it as `output`/`name`, and returns that."""
+    from components.evaluation.builds import find_stock_clang
+    from components.formats.toolchain import load_toolchain
+    from components.storage import publish
+    from components.storage.cache import default_cache_dir
+
+    release = load_toolchain(release_toolchain).require_mode("release")
+    stock = stock_clang or find_stock_clang(release)
+    with publish(output) as directory:
+        work = directory / "build"
+        try:
+            content = told(compare(chosen, stock, release, problem, work, default_cache_dir(), jobs))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        (directory / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return content

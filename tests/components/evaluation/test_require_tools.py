@@ -1,0 +1,55 @@
+"""What whole builds need is looked for before anything is compiled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.judges import JUDGES
+from components.formats.toolchain import Toolchain
+
+CLANG = Path(shutil.which("clang-19") or "clang-19")
+
+
+def config(path: Path, problem: str, stock_clang: Path | None) -> EvaluationConfig:
+    return EvaluationConfig(
+        path, path, path, path, release_toolchain=path, recipe=path, problem=problem, stock_clang=stock_clang
+    )
+
+
+def release(path: Path, problem: str, version: str | None = None) -> Toolchain:
+    said = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
+    own = said.split("clang version ")[1].split()[0]
+    return Toolchain(path, "release", version or own, "x86_64-pc-linux-gnu", {problem: ()}, {})
+
+
+@pytest.mark.parametrize(("measure", "problem", "other"), [("size", "inlining", "regalloc"),
+                                                           ("score", "regalloc", "inlining")])  # fmt: skip
+def test_the_stock_clang_must_be_there_and_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: str, problem: str, other: str
+) -> None:
+    judge, fine = JUDGES[measure], release(tmp_path, problem)
+    judge.require_tools(config(tmp_path, problem, CLANG), fine)
+    judge.require_tools(config(tmp_path, problem, None), fine)
+    with pytest.raises(UserError, match=f"embeds no policy for {other}"):
+        judge.require_tools(config(tmp_path, other, CLANG), fine)
+    with pytest.raises(UserError, match="does not run"):
+        judge.require_tools(config(tmp_path, problem, tmp_path / "clang"), fine)
+    with pytest.raises(UserError, match=r"the release clang 1\.2\.3"):
+        judge.require_tools(config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"))
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(UserError, match="no clang-19 to build the baseline"):
+        judge.require_tools(config(tmp_path, problem, None), fine)
+
+
+def test_only_programs_want_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    JUDGES["size"].require_tools(config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"))
+    with pytest.raises(UserError, match="valgrind is missing"):
+        JUDGES["score"].require_tools(config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"))
