@@ -68,7 +68,8 @@ def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
 
 @click.group(cls=StepGroup, context_settings={"max_content_width": 110})
 def cli() -> None:
-    """Trains a policy for LLVM's inliner on your C or C++ code and builds the clang that carries it.
+    """Trains a policy for LLVM on your C or C++ code and builds the clang that carries it: what to inline, for size, or
+    which value to evict from a register, for speed.
 
     \b
     Examples:
@@ -88,7 +89,7 @@ cli.add_command(retrain_group)
 @click.option("--corpus", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
               help="A corpus that exists already, made by `mlgo corpus` or by mlgo-utils.")
 @click.option("--recipe", type=RECIPE, metavar="FILE|NAME",
-              help="A recipe that names projects to fetch and build: a file, a gs:// URI, or one of ours: demo.")
+              help="A recipe, which names projects to fetch and build: a file, a gs:// URI, or one of ours by name: demo.")
 @click.option("--output", type=RUN_DIRECTORY, required=True, metavar="DIR",
               help="Where the artifact of each step goes. Use the same one again to go on or to reuse.")
 @click.option("--preset", type=click.Choice(PRESETS), default="demo",

@@ -28,7 +28,7 @@ def retrain_group() -> None:
     \b
     Examples:
       mlgo retrain check --state gs://my-bucket/retrain.json --corpus gs://my-bucket/corpus --max-age-days 30
-      mlgo retrain run --state gs://my-bucket/retrain.json --param recipe=demo --output runs/2 \\
+      mlgo retrain run --state gs://my-bucket/retrain.json --param corpus=gs://my-bucket/corpus --output runs/2 \\
         --pipeline-root gs://my-bucket/runs/2
       mlgo retrain rollback --state gs://my-bucket/retrain.json
     """
@@ -95,7 +95,7 @@ def run(
 
     \b
     Example:
-      mlgo retrain run --state gs://my-bucket/retrain.json --param recipe=demo --output runs/2 \\
+      mlgo retrain run --state gs://my-bucket/retrain.json --param corpus=gs://my-bucket/corpus --output runs/2 \\
         --pipeline-root gs://my-bucket/runs/2
     """
     from pipelines.retrain import retrain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -52,7 +53,7 @@ main.add_command(extract)
 
 
 @main.command()
-@click.option("--recipe", type=RECIPE, required=True, help="YAML of a project or a set; ours by name: demo.")
+@click.option("--recipe", type=RECIPE, required=True, help="YAML of a project or a set; ours by name, such as demo.")
 @output_option
 @click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
 @click.option("--jobs", type=click.IntRange(1), help="Compiles at a time. Default: all processors.")
@@ -184,10 +185,27 @@ def obtain(
     if recipe:
         context.invoke(build, recipe=recipe, clang=f"clang-{llvm_major}", problem=problem, output=output)
     elif existing:
+        _require_level(existing, problem)
         context.invoke(import_corpus, source=existing, output=output)
     else:
         level = problems.get(problem).cmd_filter
         context.invoke(extract, compile_commands=compile_commands, cmd_filter=level, output=output)
+
+
+def _require_level(corpus: Path, problem: str) -> None:
+    """UserError unless some module of the corpus is of a level at which the problem is one; tells of the others."""
+    wanted = problems.get(problem).cmd_filter
+    if wanted is None:
+        return
+    modules = load_corpus(corpus).modules
+    others = sum(not any(re.search(wanted, argument) for argument in module.arguments()) for module in modules)
+    if others == len(modules):
+        raise UserError(
+            f"none of the {others} modules of {corpus} was compiled with what {problem} is for ({wanted})",
+            f"build the code at {problems.get(problem).optimization} and extract it again",
+        )
+    if others:
+        say(f"{others} of {len(modules)} modules were not compiled with what {problem} is for ({wanted})")
 
 
 @main.command()

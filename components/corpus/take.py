@@ -19,7 +19,7 @@ def take_corpus(source: Path, output: Path) -> Corpus:
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
             for path in _files(module):
-                target = output / path.relative_to(source)
+                target = output / path.relative_to(corpus.directory)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)  # no hard link: the original may be written to later
             progress.advance()

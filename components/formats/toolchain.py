@@ -67,7 +67,7 @@ def load_toolchain(directory: Path) -> Toolchain:
     """
     directory = directory.absolute()  # compiles run in other directories
     path = directory / FILE_NAME
-    remedy = "make one with: python -m components.toolchain --mode training --output DIR"
+    remedy = "name `training` or `release` of a run, or make one: mlgo toolchain --help"
     try:
         value = json.loads(path.read_text())
         features = {

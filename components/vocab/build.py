@@ -22,7 +22,8 @@ def build(config: VocabConfig) -> int:
     trace = load_trace(config.trace)
     if trace.decisions == 0:
         raise UserError(
-            f"the trace in {config.trace} has no decisions", "trace a corpus whose modules have functions to inline"
+            f"the trace in {config.trace} has no decisions",
+            "trace a corpus in which there is something to decide, built at the level that the problem is for",
         )
     problem = problems.get(trace.problem)
     excluded = problem.excluded_features | problem.per_instruction_features | {problem.mask}

@@ -50,6 +50,25 @@ def test_modules_are_copied_byte_for_byte_and_split(foreign: Path, tmp_path: Pat
     assert len(taken.splits().train) > 0
 
 
+def test_the_place_may_be_relative(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    take(Path(foreign.name), Path("corpus"))
+    assert len(load_corpus(tmp_path / "corpus")) == 4
+
+
+def test_a_corpus_of_another_level_than_the_problems_is_refused(foreign: Path, tmp_path: Path) -> None:
+    obtained = tmp_path / "corpus"
+    command = ["obtain", "--existing", str(foreign), "--problem", "regalloc", "--output", str(obtained)]
+    done = CliRunner().invoke(main, command)
+    assert isinstance(done.exception, UserError) and "none of the 4 modules" in done.exception.problem
+    assert "at -O2" in done.exception.remedy and not obtained.exists()
+    cmd = load_corpus(foreign).modules[0].cmd
+    cmd.write_bytes(cmd.read_bytes().replace(b"\0-Oz\0", b"\0-O3\0"))
+    done = CliRunner().invoke(main, command)
+    assert done.exception is None and "3 of 4 modules were not compiled" in done.output
+    assert len(load_corpus(obtained)) == 4
+
+
 def test_a_split_is_kept_unless_another_is_asked_for(foreign: Path, tmp_path: Path) -> None:
     names = [module.name for module in load_corpus(foreign)]
     mine = Splits(7, tuple(names[:1]), tuple(names[1:2]), tuple(names[2:]))
