@@ -89,7 +89,7 @@ cli.add_command(retrain_group)
 @click.option("--corpus", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
               help="A corpus that exists already, made by `mlgo corpus` or by mlgo-utils.")
 @click.option("--recipe", type=RECIPE, metavar="FILE|NAME",
-              help="A recipe, which names projects to fetch and build: a file, a gs:// URI, or one of ours by name: demo.")
+              help="Projects to fetch and build: a recipe file, a gs:// URI, or one of ours by name, such as demo.")
 @click.option("--output", type=RUN_DIRECTORY, required=True, metavar="DIR",
               help="Where the artifact of each step goes. Use the same one again to go on or to reuse.")
 @click.option("--preset", type=click.Choice(PRESETS), default="demo",
