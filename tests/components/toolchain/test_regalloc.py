@@ -20,6 +20,7 @@ from components.formats.policy import PolicyInfo, write_policy_info
 from components.formats.toolchain import load_toolchain
 from components.policy.dense import DensePolicy
 from components.policy.export import export_fast
+from components.policy.inputs import inputs_per_feature
 from components.storage import digest, publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -39,7 +40,7 @@ def write_policy(directory: Path, toolchain: Path, features: tuple[FeatureSpec, 
     buckets = {f.name: np.linspace(0, 1, 50) for f in features if f.name != "mask"}
     layers = tuple(
         (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in itertools.pairwise([3 * len(buckets), 16, 1])
+        for a, b in itertools.pairwise([inputs_per_feature(masked=True) * len(buckets), 16, 1])
     )
     policy = DensePolicy("regalloc", features, buckets, layers)
     with publish(directory) as partial:
