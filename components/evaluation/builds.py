@@ -81,8 +81,10 @@ def whole_build(
         shutil.rmtree(place, ignore_errors=True)
 
 
-def find_stock_clang(release: Toolchain) -> Path:
-    """The installed clang of the release clang's major version. UserError if there is none."""
+def find_stock_clang(release: Toolchain, given: Path | None) -> Path:
+    """`given`, or the installed clang of the release clang's major version. UserError if there is none."""
+    if given is not None:
+        return given
     major = release.llvm_version.split(".")[0]
     found = shutil.which(f"clang-{major}")
     if found is None:

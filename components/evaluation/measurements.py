@@ -130,23 +130,33 @@ class Measurements:
 
     def to_json(self) -> dict[str, Any]:
         """See Measured."""
-        return {
-            "modules": self.modules,
-            "projects": self.projects,
-            "unseen_project": self.unseen_project.tolist(),
-            "sizes": {name: sizes.tolist() for name, sizes in self.sizes.items()},
-            "excluded": [asdict(module) for module in self.excluded],
-            "compile_s": self.compile_s,
-        }
+        sizes = {name: sizes.tolist() for name, sizes in self.sizes.items()}
+        return {**shared_to_json(self), "sizes": sizes}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Measurements:
         """What `to_json` gave. KeyError, TypeError or ValueError if it is not that."""
-        return cls(
-            tuple(document["modules"]),
-            tuple(document["projects"]),
-            np.array(document["unseen_project"], dtype=bool),
-            {name: np.array(sizes, dtype=np.int64) for name, sizes in document["sizes"].items()},
-            tuple(Excluded(**module) for module in document["excluded"]),
-            document["compile_s"],
-        )
+        sizes = {name: np.array(sizes, dtype=np.int64) for name, sizes in document["sizes"].items()}
+        return cls(**shared_from_json(document), sizes=sizes)
+
+
+def shared_to_json(measured: Measured) -> dict[str, Any]:
+    """The part of `to_json` that measurements of all kinds have."""
+    return {
+        "modules": measured.modules,
+        "projects": measured.projects,
+        "unseen_project": measured.unseen_project.tolist(),
+        "excluded": [asdict(module) for module in measured.excluded],
+        "compile_s": measured.compile_s,
+    }
+
+
+def shared_from_json(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What `shared_to_json` was given, as arguments by name. KeyError, TypeError or ValueError if it is not that."""
+    return {
+        "modules": tuple(document["modules"]),
+        "projects": tuple(document["projects"]),
+        "unseen_project": np.array(document["unseen_project"], dtype=bool),
+        "excluded": tuple(Excluded(**module) for module in document["excluded"]),
+        "compile_s": document["compile_s"],
+    }

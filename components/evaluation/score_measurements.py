@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from components.evaluation.measurements import BASELINE, POLICY, Excluded
+from components.evaluation.measurements import BASELINE, POLICY, Excluded, shared_from_json, shared_to_json
 from components.evaluation.score_comparison import ScoreComparison
 from components.problems.scores import logs
 
@@ -81,28 +81,20 @@ class ScoreMeasurements:
     def to_json(self) -> dict[str, Any]:
         """See Measured."""
         return {
-            "modules": self.modules,
-            "projects": self.projects,
-            "unseen_project": self.unseen_project.tolist(),
+            **shared_to_json(self),
             "functions": self.functions,
             "module": self.module.tolist(),
             "scores": {name: scores.tolist() for name, scores in self.scores.items()},
-            "excluded": [asdict(module) for module in self.excluded],
-            "compile_s": self.compile_s,
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ScoreMeasurements:
         """What `to_json` gave. KeyError, TypeError or ValueError if it is not that."""
         return cls(
-            tuple(document["modules"]),
-            tuple(document["projects"]),
-            np.array(document["unseen_project"], dtype=bool),
-            tuple(document["functions"]),
-            np.array(document["module"], dtype=np.int64),
-            {name: np.array(scores, dtype=np.float64) for name, scores in document["scores"].items()},
-            tuple(Excluded(**module) for module in document["excluded"]),
-            document["compile_s"],
+            **shared_from_json(document),
+            functions=tuple(document["functions"]),
+            module=np.array(document["module"], dtype=np.int64),
+            scores={name: np.array(scores, dtype=np.float64) for name, scores in document["scores"].items()},
         )
 
     def _names(self) -> list[tuple[str, str]]:

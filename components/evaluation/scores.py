@@ -52,7 +52,7 @@ class Scores:
         from components.evaluation.builds import find_stock_clang, two_sides
         from components.evaluation.counters import find_counter
 
-        two_sides(config.stock_clang or find_stock_clang(release), release, config.problem)
+        two_sides(find_stock_clang(release, config.stock_clang), release, config.problem)
         find_counter()
 
     def build_projects(
@@ -62,7 +62,7 @@ class Scores:
         from components.evaluation.programs import compare_programs, summarize_programs
         from components.storage.cache import default_cache_dir
 
-        stock = config.stock_clang or find_stock_clang(release)
+        stock = find_stock_clang(release, config.stock_clang)
         entries = compare_programs(recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs)
         summary: dict[str, Any] | None = summarize_programs(entries)
         return summary

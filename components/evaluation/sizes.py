@@ -55,7 +55,7 @@ class Sizes:
     def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
         from components.evaluation.builds import find_stock_clang, two_sides
 
-        two_sides(config.stock_clang or find_stock_clang(release), release, config.problem)
+        two_sides(find_stock_clang(release, config.stock_clang), release, config.problem)
 
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
@@ -64,7 +64,7 @@ class Sizes:
         from components.evaluation.builds import find_stock_clang
         from components.storage.cache import default_cache_dir
 
-        stock = config.stock_clang or find_stock_clang(release)
+        stock = find_stock_clang(release, config.stock_clang)
         found = compare_projects(recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs)
         return [binary.to_json() for binary in found]
 

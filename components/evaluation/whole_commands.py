@@ -111,7 +111,7 @@ def _compare(
     from components.storage.cache import default_cache_dir
 
     release = load_toolchain(release_toolchain).require_mode("release")
-    stock = stock_clang or find_stock_clang(release)
+    stock = find_stock_clang(release, stock_clang)
     with publish(output) as directory:
         work = directory / "build"
         try:

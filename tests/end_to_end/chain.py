@@ -17,8 +17,9 @@ def command(run: Path, *more: str, recipe: str = "tiny") -> list[str]:
     ]  # fmt: skip
 
 
-def mlgo_run(run: Path, *more: str) -> str:
-    done = subprocess.run(command(run, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+def mlgo_run(run: Path, *more: str, recipe: str = "tiny") -> str:
+    words = command(run, *more, recipe=recipe)
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:]
     return done.stdout
 

@@ -11,7 +11,7 @@ import pytest
 
 from components.formats.toolchain import load_toolchain
 from components.storage import digest
-from tests.end_to_end.chain import command
+from tests.end_to_end.chain import mlgo_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -34,10 +34,7 @@ def both(finished: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -
     """A run whose release clang carries its own policy and that of the inlining run, and what it printed."""
     run = tmp_path_factory.mktemp("regalloc") / "run"
     inlining = finished[0] / "policy"
-    words = command(run, "--problem", "regalloc", "--with-policy", str(inlining), recipe="codecs")
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:]
-    return run, done.stdout
+    return run, mlgo_run(run, "--problem", "regalloc", "--with-policy", str(inlining), recipe="codecs")
 
 
 def test_the_release_clang_carries_both_policies_and_uses_each(

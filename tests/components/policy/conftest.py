@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gin
 import numpy as np
 import pytest
 
@@ -22,6 +23,14 @@ def clang() -> Path:
     found = shutil.which("clang-19")
     assert found, "install clang-19"
     return Path(found)
+
+
+@pytest.fixture
+def fresh_gin() -> Iterator[None]:
+    """No binding of another test's, nor for another test."""
+    gin.clear_config()
+    yield
+    gin.clear_config()
 
 
 @pytest.fixture(scope="session")

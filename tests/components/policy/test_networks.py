@@ -1,6 +1,5 @@
 """tf-agents' networks and the plain arrays are the same function, both ways."""
 
-import gin
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,15 +8,10 @@ from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.policy import networks
 
+pytestmark = pytest.mark.usefixtures("fresh_gin")
+
 FEATURES = tuple(FeatureSpec(name, "int64") for name in "abcde")
 VOCAB = {f.name: np.arange(1000.0) for f in FEATURES}
-
-
-@pytest.fixture(autouse=True)
-def _fresh_gin():
-    gin.clear_config()
-    yield
-    gin.clear_config()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Networks of a problem with a mask are the same function as the policy's plain arrays, whatever is excluded."""
 
-import gin
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +9,8 @@ from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.policy import networks
 from components.policy.observation import EXCLUDED, finite, logits, observation_shape, observations
+
+pytestmark = pytest.mark.usefixtures("fresh_gin")
 
 ACTIONS = 33
 PROBLEM = problems.get("regalloc")
@@ -21,13 +22,6 @@ FEATURES = (
 )
 VOCAB = {"weight": np.linspace(0, 1, 1000), "stage": np.arange(7.0), "progress": np.linspace(0, 1, 1000)}
 DECISIONS = 60
-
-
-@pytest.fixture(autouse=True)
-def _fresh_gin():
-    gin.clear_config()
-    yield
-    gin.clear_config()
 
 
 @pytest.fixture
