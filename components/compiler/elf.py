@@ -1,4 +1,4 @@
-"""Reads ELF objects and linked files in-process: sections, native text size, function sizes.
+"""Reads ELF objects and linked files in-process: sections, native text size, symbols, relocations.
 
 Layouts are those of the System V ABI (gABI) chapters 4 and 5, 64-bit little-endian only: the targets that the
 advisors are trained for. Nothing here starts a process.
@@ -6,21 +6,42 @@ advisors are trained for. Nothing here starts a process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from components.console import UserError
 
+STT_FUNC = 2
+STB_WEAK = 2
+
 _HEADER_BYTES = 64
 _SECTION_BYTES = 64
-_SYMBOL_BYTES = 24
+_ET_REL = 1
 _SHT_SYMTAB = 2
+_SHT_RELA = 4
 _SHT_NOBITS = 8
+_SHT_REL = 9
+_SHT_SYMTAB_SHNDX = 18
 _SHF_WRITE = 0x1
 _SHF_ALLOC = 0x2
 _SHF_EXECINSTR = 0x4
-_SHN_UNDEF = 0
+_SHN_LORESERVE = 0xFF00
 _SHN_XINDEX = 0xFFFF
-_STT_FUNC = 2
+
+_SECTION = np.dtype(
+    [
+        *(("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"), ("size", "<u8")),
+        *(("link", "<u4"), ("info", "<u4"), ("alignment", "<u8"), ("entry_size", "<u8")),
+    ]
+)
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<i8"), ("size", "<i8")]
+)
+_RELA = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+_REL = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4")])
 
 
 class ElfError(UserError):
@@ -31,11 +52,65 @@ class ElfError(UserError):
         self.args = (problem,)  # so that the error pickles
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """The symbol table [N], in its order.
+
+    Attributes:
+        name: int64, offsets in the string table; see `Elf.symbol_names`.
+        type: uint8, STT_*.
+        binding: uint8, STB_*.
+        section: int64, the index of the section that it is defined in; 0 if it is undefined, -1 if it is in no section
+            (absolute, common).
+        value: int64, in an object an offset in that section.
+        size: int64 bytes.
+    """
+
+    name: NDArray[np.int64]
+    type: NDArray[np.uint8]
+    binding: NDArray[np.uint8]
+    section: NDArray[np.int64]
+    value: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True)
+class Relocations:
+    """Relocations [N] of an object.
+
+    Attributes:
+        section: int64, the index of the section that they change.
+        offset: int64, in that section.
+        type: int64, R_<machine>_*.
+        symbol: int64, indices of the symbol table.
+        addend: int64.
+    """
+
+    section: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    type: NDArray[np.int64]
+    symbol: NDArray[np.int64]
+    addend: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.section)
+
+    def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Relocations:
+        return Relocations(self.section[rows], self.offset[rows], self.type[rows], self.symbol[rows], self.addend[rows])
+
+
 class Elf:
     """One ELF file in memory.
 
     Only the header and the section headers are read at construction; `data` may be an mmap's memoryview, so
     that pages that nobody asks for are never read. `ElfError`, here or in any method, for anything malformed.
+
+    Attributes:
+        machine: e_machine, the instruction set (EM_*).
+        relocatable: whether it is an object, as opposed to a linked file.
     """
 
     def __init__(self, data: bytes | memoryview) -> None:
@@ -50,6 +125,8 @@ class Elf:
             raise ElfError(f"truncated ELF file: {size} bytes, the header alone has {_HEADER_BYTES}")
         if bytes(self._data[4:6]) != b"\x02\x01":
             raise ElfError("this ELF file is not 64-bit little-endian")
+        self.relocatable = int.from_bytes(self._data[16:18], "little") == _ET_REL
+        self.machine = int.from_bytes(self._data[18:20], "little")
         offset = int.from_bytes(self._data[40:48], "little")
         entry_size = int.from_bytes(self._data[58:60], "little")
         count = int.from_bytes(self._data[60:62], "little")
@@ -65,19 +142,18 @@ class Elf:
             if names_index == _SHN_XINDEX:
                 names_index = int.from_bytes(first[40:44], "little")
         headers = self._bytes(offset, count * _SECTION_BYTES, "section headers")
-        # Columns of the table, each taken in one go: sixteen 4-byte or eight 8-byte words a header. The words are
-        # the host's, and every host that clang's advisors are trained on is little-endian.
-        narrow, wide = headers.cast("I"), headers.cast("Q")
-        self._name = narrow[0::16].tolist()
-        self._type = narrow[1::16].tolist()
-        self._flags = wide[1::8].tolist()
-        self._offset = wide[3::8].tolist()
-        self._size = wide[4::8].tolist()
-        self._link = narrow[10::16].tolist()
-        self._entry_size = wide[7::8].tolist()
+        # Columns, for what is done to all sections at once: an object has thousands. Lists, for their exact arithmetic.
+        self._sections = np.frombuffer(headers, _SECTION)
+        self._name = self._sections["name"].tolist()
+        self._type = self._sections["type"].tolist()
+        self._flags = self._sections["flags"].tolist()
+        self._offset = self._sections["offset"].tolist()
+        self._size = self._sections["size"].tolist()
+        self._link = self._sections["link"].tolist()
+        self._entry_size = self._sections["entry_size"].tolist()
         if names_index >= count:
             raise ElfError(f"section name table {names_index} of {count} sections")
-        self._names = bytes(self._contents(names_index))
+        self._names = bytes(self.contents(names_index))
 
     def _bytes(self, offset: int, size: int, what: str) -> memoryview:
         end = offset + size
@@ -85,23 +161,31 @@ class Elf:
             raise ElfError(f"truncated ELF file: {what} ends at byte {end}, the file has {len(self._data)}")
         return self._data[offset:end]
 
-    def _contents(self, index: int) -> memoryview:
+    def contents(self, index: int) -> memoryview:
+        """Contents of section `index` (a view into `data`)."""
         if self._type[index] == _SHT_NOBITS:
             raise ElfError(f"section {index} has no bytes in the file (SHT_NOBITS)")
         return self._bytes(self._offset[index], self._size[index], f"section {index}")
 
     def section(self, name: str) -> memoryview | None:
         """Contents of the first section called `name` (a view into `data`), None where there is none."""
-        wanted = name.encode() + b"\0"
+        sections = self.sections_named(name.encode() + b"\0")
+        return self.contents(sections[0]) if sections else None
+
+    def sections_named(self, prefix: bytes) -> list[int]:
+        """Indices of the sections whose name and its final NUL begin with `prefix`."""
         # A name may also be the tail of another ("text" in ".text"), so every occurrence is a candidate.
-        candidates, at = set(), self._names.find(wanted)
+        begins = np.zeros(len(self._names) + 1, bool)
+        at = self._names.find(prefix)
         while at >= 0:
-            candidates.add(at)
-            at = self._names.find(wanted, at + 1)
-        for index, offset in enumerate(self._name):
-            if offset in candidates:
-                return self._contents(index)
-        return None
+            begins[at] = True
+            at = self._names.find(prefix, at + 1)
+        found: list[int] = np.flatnonzero(begins[np.minimum(self._sections["name"], len(self._names))]).tolist()
+        return found
+
+    def section_name(self, index: int) -> str:
+        """Name of section `index`."""
+        return _name(self._names, self._name[index])
 
     def text_size(self) -> int:
         """Bytes of native text exactly as `llvm-size` (Berkeley format) counts them.
@@ -109,11 +193,34 @@ class Elf:
         That is LLVM's ObjectFile::isBerkeleyText: allocated, and executable or not writable; so read-only
         data and unwind tables count too.
         """
-        return sum(
-            size
-            for size, flags in zip(self._size, self._flags, strict=True)
-            if flags & _SHF_ALLOC and (flags & _SHF_EXECINSTR or not flags & _SHF_WRITE)
-        )
+        return sum(self._sections["size"][self._counted()].tolist())
+
+    def text_sections(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Bytes of each section that `text_size` counts and whether it has instructions.
+
+        Returns:
+            int64 [sections], -1 for a section that is not counted, and bool [sections].
+        """
+        counted = self._counted()
+        rows = self._sections
+        beyond = counted & (rows["type"] != _SHT_NOBITS) & ~self._is_inside(rows["offset"], rows["size"])
+        beyond |= counted & (rows["size"] >= 1 << 48)
+        if beyond.any():
+            index = int(np.flatnonzero(beyond)[0])
+            raise ElfError(f"truncated ELF file: section {index} has {self._size[index]} bytes")
+        code = counted & ((rows["flags"] & np.uint64(_SHF_EXECINSTR)) != 0)
+        return np.where(counted, rows["size"].astype(np.int64), -1), code
+
+    def _counted(self) -> NDArray[np.bool_]:
+        """bool [sections]: which are text."""
+        flags = self._sections["flags"]
+        read_only = (flags & np.uint64(_SHF_EXECINSTR | _SHF_WRITE)) != _SHF_WRITE
+        return np.asarray(((flags & np.uint64(_SHF_ALLOC)) != 0) & read_only)
+
+    def _is_inside(self, offset: NDArray[np.uint64], size: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """bool [N]: whether the file has that many bytes at that offset."""
+        end = np.uint64(len(self._data))
+        return np.asarray((offset <= end) & (size <= end - np.minimum(offset, end)))
 
     def section_sizes(self, allocated_only: bool = False) -> dict[str, int]:
         """Bytes of every named section; sections of one name (COMDAT copies) are summed.
@@ -129,41 +236,142 @@ class Elf:
             ),
         )
 
-    def function_sizes(self) -> dict[str, int]:
-        """Bytes of each function defined here, by symbol name; an empty dict if there is no symbol table.
-
-        Local functions of one name are summed; aliases (such as the two names of a constructor) each have
-        the whole size.
-        """
-        if _SHT_SYMTAB not in self._type:
-            return {}
-        table = self._type.index(_SHT_SYMTAB)
-        size, link = self._size[table], self._link[table]
-        if self._entry_size[table] != _SYMBOL_BYTES or size % _SYMBOL_BYTES or link >= len(self._type):
-            raise ElfError("the symbol table's header is corrupt")
-        symbols = self._contents(table)
-        strings = bytes(self._contents(link))
-        # A symbol: name (4 bytes), info, other (1 each), section index (2), value, size (8 each).
-        narrow, wide = symbols.cast("I"), symbols.cast("Q")
-        return _sum_by_name(
-            strings,
-            (
-                (name, size)
-                for name, info, size in zip(
-                    narrow[0::6].tolist(), narrow[1::6].tolist(), wide[2::3].tolist(), strict=True
-                )
-                if info & 0xF == _STT_FUNC and info >> 16 != _SHN_UNDEF
-            ),
+    def symbols(self) -> Symbols:
+        """The symbol table. ElfError if there is none."""
+        table, _ = self._symbol_table()
+        rows = np.frombuffer(self.contents(table), _SYMBOL)
+        section = rows["section"].astype(np.int64)
+        extended = section == _SHN_XINDEX
+        section[section >= _SHN_LORESERVE] = -1
+        if extended.any():
+            section[extended] = self._extended_sections(table, len(rows))[extended]
+        if len(section) and section.max() >= len(self._type):
+            raise ElfError(f"a symbol is defined in section {section.max()} of {len(self._type)}")
+        return Symbols(
+            rows["name"].astype(np.int64),
+            rows["info"] & np.uint8(0xF),
+            rows["info"] >> np.uint8(4),
+            section,
+            rows["value"].astype(np.int64),
+            rows["size"].astype(np.int64),
         )
+
+    def symbol_names(self, offsets: NDArray[np.int64]) -> list[str]:
+        """Names of symbols by `Symbols.name`; bytes that are not UTF-8 become surrogates."""
+        _, strings = self._symbol_table()
+        table = bytes(self.contents(strings))
+        begins = offsets.tolist()
+        ends = [table.find(b"\0", begin) for begin in begins]
+        if -1 in ends:
+            raise ElfError(f"the name of a symbol does not end in the string table of {len(table)} bytes")
+        return [str(table[begin:end], "utf-8", "surrogateescape") for begin, end in zip(begins, ends, strict=True)]
+
+    def relocations(
+        self, sections: NDArray[np.bool_], symbols: int, implicit_addends: Mapping[int, int] | None = None
+    ) -> Relocations:
+        """Relocations of the sections that are marked.
+
+        Args:
+            sections: bool [sections].
+            symbols: length of the symbol table.
+            implicit_addends: width in bytes of the word that has the addend, by relocation type, for targets whose
+                relocations have none themselves (SHT_REL); of other types they are left out.
+        """
+        rows = self._sections
+        target = np.minimum(rows["info"], len(sections))
+        wanted = np.append(sections, False)[target]
+        explicit = self._explicit(np.flatnonzero(wanted & (rows["type"] == _SHT_RELA)))
+        implicit = np.flatnonzero(wanted & (rows["type"] == _SHT_REL)).tolist()
+        parts = [explicit, *(self._implicit(index, implicit_addends or {}) for index in implicit)]
+        result = explicit if not implicit else _concatenate(parts)
+        if len(result) and result.symbol.max() >= symbols:
+            raise ElfError(f"a relocation refers to symbol {result.symbol.max()} of {symbols}")
+        return result
+
+    def _explicit(self, tables: NDArray[np.intp]) -> Relocations:
+        """Relocations of the SHT_RELA sections `tables`."""
+        headers = self._sections[tables]
+        offset, size = headers["offset"], headers["size"]
+        damaged = ~self._is_inside(offset, size) | (headers["entry_size"] != _RELA.itemsize)
+        damaged |= size % np.uint64(_RELA.itemsize) != 0
+        for index in tables[damaged].tolist():
+            self._table(index, _RELA.itemsize, "relocation")  # says what is wrong
+        ranges = zip(offset.tolist(), (offset + size).tolist(), strict=True)
+        rows = np.frombuffer(b"".join([self._data[begin:end] for begin, end in ranges]), _RELA)
+        section = np.repeat(headers["info"].astype(np.int64), (size // np.uint64(_RELA.itemsize)).astype(np.int64))
+        return Relocations(
+            section, rows["offset"], rows["type"].astype(np.int64), rows["symbol"].astype(np.int64), rows["addend"]
+        )
+
+    def _implicit(self, table: int, widths: Mapping[int, int]) -> Relocations:
+        """Relocations of the SHT_REL section `table`, whose addends are what is in the words that they change."""
+        target = int(self._sections["info"][table])
+        rows = np.frombuffer(self._table(table, _REL.itemsize, "relocation"), _REL)
+        rows = rows[np.isin(rows["type"], list(widths))]
+        words = np.frombuffer(self.contents(target), np.uint8)
+        width = np.array([widths[kind] for kind in rows["type"].tolist()], np.int64)
+        if ((rows["offset"] < 0) | (rows["offset"] > len(words) - width)).any():
+            raise ElfError(f"a relocation of section {target} is outside of it")
+        addend = np.zeros(len(rows), np.int64)
+        for size in set(width.tolist()):
+            places = rows["offset"][width == size]
+            addend[width == size] = words[places[:, None] + np.arange(size)].view(f"<i{size}")[:, 0]
+        return Relocations(
+            np.full(len(rows), target, np.int64),
+            rows["offset"],
+            rows["type"].astype(np.int64),
+            rows["symbol"].astype(np.int64),
+            addend,
+        )
+
+    def _symbol_table(self) -> tuple[int, int]:
+        """Indices of the symbol table and of its string table."""
+        if _SHT_SYMTAB not in self._type:
+            raise ElfError("this ELF file has no symbol table")
+        table = self._type.index(_SHT_SYMTAB)
+        self._table(table, _SYMBOL.itemsize, "symbol")
+        if self._link[table] >= len(self._type):
+            raise ElfError(f"the names of the symbols are in section {self._link[table]} of {len(self._type)}")
+        return table, self._link[table]
+
+    def _extended_sections(self, table: int, symbols: int) -> NDArray[np.int64]:
+        """Section of each symbol of an object with 65,280 sections or more (gABI, extended numbering)."""
+        for index, (kind, link) in enumerate(zip(self._type, self._link, strict=True)):
+            if kind == _SHT_SYMTAB_SHNDX and link == table:
+                sections = np.frombuffer(self._table(index, 4, "section index"), "<u4")
+                if len(sections) == symbols:
+                    return sections.astype(np.int64)
+        raise ElfError("the symbol table's section indices are missing")
+
+    def _table(self, index: int, entry_bytes: int, what: str) -> memoryview:
+        """Contents of section `index`, a table with entries of `entry_bytes`."""
+        if self._entry_size[index] != entry_bytes or self._size[index] % entry_bytes:
+            raise ElfError(f"{what} table {index}: {self._size[index]} bytes, {self._entry_size[index]} an entry")
+        return self.contents(index)
+
+
+def _concatenate(parts: list[Relocations]) -> Relocations:
+    return Relocations(
+        np.concatenate([part.section for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.type for part in parts]),
+        np.concatenate([part.symbol for part in parts]),
+        np.concatenate([part.addend for part in parts]),
+    )
+
+
+def _name(strings: bytes, offset: int) -> str:
+    """The name at `offset` of a string table."""
+    end = strings.find(b"\0", offset)
+    if end < 0:
+        raise ElfError(f"a name at byte {offset} of a string table of {len(strings)} bytes does not end")
+    return strings[offset:end].decode("utf-8", "surrogateescape")
 
 
 def _sum_by_name(strings: bytes, entries: Iterable[tuple[int, int]]) -> dict[str, int]:
     """Sum the sizes of entries (offset of the name in `strings`, size) by name."""
     sizes: dict[str, int] = {}
     for offset, size in entries:
-        end = strings.find(b"\0", offset)
-        if end < 0:
-            raise ElfError(f"a name at byte {offset} of a string table of {len(strings)} bytes does not end")
-        name = strings[offset:end].decode("utf-8", "surrogateescape")
+        name = _name(strings, offset)
         sizes[name] = sizes.get(name, 0) + size
     return sizes

@@ -7,12 +7,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.compiler.elf import Elf, ElfError
+from components.compiler.elf import STB_WEAK, STT_FUNC, Elf, ElfError
 
 CLANG, LLVM_SIZE = "clang++-19", "llvm-size-19"
 SOURCE = """
@@ -77,11 +78,11 @@ def test_text_size_is_what_llvm_size_counts(objects: dict[str, Path], name: str)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_sections_and_functions_are_those_that_pyelftools_reads(objects: dict[str, Path], name: str) -> None:
+def test_sections_and_symbols_are_those_that_pyelftools_reads(objects: dict[str, Path], name: str) -> None:
     elf = Elf(objects[name].read_bytes())
     sizes: dict[str, int] = {}
     allocated: dict[str, int] = {}
-    functions: dict[str, int] = {}
+    symbols: list[tuple[object, ...]] = []
     with open(objects[name], "rb") as file:
         reference = ELFFile(file)
         for section in reference.iter_sections():
@@ -91,21 +92,73 @@ def test_sections_and_functions_are_those_that_pyelftools_reads(objects: dict[st
                     allocated[section.name] = allocated.get(section.name, 0) + section["sh_size"]
         table = reference.get_section_by_name(".symtab")
         for symbol in table.iter_symbols() if table else ():
-            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF":
-                functions[symbol.name] = functions.get(symbol.name, 0) + symbol["st_size"]
+            section_index = {"SHN_UNDEF": 0, "SHN_ABS": -1, "SHN_COMMON": -1}.get(
+                symbol["st_shndx"], symbol["st_shndx"]
+            )
+            is_function = symbol["st_info"]["type"] == "STT_FUNC"
+            is_weak = symbol["st_info"]["bind"] == "STB_WEAK"
+            name_offset = symbol.entry["st_name"]
+            size = symbol["st_size"]
+            symbols.append((name_offset, is_function, is_weak, section_index, symbol["st_value"], size))
         assert elf.section_sizes() == sizes
         assert elf.section_sizes(allocated_only=True) == allocated
-        assert elf.function_sizes() == functions
+        if table:
+            found = elf.symbols()
+            kinds = (found.type == STT_FUNC, found.binding == STB_WEAK)
+            columns = (found.name, *kinds, found.section, found.value, found.size)
+            assert list(zip(*(column.tolist() for column in columns), strict=True)) == symbols
+            named = [i for i in range(len(found)) if found.name[i]]  # pyelftools calls others by their sections
+            assert elf.symbol_names(found.name[named]) == [table.get_symbol(i).name for i in named]
+        else:
+            with pytest.raises(ElfError, match="no symbol table"):
+                elf.symbols()
         for wanted in (".text", ".llvmbc", ".symtab", ".strtab"):
             expected = reference.get_section_by_name(wanted)
-            found = elf.section(wanted)
-            assert (None if found is None else bytes(found)) == (None if expected is None else expected.data())
-    assert bool(functions) == (name != "stripped")
+            contents = elf.section(wanted)
+            assert (None if contents is None else bytes(contents)) == (None if expected is None else expected.data())
+    assert bool(symbols) == (name != "stripped")
+    assert elf.relocatable == (name not in ("program", "stripped"))
+    assert elf.machine == (183 if name == "aarch64" else 62)
 
 
-def test_an_alias_has_the_size_of_its_function(objects: dict[str, Path]) -> None:
-    sizes = Elf(objects["oz"].read_bytes()).function_sizes()
-    assert sizes["_Z5twicei"] == sizes["once_impl"] > 0
+@pytest.mark.parametrize("name", ["oz", "debug", "aarch64", "many"])
+def test_relocations_are_those_that_pyelftools_reads(objects: dict[str, Path], name: str) -> None:
+    elf = Elf(objects[name].read_bytes())
+    expected = []
+    with open(objects[name], "rb") as file:
+        for table in ELFFile(file).iter_sections("SHT_RELA"):
+            for entry in table.iter_relocations():
+                row = (entry["r_offset"], entry["r_info_type"], entry["r_info_sym"], entry["r_addend"])
+                expected.append((table["sh_info"], *row))
+    sizes, _ = elf.text_sections()
+    found = elf.relocations(np.ones(len(sizes), bool), len(elf.symbols()))
+    columns = (found.section, found.offset, found.type, found.symbol, found.addend)
+    assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(expected) != []
+    only = int(found.section[0])
+    marked = np.arange(len(sizes)) == only
+    assert set(elf.relocations(marked, len(elf.symbols())).section.tolist()) == {only}
+
+
+def test_text_sections_sum_to_the_text(objects: dict[str, Path]) -> None:
+    for name in ALL:
+        elf = Elf(objects[name].read_bytes())
+        size, code = elf.text_sections()
+        assert int(size[size >= 0].sum()) == elf.text_size()
+        assert code[size < 0].sum() == 0 < code.sum()
+
+
+def test_extended_section_numbers(tmp_path: Path) -> None:
+    """An object with more sections than the 16 bits of a symbol can say."""
+    count = 65_400
+    body = '.section .text,"ax",@progbits,unique,{0}\n.type f{0},@function\nf{0}: ret\n.size f{0}, 1\n'
+    (tmp_path / "many.s").write_text("".join(body.format(i) for i in range(count)))
+    subprocess.run(["clang-19", "-c", "many.s"], cwd=tmp_path, check=True)
+    elf = Elf((tmp_path / "many.o").read_bytes())
+    symbols = elf.symbols()
+    functions = symbols.type == STT_FUNC
+    _, code = elf.text_sections()
+    assert len(set(symbols.section[functions].tolist())) == functions.sum() == count
+    assert code[symbols.section[functions]].all() and elf.text_size() == count
 
 
 def test_a_section_name_that_only_ends_like_another_is_not_found(objects: dict[str, Path]) -> None:
@@ -139,7 +192,7 @@ def test_a_section_without_bytes_is_an_error_and_the_error_pickles(objects: dict
 def test_every_truncation_is_an_error(objects: dict[str, Path], keep: float) -> None:
     content = objects["many"].read_bytes()
     with pytest.raises(ElfError):
-        Elf(content[: int(len(content) * keep)]).function_sizes()
+        Elf(content[: int(len(content) * keep)]).symbols()
 
 
 @settings(max_examples=300, deadline=None)
@@ -156,6 +209,9 @@ def test_damage_is_an_elf_error_and_nothing_else(objects: dict[str, Path], data:
         assert elf.text_size() >= 0
         elf.section(".text")
         assert all(size >= 0 for size in elf.section_sizes().values())
-        assert all(size >= 0 for size in elf.function_sizes().values())
+        symbols = elf.symbols()
+        elf.symbol_names(symbols.name)
+        sizes, _ = elf.text_sections()
+        elf.relocations(np.ones(len(sizes), bool), len(symbols))
     except ElfError as error:
         assert error.problem
