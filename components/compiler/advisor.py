@@ -8,7 +8,7 @@ from typing import Literal
 
 from components import problems
 
-Mode = Literal["default", "log", "policy", "release"]
+Mode = Literal["default", "log", "heuristic", "policy", "release"]
 POLICY_FILES = ("policy.so", "output_spec.json")
 """What a training clang reads of a policy directory."""
 
@@ -18,11 +18,12 @@ class Advisor:
     """The decision maker of a compile.
 
     mode: "default", LLVM's heuristic, nothing logged; "log", the same heuristic, each decision logged with its
-        features; "policy", the policy in `policy`; "release", the policy that the clang embeds.
+        features; "heuristic", the same in samples without a log, the base of counterfactuals; "policy", the policy in
+        `policy`; "release", the policy that the clang embeds.
     policy: directory with policy.so and output_spec.json; given in mode "policy" and in no other.
     seed: samples decisions from the policy, the same for the same seed; None takes the most probable one.
-    samples: number of differently sampled compiles of the module in one process, with the seeds seed, seed + 1 ...;
-        0 for one ordinary compile.
+    samples: number of compiles of the module that share one front half, with the seeds seed, seed + 1 ... if there is
+        a seed; 0 for one ordinary compile.
     log: in mode "policy", whether decisions are logged. Mode "log" always logs, the others never do.
     """
 
@@ -35,10 +36,12 @@ class Advisor:
     def __post_init__(self) -> None:
         if (self.mode == "policy") != (self.policy is not None):
             raise ValueError(f"mode {self.mode!r} with policy {self.policy}")
-        if self.mode != "policy" and (self.seed is not None or self.samples or self.log):
-            raise ValueError(f"mode {self.mode!r} neither samples nor takes `log`")
-        if self.samples and self.seed is None:
-            raise ValueError("several samples of a module need a seed")
+        if self.mode != "policy" and (self.seed is not None or self.log):
+            raise ValueError(f"mode {self.mode!r} neither draws decisions nor takes `log`")
+        if self.mode not in ("policy", "log", "heuristic") and self.samples:
+            raise ValueError(f"mode {self.mode!r} has no samples")
+        if self.mode == "heuristic" and not self.samples:
+            raise ValueError("mode 'heuristic' is for samples; a single compile is mode 'default'")
 
     @property
     def logs(self) -> bool:
@@ -57,6 +60,8 @@ class Advisor:
             options.append(f"-mlgo-seed={self.seed}")
         if self.samples:
             options += [f"-mlgo-samples={self.samples}", f"-mlgo-sample-prefix={sample_prefix}"]
+            if not self.logs:
+                options.append("-mlgo-sample-logs=false")
         elif self.logs:
             options.append(f"{faces.log_option}={log}")
         return [argument for option in options for argument in ("-mllvm", option)]

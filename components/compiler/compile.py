@@ -10,12 +10,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from components import problems
 from components.compiler import process
 from components.compiler.advisor import Advisor
 from components.compiler.callsites import Callsites, callsites_path, read_callsites
 from components.compiler.command_line import replay_arguments
 from components.compiler.elf import Elf, ElfError
+from components.compiler.forced_decisions import ForcedDecisions, read_unmatched
+from components.compiler.function_scores import read_flip_scores, read_function_scores
+from components.compiler.function_sizes import FunctionSizes, read_function_sizes
 from components.compiler.guard import GUARD
 from components.compiler.training_log import LogError, TrainingLog, read_log
 from components.console import UserError
@@ -24,38 +30,63 @@ from components.formats.names import readable
 
 Reason = Literal["failed", "timeout", "log"]
 
+FLIPS_PER_TIMEOUT = 1000
+"""Flips that together take about as long as a compile, at the most."""
 _NO_SPACE = "No space left on device"
 
 
 @dataclass(frozen=True)
 class Request:
-    """A module to compile, and how. want_functions: also read each function's size. extra_flags: of cc1."""
+    """A module to compile, and how.
+
+    Attributes:
+        want_functions: also attribute the object's bytes to its functions.
+        extra_flags: of cc1.
+        forced: one for each sample of the advisor, or one for a single compile; empty if nothing is forced.
+        flips: decisions that are measured, each alone, by forks of this compile, which itself does not take them; a
+            decision may be among them with several actions. For problems with scores, of an advisor with one sample.
+    """
 
     module: Module
     advisor: Advisor
     want_functions: bool = False
     extra_flags: tuple[str, ...] = ()
+    forced: tuple[ForcedDecisions, ...] = ()
+    flips: ForcedDecisions | None = None
+
+    def __post_init__(self) -> None:
+        if self.forced and len(self.forced) != max(1, self.advisor.samples):
+            raise ValueError(f"{len(self.forced)} sets of forced decisions for {self.advisor.samples} samples")
+        if self.forced and not (self.advisor.samples or self.advisor.logs):
+            raise ValueError("the report of forced decisions goes with a sample or with a log")
+        if self.flips is not None and self.advisor.samples != 1:
+            raise ValueError(f"flips are measured in one sample, not in {self.advisor.samples}")
 
 
 @dataclass(frozen=True)
 class Sample:
     """What one compile made, of which the problem says what it is judged by.
 
-    text_size_bytes: native text as llvm-size counts it; 0 if no object was made, because the log has scores. log: if
-    the advisor logs. callsites: of a log that has them. function_sizes: bytes by symbol name, if they were wanted.
-    scores: by function, of a log that has them; the same functions whoever decided, less is better.
+    text_size_bytes: native text as llvm-size counts it; 0 if no object was made, because there are scores. log: if
+    the advisor logs. callsites: of a log that has them. function_sizes: text bytes of functions, if wanted.
+    scores: by function, of problems that have them, if the advisor logs or samples; the same functions whoever decided,
+    less is better.
+    unmatched: forced decisions that the compile never came to. flip_scores: float32 [N], what the score of its function
+    is with each of the N flips; NaN for those that the compile never came to.
     """
 
     text_size_bytes: int = 0
     log: TrainingLog | None = None
     callsites: Callsites | None = None
-    function_sizes: dict[str, int] | None = None
+    function_sizes: FunctionSizes | None = None
     scores: dict[str, float] | None = None
+    unmatched: int = 0
+    flip_scores: npt.NDArray[np.float32] | None = None
 
     def readable_scores(self) -> dict[str, float]:
         """`scores` by function as a trace or a report has its name. ValueError if there are none."""
         if self.scores is None:
-            raise ValueError("scores are in the log of a compile, and this one has none")
+            raise ValueError("scores are of a compile that logs or samples, and this one does neither")
         return {readable(name): score for name, score in self.scores.items()}
 
 
@@ -88,7 +119,7 @@ class Compiler:
     """Compiles modules with one clang; may be pickled and called in any thread or process.
 
     clang: the executable. problem: name of the optimization problem. timeout_s: of one compile; a request of K samples,
-    which is K compiles in one process or in several, gets K times as much.
+    which is K compiles in one process or in several, gets K times as much, and so do FLIPS_PER_TIMEOUT flips.
     """
 
     clang: Path
@@ -111,7 +142,7 @@ class Compiler:
 
     def _run(self, request: Request, prefix: Path) -> process.Completed:
         module, advisor = request.module, request.advisor
-        flags = advisor.flags(self.problem, prefix.with_name("m.log"), prefix)
+        flags = advisor.flags(self.problem, prefix.with_name("m.log"), prefix) + self._forced_flags(request, prefix)
         output: Path | str | None = "-" if advisor.samples else prefix.with_name("m.o")
         if not self._makes_object(advisor):
             output = None
@@ -120,7 +151,8 @@ class Compiler:
         )
         try:
             # In the scratch directory, so that what a crash or an odd flag leaves behind goes away with it.
-            timeout_s = self.timeout_s * max(1, advisor.samples)
+            flips = len(request.flips) if request.flips is not None else 0
+            timeout_s = self.timeout_s * (max(1, advisor.samples) + flips / FLIPS_PER_TIMEOUT)
             completed = process.run([self.clang, *arguments], timeout_s, cwd=prefix.parent)
         except process.ProcessTimeout as error:
             raise CompileError(module.name, "timeout", f"more than {error.timeout_s:g} s; {error.stderr}") from None
@@ -131,8 +163,21 @@ class Compiler:
             raise CompileError(module.name, "failed", f"{how}; {completed.stderr}")
         return completed
 
+    def _forced_flags(self, request: Request, prefix: Path) -> list[str]:
+        """Write the files of forced decisions and of flips and return the flags that name them."""
+        flags = []
+        if request.forced:
+            path = prefix.with_name("forced")
+            for i, forced in enumerate(request.forced):
+                forced.write(path.with_name(f"forced.{i}") if request.advisor.samples else path, self.problem)
+            flags += ["-mllvm", f"-mlgo-forced-decisions={path}"]
+        if request.flips is not None:
+            request.flips.write(prefix.with_name("flips"), self.problem)
+            flags += ["-mllvm", f"-mlgo-measure-flips={prefix.with_name('flips')}"]
+        return flags
+
     def _makes_object(self, advisor: Advisor) -> bool:
-        return problems.get(self.problem).measure == "size" or not advisor.logs
+        return problems.get(self.problem).measure == "size" or not (advisor.logs or advisor.samples)
 
     def _read_sample(self, stem: Path, request: Request) -> Sample:
         """Reads the files that the compiler wrote with the names `stem`.o, .log and .log.calls or .calls."""
@@ -140,8 +185,16 @@ class Compiler:
         text_size_bytes, function_sizes = 0, None
         if self._makes_object(request.advisor):
             text_size_bytes, function_sizes = _read_object(Path(f"{stem}.o"), request.want_functions)
+        unmatched = 0
+        if request.forced:
+            unmatched = read_unmatched(Path(f"{stem}.forced" if request.advisor.samples else f"{stem}.log.forced"))
         if not request.advisor.logs:
-            return Sample(text_size_bytes, function_sizes=function_sizes)
+            scores, flip_scores = None, None
+            if request.advisor.samples and faces.measure == "score":
+                scores = read_function_scores(Path(f"{stem}.scores"))
+            if request.flips is not None:
+                flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
+            return Sample(text_size_bytes, None, None, function_sizes, scores, unmatched, flip_scores)
         log_path = Path(f"{stem}.log")
         log = read_log(log_path)
         callsites = None
@@ -152,7 +205,7 @@ class Compiler:
                 what = f"{len(callsites.caller)} callsites of {log.decisions} logged decisions"
                 raise LogError(calls_path, 0, what)
         scores = read_scores(log_path, log) if faces.measure == "score" else None
-        return Sample(text_size_bytes, log, callsites, function_sizes, scores)
+        return Sample(text_size_bytes, log, callsites, function_sizes, scores, unmatched)
 
 
 def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
@@ -165,11 +218,11 @@ def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
     return scores
 
 
-def _read_object(path: Path, want_functions: bool) -> tuple[int, dict[str, int] | None]:
+def _read_object(path: Path, want_functions: bool) -> tuple[int, FunctionSizes | None]:
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_size == 0:
             raise ElfError(f"{path} is empty")
         # Mapped, for the sizes are in a few pages of the headers and the rest need not be read. Unmapped when the last
         # view of it is gone: closing it here would fail while an error's traceback has one.
         elf = Elf(memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)))
-        return elf.text_size(), elf.function_sizes() if want_functions else None
+        return elf.text_size(), read_function_sizes(elf) if want_functions else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,9 @@ class Toolchain:
 
     Invariant: `features` holds, per problem, what a probe compile of this very compiler logged; a release clang, which
     logs nothing, has the features of the policy that it carries.
+
+    Attributes:
+        upstream_features: of a training clang, per problem the names of those features that upstream LLVM has as well.
     """
 
     directory: Path
@@ -28,6 +31,7 @@ class Toolchain:
     triple: str
     features: dict[str, tuple[FeatureSpec, ...]]
     built: dict[str, Any]
+    upstream_features: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def clang(self) -> Path:
@@ -42,6 +46,7 @@ class Toolchain:
             "llvm_version": self.llvm_version,
             "triple": self.triple,
             "features": {name: [spec.to_json() for spec in specs] for name, specs in self.features.items()},
+            "upstream_features": {name: list(names) for name, names in self.upstream_features.items()},
             "built": self.built,
         }
 
@@ -73,8 +78,9 @@ def load_toolchain(directory: Path) -> Toolchain:
         features = {
             name: tuple(FeatureSpec.from_json(spec) for spec in specs) for name, specs in value["features"].items()
         }
+        upstream = {name: tuple(names) for name, names in value.get("upstream_features", {}).items()}
         toolchain = Toolchain(
-            directory, value["mode"], value["llvm_version"], value["triple"], features, value["built"]
+            directory, value["mode"], value["llvm_version"], value["triple"], features, value["built"], upstream
         )
     except FileNotFoundError:
         raise UserError(f"{directory} holds no toolchain: {FILE_NAME} is missing", remedy) from None

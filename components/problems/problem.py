@@ -55,7 +55,7 @@ class Problem:
     channel_option: str
     probe: str
     modules: int = 16
-    samples: int = 4
+    samples: int = 8
     cmd_filter: str | None = None
     mask: str | None = None
     per_instruction_features: frozenset[str] = frozenset()

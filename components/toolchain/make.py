@@ -66,9 +66,13 @@ def _describe(
         probe.check_release(clang, problem)
     if policies:
         built |= {"embed": config.embed, "policies": {name: digest(policy) for name, policy in policies.items()}}
-    else:
-        features = {problem: probe.logged_features(clang, problem) for problem in problems.names()}
-    return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built)
+        return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built)
+    upstream: dict[str, tuple[str, ...]] = {}
+    for problem in problems.names():
+        features[problem] = probe.logged_features(clang, problem)
+        # In release mode a training clang has LLVM's own advisors.
+        upstream[problem] = tuple(spec.name for spec in probe.known_features(clang, problem))
+    return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built, upstream)
 
 
 def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:

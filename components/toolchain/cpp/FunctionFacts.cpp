@@ -32,6 +32,14 @@ static void add(const BasicBlock &Block, FunctionFacts &Facts, int64_t Sign = 1)
       const Function *Callee = Call->getCalledFunction();
       if (Callee && !Callee->isDeclaration())
         Facts.DirectCalls += Sign;
+      else if (!Callee || !Callee->isIntrinsic())
+        Facts.OtherCalls += Sign;
+      if (isa<InvokeInst>(Call))
+        Facts.Invokes += Sign;
+    } else if (isa<LoadInst, StoreInst>(I)) {
+      Facts.MemoryAccesses += Sign;
+    } else if (isa<AllocaInst>(I)) {
+      Facts.Allocas += Sign;
     }
     Facts.Instructions += Sign;
   }

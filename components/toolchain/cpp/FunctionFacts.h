@@ -9,12 +9,17 @@
 
 #include <cstdint>
 
-/// The five of LLVM's FunctionPropertiesInfo that are features of an inlining decision; equal to them.
+/// The five of LLVM's FunctionPropertiesInfo that are features of an inlining decision, equal to them, and those that
+/// only extended features need.
 struct FunctionFacts {
   int64_t Blocks = 0;            // that can be reached from the entry; the next three count in those only
   int64_t ConditionalBlocks = 0; // targets of conditional branches and switches, counted once per branch
   int64_t DirectCalls = 0;       // of functions that the module defines
   int64_t Instructions = 0;      // but debug information and pseudo probes
+  int64_t OtherCalls = 0;        // indirect ones, and of functions that the module does not define, but intrinsics
+  int64_t Invokes = 0;           // calls with a landing pad
+  int64_t MemoryAccesses = 0;    // loads and stores
+  int64_t Allocas = 0;           // stack objects
   int64_t Uses = 0;              // of the function, and one more if it can be called from elsewhere
   bool AllReachable = true;      // are all blocks counted?
 

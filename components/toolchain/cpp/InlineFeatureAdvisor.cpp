@@ -164,6 +164,9 @@ void InlineFeatureAdvisor::setFeatures(CallBase &Call, const CallsiteCosts &Know
   Set(FeatureIndex::cost_estimate, **Known.Estimate);
   for (size_t I = 0; I < (*Known.Features)->size(); ++I)
     Set(inlineCostFeatureToMlFeature(static_cast<InlineCostFeatureIndex>(I)), (**Known.Features)[I]);
+  mlgo::setExtendedFeatures(Call, CallerFacts, CalleeFacts, History, [&](mlgo::ExtendedFeature Feature, int64_t Value) {
+    *ModelRunner->getTensor<int64_t>(mlgo::indexOf(Feature)) = Value;
+  });
 }
 
 std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
@@ -189,7 +192,9 @@ std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call
   if (Mandatory)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, true);
   setFeatures(Call, Known);
-  return decide(Call, ORE);
+  std::unique_ptr<InlineAdvice> Advice = decide(Call, ORE);
+  History.add(*Call.getCalledFunction(), Advice->isInliningRecommended());
+  return Advice;
 }
 
 std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getMandatoryAdvice(CallBase &Call, bool Advice) {
@@ -217,6 +222,7 @@ void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice, bool CalleeWasDe
   int64_t Size = After.Instructions;
   if (CalleeWasDeleted) {
     --NodeCount;
+    History.forget(*Advice.Callee);
     NodesInLastSCC.erase(Graph.lookup(*Advice.Callee));
   } else {
     DirectCalls += facts(*Advice.Callee).DirectCalls;
@@ -243,8 +249,8 @@ template <typename Remark> void InlineFeatureAdvisor::TrackedAdvice::remark(Stri
   ORE.emit([&] {
     Remark R(RemarkPass, Name, DLoc, Block);
     R << ore::NV("Callee", Callee->getName());
-    for (size_t I = 0; I < NumberOfFeatures; ++I)
-      R << ore::NV(FeatureMap[I].name(), *owner().ModelRunner->getTensor<int64_t>(I));
+    for (size_t I = 0; I < mlgo::inliningFeatures().size(); ++I)
+      R << ore::NV(mlgo::inliningFeatures()[I].name(), *owner().ModelRunner->getTensor<int64_t>(I));
     R << ore::NV("ShouldInline", isInliningRecommended());
     return R;
   });

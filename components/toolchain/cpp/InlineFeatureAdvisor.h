@@ -8,6 +8,7 @@
 #define MLGO_INLINE_FEATURE_ADVISOR_H
 
 #include "CallsiteCosts.h"
+#include "ExtendedFeatures.h"
 #include "FunctionFacts.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -37,6 +38,7 @@ protected:
 
   const std::unique_ptr<llvm::MLModelRunner> ModelRunner;
   const std::function<bool(llvm::CallBase &)> GetDefaultAdvice;
+  mlgo::DecisionHistory History;
 
 private:
   using Node = llvm::LazyCallGraph::Node;

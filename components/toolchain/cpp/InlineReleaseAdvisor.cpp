@@ -1,11 +1,13 @@
 // The inline advisor of the release clang: decides by the policy that is compiled in.
 //
-// It provides llvm::getReleaseModeAdvisor, which -enable-ml-inliner=release asks for. LLVM's own, in MLInlineAdvisor.cpp,
-// is compiled under another name (see CMakeLists.txt) and still serves -inliner-interactive-channel-base, by which
-// another process decides.
+// It provides llvm::getReleaseModeAdvisor, which -enable-ml-inliner=release asks for. With
+// -inliner-interactive-channel-base another process decides, on the same features that a policy sees. LLVM's own
+// advisor, in MLInlineAdvisor.cpp, is compiled under another name (see CMakeLists.txt) and serves
+// -inliner-interactive-include-default alone.
 #include "InlineFeatureAdvisor.h"
 #include "InlinerSizeModel.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/InteractiveModelRunner.h"
 #include "llvm/Analysis/ReleaseModeModelRunner.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
@@ -17,15 +19,27 @@ std::unique_ptr<InlineAdvisor> getLLVMReleaseModeAdvisor(Module &M, ModuleAnalys
                                                          std::function<bool(CallBase &)> GetDefaultAdvice);
 }
 
-static bool isGiven(StringRef Option) { return cl::getRegisteredOptions().lookup(Option)->getNumOccurrences() > 0; }
+static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
+
+static cl::Option *optionOf(StringRef Name) { return cl::getRegisteredOptions().lookup(Name); }
+
+static bool isGiven(StringRef Option) { return optionOf(Option)->getNumOccurrences() > 0; }
 
 std::unique_ptr<InlineAdvisor> llvm::getReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                                            std::function<bool(CallBase &)> GetDefaultAdvice) {
-  if (isGiven("inliner-interactive-channel-base"))
+  if (isGiven("inliner-interactive-include-default"))
     return getLLVMReleaseModeAdvisor(M, MAM, std::move(GetDefaultAdvice));
   for (StringRef Option : {"ml-inliner-skip-policy", "ml-inliner-model-selector", "ml-advisor-keep-fpi-cache"})
     if (isGiven(Option))
       M.getContext().emitError("-" + Option + " is not supported by the inline advisor of this clang");
-  auto Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(M.getContext(), FeatureMap, DecisionName);
+  std::unique_ptr<MLModelRunner> Model;
+  const auto &Features = mlgo::inliningFeatures();
+  if (isGiven(ChannelOption)) {
+    const std::string &Base = static_cast<cl::opt<std::string> *>(optionOf(ChannelOption))->getValue();
+    Model = std::make_unique<InteractiveModelRunner>(M.getContext(), Features, InlineDecisionSpec, Base + ".out",
+                                                     Base + ".in");
+  } else {
+    Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(M.getContext(), Features, DecisionName);
+  }
   return std::make_unique<InlineFeatureAdvisor>(M, MAM, std::move(Model), std::move(GetDefaultAdvice));
 }

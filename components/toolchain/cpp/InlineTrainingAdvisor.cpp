@@ -4,6 +4,7 @@
 // llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp. The log has LLVM's format (docs/MLGO.rst, "Logging Facility").
 // Beside it lies <log>.calls, the caller and callee of each decision, by which a reward can be given to functions.
 #include "CallsiteLog.h"
+#include "ForcedDecisions.h"
 #include "InlineFeatureAdvisor.h"
 #include "PolicySampling.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
@@ -42,7 +43,7 @@ public:
     Log.startObservation();
     size_t Position = 0;
     auto Put = [&](const void *Data) { Log.logTensorValue(Position++, static_cast<const char *>(Data)); };
-    for (size_t I = 0; I < NumberOfFeatures; ++I)
+    for (size_t I = 0; I < mlgo::inliningFeatures().size(); ++I)
       Put(Runner.getTensorUntyped(I));
     for (size_t I = 0; Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
       Put(Policy->getUntypedExtraOutputValue(I));
@@ -54,7 +55,7 @@ public:
 
 private:
   static std::vector<TensorSpec> specs(const ModelUnderTrainingRunner *Policy) {
-    std::vector<TensorSpec> Result = FeatureMap;
+    std::vector<TensorSpec> Result = mlgo::inliningFeatures();
     if (Policy)
       append_range(Result, Policy->extraOutputsForLoggingSpecs());
     Result.push_back(DefaultDecisionSpec);
@@ -71,8 +72,11 @@ private:
 class InlineTrainingAdvisor : public InlineFeatureAdvisor {
 public:
   InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
-                        std::function<bool(CallBase &)> GetDefaultAdvice, std::unique_ptr<DecisionLog> Log)
-      : InlineFeatureAdvisor(M, MAM, std::move(Runner), std::move(GetDefaultAdvice)), Log(std::move(Log)) {}
+                        std::function<bool(CallBase &)> GetDefaultAdvice, std::unique_ptr<DecisionLog> Log,
+                        std::unique_ptr<mlgo::ForcedDecisions> Forced, std::string ForcedReport)
+      : InlineFeatureAdvisor(M, MAM, std::move(Runner), std::move(GetDefaultAdvice)), Log(std::move(Log)),
+        Forced(std::move(Forced)), ForcedReport(std::move(ForcedReport)) {}
+  ~InlineTrainingAdvisor() override;
 
 protected:
   std::unique_ptr<InlineAdvice> decide(CallBase &Call, OptimizationRemarkEmitter &ORE) override;
@@ -81,7 +85,16 @@ private:
   class LoggedAdvice;
 
   const std::unique_ptr<DecisionLog> Log;
+  const std::unique_ptr<mlgo::ForcedDecisions> Forced; // null if none are
+  const std::string ForcedReport;
 };
+
+InlineTrainingAdvisor::~InlineTrainingAdvisor() {
+  if (!Forced)
+    return;
+  if (Error E = Forced->writeReport(ForcedReport))
+    report_fatal_error(std::move(E), /*gen_crash_diag=*/false);
+}
 
 class InlineTrainingAdvisor::LoggedAdvice : public TrackedAdvice {
 public:
@@ -118,11 +131,13 @@ private:
 
 std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
-  if (HasPolicy && !Log)
-    return InlineFeatureAdvisor::decide(Call, ORE);
-  const bool Default = GetDefaultAdvice(Call);
+  // The heuristic is asked only if somebody wants to know.
+  const bool Default = (HasPolicy && !Log) || GetDefaultAdvice(Call);
   setDecisionSubject(xxh3_64bits(Call.getCalledFunction()->getName()));
-  const bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
+  bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
+  if (Forced)
+    if (auto Action = Forced->next(Call.getCaller()->getName(), Call.getCalledFunction()->getName()))
+      Advice = *Action != 0;
   if (!Log)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);
   return std::make_unique<LoggedAdvice>(this, Call, ORE, Advice, Default);
@@ -130,7 +145,7 @@ std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, Opti
 
 std::vector<TensorSpec> policyInputs() {
   std::vector<TensorSpec> Inputs;
-  for (const TensorSpec &Feature : FeatureMap)
+  for (const TensorSpec &Feature : mlgo::inliningFeatures())
     Inputs.push_back(TensorSpec("action_" + Feature.name(), Feature));
   return Inputs;
 }
@@ -148,7 +163,7 @@ llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
   std::unique_ptr<MLModelRunner> Runner;
   ModelUnderTrainingRunner *Policy = nullptr;
   if (PolicyDirectory.empty()) {
-    Runner = std::make_unique<NoInferenceModelRunner>(Context, FeatureMap);
+    Runner = std::make_unique<NoInferenceModelRunner>(Context, mlgo::inliningFeatures());
   } else {
     auto Loaded = ModelUnderTrainingRunner::createAndEnsureValid(Context, PolicyDirectory, DecisionName, policyInputs());
     Policy = Loaded.get();
@@ -167,5 +182,7 @@ llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
     }
     Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath, Policy);
   }
-  return std::make_unique<InlineTrainingAdvisor>(M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log));
+  return std::make_unique<InlineTrainingAdvisor>(M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
+                                                 mlgo::loadForcedDecisions(Sample, "inlining"),
+                                                 Sample ? Sample->Forced : TrainingLog + ".forced");
 }

@@ -25,6 +25,8 @@ static cl::opt<unsigned> Samples("mlgo-samples", cl::Hidden, cl::init(0),
                                           "seed -mlgo-seed + i; needs -mlgo-sample-prefix and -o -"));
 static cl::opt<std::string> SamplePrefix("mlgo-sample-prefix", cl::Hidden,
                                          cl::desc("Sample i writes PREFIX.i.o, PREFIX.i.log and PREFIX.i.calls"));
+static cl::opt<bool> SampleLogs("mlgo-sample-logs", cl::Hidden, cl::init(true),
+                                cl::desc("Whether samples log their decisions; what a compile comes to needs no log"));
 
 static unsigned SampleIndex = 0;
 
@@ -36,12 +38,13 @@ namespace {
 /// SplitMix64 (Steele, Lea, Flood 2014): a whole stream from one word of seed, so equal seeds give equal decisions.
 struct SplitMix64 {
   uint64_t State;
-  double nextUnit() {
+  uint64_t next() {
     uint64_t Z = (State += 0x9e3779b97f4a7c15ULL);
     Z = (Z ^ (Z >> 30)) * 0xbf58476d1ce4e5b9ULL;
     Z = (Z ^ (Z >> 27)) * 0x94d049bb133111ebULL;
-    return static_cast<double>((Z ^ (Z >> 31)) >> 11) * 0x1.0p-53;
+    return Z ^ (Z >> 31);
   }
+  double nextUnit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 };
 } // namespace
 
@@ -49,9 +52,18 @@ static uint64_t Subject = 0;
 
 void setDecisionSubject(uint64_t Hash) { Subject = Hash; }
 
+static std::optional<uint64_t> Restart;
+
+void restartDraws(uint64_t Hash) { Restart = Hash; }
+
 double drawUnit() {
   // First asked for behind the fork, where the seed is the sample's.
   static SplitMix64 Stream{policySeed()};
+  if (Restart) {
+    // Equal or neighboring seeds must not give overlapping streams.
+    Stream.State = SplitMix64{policySeed() ^ *Restart}.next();
+    Restart.reset();
+  }
   if (Subject == 0 || policySeed() % 2 == 0)
     return Stream.nextUnit();
   SplitMix64 Own{policySeed() ^ Subject};
@@ -89,7 +101,8 @@ std::optional<SampleFiles> forkIntoSamples() {
       if (Object < 0 || dup2(Object, STDOUT_FILENO) < 0)
         leave(1, "cannot write " + Base + ".o: " + strerror(errno));
       close(Object);
-      return SampleFiles{Base + ".o", Base + ".log", Base + ".calls"};
+      return SampleFiles{SampleIndex,     Base + ".o",      SampleLogs ? Base + ".log" : "", SampleLogs ? Base + ".calls" : "",
+                         Base + ".forced", Base + ".scores"};
     }
     int Status = 0;
     while (waitpid(Child, &Status, 0) < 0 && errno == EINTR)

@@ -16,6 +16,10 @@ uint64_t policySeed();
 /// half of the samples, see drawUnit.
 void setDecisionSubject(uint64_t Hash);
 
+/// Begins a new stream of draws, of the seed and `Hash`: what is drawn from
+/// here on does not depend on how many decisions there were before.
+void restartDraws(uint64_t Hash);
+
 /// A number in [0, 1) for the next decision, the same for the same seed.
 ///
 /// In samples with an even seed, draws are independent of each other. In those with an odd one, all decisions about one
@@ -24,9 +28,11 @@ void setDecisionSubject(uint64_t Hash);
 /// by itself is drawn from the policy's distribution either way.
 double drawUnit();
 
-/// What one sample of a compile writes.
+/// What one sample of a compile writes. With -mlgo-sample-logs=false Log and
+/// Calls are empty, and the register allocator writes Scores.
 struct SampleFiles {
-  std::string Object, Log, Calls;
+  unsigned Index;
+  std::string Object, Log, Calls, Forced, Scores;
 };
 
 /// With -mlgo-samples=K: forks K children one after another and waits for each; returns in a child, with the files that

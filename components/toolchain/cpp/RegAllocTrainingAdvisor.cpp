@@ -4,8 +4,21 @@
 // scores are LLVM's own: nothing of MLRegAllocEvictAdvisor.cpp has a name outside of that file, so it is included here,
 // and its development mode, which this one replaces, steps aside under another name. What differs is when things begin:
 // a policy is sampled several times by forking at the first decision, behind all passes that no decision can change.
+//
+// With -mlgo-forced-decisions a few decisions are not the heuristic's or the
+// policy's but a file's. What a decision changes is the score of its own
+// function alone, so that one forced decision in each function of a module
+// measures all of them in one compile; and so that -mlgo-measure-flips needs
+// the rest of a function's allocation for each decision, and nothing else.
+#include "FlipMeasurement.h"
+#include "ForcedDecisions.h"
+#include "FunctionScores.h"
 #include "PolicySampling.h"
 #include "RegAllocEvictionAdvisor.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/xxhash.h"
 
 namespace llvm {
 RegAllocEvictionAdvisorAnalysis *createLLVMDevelopmentModeAdvisor();
@@ -32,9 +45,43 @@ std::vector<TensorSpec> policyInputs() {
   return Inputs;
 }
 
-/// The name of a function's context; those without a name would all be one.
+/// The name of a function's context; those without a name would all be one. In
+/// UTF-8, as the log's JSON has it, so that a function has one name in the log,
+/// in its scores and in files of forced decisions.
 std::string contextName(const MachineFunction &MF) {
-  return MF.getName().empty() ? "." + std::to_string(MF.getFunctionNumber()) : MF.getName().str();
+  StringRef Name = MF.getName();
+  if (Name.empty())
+    return "." + std::to_string(MF.getFunctionNumber());
+  return json::isUTF8(Name) ? Name.str() : json::fixUTF8(Name);
+}
+
+cl::opt<std::string> OnlyFunctions(
+    "mlgo-only-functions", cl::Hidden,
+    cl::desc("Generate code for the functions in this file alone, names that "
+             "each end with NUL"));
+
+/// Makes declarations of what -mlgo-only-functions does not name. Functions are
+/// compiled one after the other here, and none depends on another's code.
+void dropOtherFunctions(Module &M) {
+  if (OnlyFunctions.empty())
+    return;
+  auto Buffer = MemoryBuffer::getFile(OnlyFunctions);
+  if (!Buffer)
+    report_fatal_error("cannot read " + Twine(OnlyFunctions) + ": " +
+                           Buffer.getError().message(),
+                       /*gen_crash_diag=*/false);
+  StringSet<> Kept;
+  SmallVector<StringRef> Names;
+  (*Buffer)->getBuffer().split(Names, '\0');
+  for (StringRef Name : Names)
+    Kept.insert(mlgo::symbolName(Name));
+  for (Function &F : M)
+    if (!F.isDeclaration() && !Kept.contains(mlgo::symbolName(F.getName()))) {
+      const bool Local = F.isDSOLocal();
+      F.deleteBody();
+      F.setComdat(nullptr);
+      F.setDSOLocal(Local);
+    }
 }
 
 /// The decisions of a module, in LLVM's format: a context for each function that has some, with its score as the outcome
@@ -93,17 +140,22 @@ public:
   /// Null if the policy could not be loaded; that has been said then.
   MLModelRunner *runner() const { return Runner.get(); }
   bool hasPolicy() const { return isa<ModelUnderTrainingRunner>(*Runner); }
-  EvictionLog *log() const { return Log.get(); }
   LLVMContext &context() const { return Context; }
 
-  /// Before the first decision, or behind the last function if there was none: forks, and opens the log.
+  /// Before the first decision, or behind the last function if there was none:
+  /// forks, reads what is forced and opens the log.
   void begin() {
     if (std::exchange(Begun, true))
       return;
-    std::optional<SampleFiles> Sample = forkIntoSamples();
+    Sample = forkIntoSamples();
+    Forced = mlgo::loadForcedDecisions(Sample, "regalloc");
+    Flips = mlgo::FlipMeasurement::load("regalloc");
     const std::string Path = Sample ? Sample->Log : TrainingLog;
-    if (Path.empty())
+    if (Path.empty()) {
+      if (Sample)
+        Scores = std::make_unique<mlgo::FunctionScores>();
       return;
+    }
     std::error_code Error;
     auto Stream = std::make_unique<raw_fd_ostream>(Path, Error);
     if (Error)
@@ -112,10 +164,73 @@ public:
     Log = std::make_unique<EvictionLog>(std::move(Stream), dyn_cast<ModelUnderTrainingRunner>(Runner.get()));
   }
 
+  /// What is decided in `Function` where the base takes `Position`, which the
+  /// mask allows: another one if that is forced.
+  int64_t decide(StringRef Function, int64_t Position) {
+    std::optional<int64_t> Other =
+        Forced ? Forced->next(Function) : std::nullopt;
+    if (Flips)
+      if (std::optional<int64_t> Flip = Flips->atDecision(Function)) {
+        // What is buffered is the parent's to write.
+        (void)Log.release();
+        Other = Flip;
+      }
+    if (!Other)
+      return Position;
+    if (*Other < NumberOfInterferences &&
+        Runner->getTensor<int64_t>(FeatureIDs::mask)[*Other])
+      return *Other;
+    Context.emitError("the forced decision in " + Function + ", position " +
+                      Twine(*Other) + ", is one that the mask excludes; it "
+                      "was made for another compile");
+    return Position;
+  }
+
+  void record(StringRef Function, int64_t Position) {
+    LastDecided = Function;
+    if (Log)
+      Log->record(Function, *Runner, Position);
+  }
+
+  /// Behind the last decision in `Function`, which may have none.
+  void score(StringRef Function, function_ref<float()> GetScore) {
+    if (Flips && Flips->isFlipped()) {
+      if (Context.getDiagHandlerPtr()->HasErrors)
+        report_fatal_error("a flip in " + Function + " failed",
+                           /*gen_crash_diag=*/false);
+      Flips->finish(GetScore());
+    }
+    if (Log)
+      Log->score(Function, GetScore);
+    if (Scores && LastDecided == Function)
+      Scores->add(Function, GetScore());
+  }
+
+  /// Behind the last function: writes what has been gathered.
+  void finish() {
+    if (Forced)
+      check(Forced->writeReport(Sample ? Sample->Forced
+                                       : TrainingLog + ".forced"));
+    if (Scores)
+      check(Scores->write(Sample->Scores));
+    if (Flips)
+      check(Flips->write());
+  }
+
 private:
+  static void check(Error E) {
+    if (E)
+      report_fatal_error(std::move(E), /*gen_crash_diag=*/false);
+  }
+
   LLVMContext &Context;
   std::unique_ptr<MLModelRunner> Runner;
+  std::optional<SampleFiles> Sample;
+  std::unique_ptr<mlgo::ForcedDecisions> Forced; // null if none are
+  std::unique_ptr<mlgo::FlipMeasurement> Flips;  // null if none are
   std::unique_ptr<EvictionLog> Log;
+  std::unique_ptr<mlgo::FunctionScores> Scores; // of samples without a log
+  std::string LastDecided; // the function of the last decision that is recorded
   bool Begun = false;
 };
 
@@ -123,18 +238,22 @@ class EvictionTrainingAdvisor : public MLEvictAdvisor {
 public:
   EvictionTrainingAdvisor(const MachineFunction &MF, const RAGreedy &RA, Session &S,
                           const MachineBlockFrequencyInfo &Frequencies, const MachineLoopInfo &Loops)
-      : MLEvictAdvisor(MF, RA, S.runner(), Frequencies, Loops), S(S) {}
+      : MLEvictAdvisor(MF, RA, S.runner(), Frequencies, Loops), S(S),
+        Name(contextName(MF)) {
+    // What is drawn here must not depend on how many decisions others had.
+    restartDraws(xxh3_64bits(Name));
+  }
 
 private:
   int64_t tryFindEvictionCandidatePosition(const LiveInterval &Range, const AllocationOrder &Order, unsigned OrderLimit,
                                            uint8_t CostPerUseLimit, const SmallVirtRegSet &Fixed) const override {
     S.begin();
-    const int64_t Position =
+    int64_t Position =
         S.hasPolicy() ? MLEvictAdvisor::tryFindEvictionCandidatePosition(Range, Order, OrderLimit, CostPerUseLimit, Fixed)
                       : defaultPosition(Range, Order, CostPerUseLimit, Fixed);
     if (S.runner()->getTensor<int64_t>(FeatureIDs::mask)[Position]) {
-      if (S.log())
-        S.log()->record(contextName(MF), getRunner(), Position);
+      Position = S.decide(Name, Position);
+      S.record(Name, Position);
     } else if (S.hasPolicy()) {
       S.context().emitError("the policy evicts from position " + Twine(Position) + ", which the mask excludes");
     } // else the heuristic finds nothing where a policy would have to: no example of anything, so it is not logged
@@ -153,6 +272,7 @@ private:
   }
 
   Session &S;
+  const std::string Name;
 };
 
 class EvictionTrainingAnalysis final : public RegAllocEvictionAdvisorAnalysis {
@@ -160,8 +280,8 @@ public:
   EvictionTrainingAnalysis() : RegAllocEvictionAdvisorAnalysis(AdvisorMode::Development) {}
 
   void logRewardIfNeeded(const MachineFunction &MF, function_ref<float()> GetReward) override {
-    if (S && S->log())
-      S->log()->score(contextName(MF), GetReward);
+    if (S)
+      S->score(contextName(MF), GetReward);
   }
 
 private:
@@ -172,13 +292,16 @@ private:
   }
 
   bool doInitialization(Module &M) override {
+    dropOtherFunctions(M);
     S.emplace(M.getContext());
     return false;
   }
 
   bool doFinalization(Module &) override {
-    if (S->runner())
+    if (S->runner()) {
       S->begin(); // samples of a module without decisions are samples, too
+      S->finish();
+    }
     S.reset();
     return false;
   }

@@ -26,6 +26,7 @@ LOG = ["-mllvm", "-training-log=s/m.log"]
             Advisor("policy", Path("/a/policy"), seed=5, samples=3, log=True),
             [*DEVELOPMENT, *POLICY, "-mllvm", "-mlgo-seed=5", *SAMPLES],
         ),
+        (Advisor("heuristic", samples=3), [*DEVELOPMENT, *SAMPLES, "-mllvm", "-mlgo-sample-logs=false"]),
     ],
 )  # fmt: skip
 def test_flags(advisor: Advisor, flags: list[str]) -> None:
@@ -49,7 +50,9 @@ def test_flags_are_the_problems() -> None:
         {"mode": "default", "seed": 1},
         {"mode": "default", "log": True},
         {"mode": "release", "samples": 2},
-        {"mode": "policy", "policy": Path("p"), "samples": 2},
+        {"mode": "default", "samples": 2},
+        {"mode": "heuristic"},
+        {"mode": "heuristic", "samples": 2, "log": True},
     ],
 )
 def test_what_contradicts_itself(arguments: dict[str, object]) -> None:

@@ -47,10 +47,10 @@ def test_function_sizes_and_extra_flags(tiny_corpus: Corpus, clang: Path) -> Non
     request = Request(module_called(tiny_corpus, "tree"), DEFAULT, want_functions=True)
     compiler = Compiler(clang, "inlining")
     sizes = compiler(request).samples[0].function_sizes
-    assert sizes is not None and {"root", "other"} <= set(sizes) and min(sizes.values()) > 0
+    assert sizes is not None and {"root", "other"} <= set(sizes.names) and sizes.whole.min() > 0
     never = Request(request.module, DEFAULT, True, ("-mllvm", "-inline-threshold=-10000"))
     kept = compiler(never).samples[0].function_sizes
-    assert kept is not None and set(kept) > set(sizes)  # what is not inlined stays
+    assert kept is not None and set(kept.names) > set(sizes.names)  # what is not inlined stays
 
 
 def test_a_compiler_travels(clang: Path, tiny_corpus: Corpus) -> None:
@@ -85,7 +85,7 @@ def test_a_clang_without_a_log(tiny_corpus: Corpus, tmp_path: Path, clang: Path)
     """A compiler that takes the flags and logs nothing, as one would that was built without the advisor."""
     script = tmp_path / "deaf"
     script.write_text(
-        "#!/bin/sh\nfor a; do shift; case $a in *-training-log*|*-enable-ml*) ;; *) set -- \"$@\" \"$a\";; esac; done\n"
+        '#!/bin/sh\nfor a; do shift; case $a in *-training-log*|*-enable-ml*) ;; *) set -- "$@" "$a";; esac; done\n'
         f"exec {clang} $(printf '%s\\n' \"$@\" | sed 's/^-mllvm$//')\n"
     )
     script.chmod(0o755)

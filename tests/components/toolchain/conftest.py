@@ -26,7 +26,7 @@ def random_policy(features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePoli
     """One hidden layer with random weights, boundaries on the features' scale: it decides now so, now so."""
     rng = np.random.default_rng(seed)
     buckets = {f.name: np.unique(rng.integers(-20, 300, 200)).astype(np.float64) for f in features}
-    units = [3 * len(features), 16, 2]
+    units = [2 * len(features), 16, 2]
     layers = tuple(
         (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32)) for a, b in itertools.pairwise(units)
     )

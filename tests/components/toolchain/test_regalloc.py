@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from components import problems
 from components.compiler.advisor import Advisor
 from components.compiler.compile import CompileError, Compiler, Request, Sample
+from components.compiler.forced_decisions import ForcedDecisions
 from components.compiler.training_log import Context, read_log
 from components.console import UserError
 from components.formats.corpus import Corpus, Module
@@ -21,6 +24,8 @@ from components.formats.toolchain import load_toolchain
 from components.policy.dense import DensePolicy
 from components.policy.export import export_fast
 from components.policy.inputs import inputs_per_feature
+from components.ppo.credit.regalloc import choose_flips, measure_flips
+from components.problems.scores import logs
 from components.storage import digest, publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -83,9 +88,7 @@ def test_toolchain_json_has_the_features_of_both_problems(training_toolchain: Pa
     assert PROBLEM.decision not in specs and not PROBLEM.per_instruction_features & set(specs)
 
 
-def test_features_and_code_are_those_of_llvm(
-    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
-) -> None:
+def test_features_and_code_are_those_of_llvm(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
     """LLVM's release mode asks another process and tells it the features: it gets the heuristic's decisions."""
     total = 0
     for module in pressed_corpus:
@@ -208,3 +211,144 @@ def test_two_policies_of_one_problem_are_refused(dense: tuple[Path, DensePolicy]
     with pytest.raises(UserError, match="both policies for regalloc"):
         make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(dense[0], dense[0])))
     assert not list(tmp_path.iterdir())
+
+
+def forcing(*decisions: tuple[str, int, int]) -> ForcedDecisions:
+    """Of (function, ordinal, action)."""
+    names = tuple(dict.fromkeys(name for name, _, _ in decisions))
+    rows = [(names.index(name), -1, ordinal, action) for name, ordinal, action in decisions]
+    return ForcedDecisions(names, np.array(rows, np.int32).reshape(-1, 4))
+
+
+def one_sample(toolchain: Path, module: Module, advisor: Advisor, *decisions: tuple[str, int, int]) -> Sample:
+    compiler = Compiler(toolchain / "bin" / "clang", "regalloc")
+    (sample,) = compiler(Request(module, advisor, forced=(forcing(*decisions),))).samples
+    return sample
+
+
+def test_a_forced_decision_is_taken_and_those_before_it_stay(
+    training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
+) -> None:
+    module = module_called(pressed_corpus, "pressed")
+    bases = [
+        Advisor("log"),
+        Advisor("policy", dense[0], log=True),
+        *(Advisor("policy", dense[0], seed=seed, log=True) for seed in (4, 5)),
+    ]
+    for base in bases:
+        (sample,) = samples(training_toolchain, module, base)
+        assert sample.log is not None
+        before = {context.name: context for context in sample.log.contexts}
+        mask, actions = decided(before["mix"])
+        ordinal = len(actions) // 2
+        for action in np.flatnonzero(mask[ordinal]).tolist():
+            forced = one_sample(training_toolchain, module, base, ("mix", ordinal, action))
+            assert forced.log is not None and forced.unmatched == 0
+            after = {context.name: context for context in forced.log.contexts}
+            _, taken = decided(after["mix"])
+            assert taken[: ordinal + 1].tolist() == [*actions[:ordinal], action]
+            np.testing.assert_array_equal(after["mix"].columns["mask"][: ordinal + 1], mask[: ordinal + 1, None])
+            # Whatever the flip changed behind it, the other function is none the wiser, even if decisions are drawn.
+            assert forced.scores["calls"] == sample.scores["calls"]
+            np.testing.assert_array_equal(decided(after["calls"])[1], decided(before["calls"])[1])
+            if action == actions[ordinal]:
+                assert forced.scores == sample.scores
+
+
+def test_flips_are_the_same_by_forks_all_functions_at_once_and_one_at_a_time(
+    training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
+) -> None:
+    compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
+    module = module_called(pressed_corpus, "pressed")
+    policies: list[dict[str, Any]] = [{"mode": "policy", "policy": dense[0], "seed": seed} for seed in (None, 4)]
+    for policy in ({"mode": "heuristic"}, *policies):
+        logged = Advisor("log") if policy["mode"] == "heuristic" else Advisor(**policy, log=True)
+        (base,) = samples(training_toolchain, module, logged)
+        assert base.log is not None and base.scores is not None
+        flips = choose_flips(module.name, base.log, 6, seed=1)
+        assert set(flips.function.tolist()) == {0, 1} and len(flips) == 12
+        (forked,) = compiler(Request(module, Advisor(**policy, samples=1), flips=flips.decisions())).samples
+        assert forked.scores == base.scores and forked.flip_scores is not None
+        alone = []
+        for i in range(len(flips)):
+            name = flips.names[flips.function[i]]
+            sample = one_sample(training_toolchain, module, logged, (name, flips.ordinal[i], flips.action[i]))
+            assert sample.scores is not None
+            assert {**sample.scores, name: 0} == {**base.scores, name: 0}  # nothing else has changed
+            alone.append(sample.scores[name])
+        assert forked.flip_scores.tolist() == alone
+        worth = measure_flips(flips, base, forked.flip_scores).worth
+        assert worth.any()
+        np.testing.assert_allclose(worth, logs([base.scores[flips.names[i]] for i in flips.function]) - logs(alone))
+        if policy.get("seed") is None:  # samples have seeds of their own
+            together = compiler(Request(module, Advisor(**policy, samples=6), forced=flips.compiles())).samples
+            assert all(s.log is None and s.text_size_bytes == 0 and not s.unmatched for s in together)
+            assert flips.scores(together).tolist() == alone
+
+
+def test_flips_that_do_not_occur_have_no_score_and_excluded_ones_fail_the_compile(
+    training_toolchain: Path, pressed_corpus: Corpus
+) -> None:
+    compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
+    module, advisor = module_called(pressed_corpus, "pressed"), Advisor("heuristic", samples=1)
+    flips = forcing(("mix", 10**6, 0), ("elsewhere", 0, 0), ("calm", 0, 0))
+    (sample,) = compiler(Request(module, advisor, flips=flips)).samples
+    assert sample.flip_scores is not None and np.isnan(sample.flip_scores).all() and len(sample.flip_scores) == 3
+    with pytest.raises(CompileError, match=r"(?s)position 33.*a flip in mix failed.*action 33 in mix failed"):
+        compiler(Request(module, advisor, flips=forcing(("mix", 0, 33))))
+
+
+def test_scores_without_a_log_are_those_of_the_log(
+    training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
+) -> None:
+    for module in pressed_corpus:
+        unlogged = samples(training_toolchain, module, Advisor("policy", dense[0], seed=7, samples=2))
+        logged = samples(training_toolchain, module, Advisor("policy", dense[0], seed=7, samples=2, log=True))
+        assert [list(sample.scores.items()) for sample in unlogged] == [list(s.scores.items()) for s in logged]
+        assert all(sample.log is None and sample.text_size_bytes == 0 for sample in unlogged)
+        assert bool(unlogged[0].scores) == ("leaf" not in module.name)
+
+
+def test_forced_decisions_that_do_not_occur_are_counted(training_toolchain: Path, pressed_corpus: Corpus) -> None:
+    module = module_called(pressed_corpus, "pressed")
+    wrong = [("mix", 10**6, 0), ("elsewhere", 0, 0), ("calm", 0, 0)]
+    assert one_sample(training_toolchain, module, Advisor("log"), *wrong).unmatched == 3
+    assert one_sample(training_toolchain, module, Advisor("heuristic", samples=1), *wrong).unmatched == 3
+    leaf = module_called(pressed_corpus, "leaf")
+    assert one_sample(training_toolchain, leaf, Advisor("heuristic", samples=1), *wrong).unmatched == 3
+
+
+def test_a_forced_decision_that_the_mask_excludes_fails_the_compile(
+    training_toolchain: Path, pressed_corpus: Corpus
+) -> None:
+    module = module_called(pressed_corpus, "pressed")
+    (base,) = samples(training_toolchain, module, Advisor("log"))
+    assert base.log is not None
+    excluded = int(np.flatnonzero(decided(base.log.contexts[0])[0][0] == 0)[0])
+    for action in (excluded, 33, 2**31 - 1):
+        message = f"forced decision in mix, position {action}, is one that the mask excludes"
+        with pytest.raises(CompileError, match=message):
+            one_sample(training_toolchain, module, Advisor("log"), ("mix", 0, action))
+        with pytest.raises(CompileError, match=message):
+            one_sample(training_toolchain, module, Advisor("heuristic", samples=1), ("mix", 0, action))
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda content: content.replace(b"regalloc", b"inlining"), "it is not for the problem regalloc"),
+        (lambda content: content[:-1], "it ends inside its names"),
+        (lambda content: content[:70], "it ends inside its decisions"),
+        (lambda content: b"junk", "its first line is not JSON"),
+    ],
+)
+def test_a_corrupt_or_foreign_file_of_forced_decisions(
+    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path, damage: Callable[[bytes], bytes], problem: str
+) -> None:
+    path = tmp_path / "forced"
+    forcing(("mix", 0, 0)).write(path, "regalloc")
+    path.write_bytes(damage(path.read_bytes()))
+    module = module_called(pressed_corpus, "pressed")
+    forced = ("-mllvm", f"-mlgo-forced-decisions={path}")
+    with pytest.raises(CompileError, match=f"forced is not a file of forced decisions: {problem}"):
+        Compiler(training_toolchain / "bin" / "clang", "regalloc")(Request(module, Advisor("log"), extra_flags=forced))

@@ -1,0 +1,98 @@
+#include "ExtendedFeatures.h"
+
+#include "llvm/IR/Instructions.h"
+
+using namespace llvm;
+using namespace mlgo;
+
+/// Uses of a function that are looked at: some have thousands, and each
+/// decision about them would look at all.
+static constexpr unsigned MaxUses = 64;
+
+const std::vector<TensorSpec> &mlgo::inliningFeatures() {
+  static const std::vector<TensorSpec> Features = [] {
+    std::vector<TensorSpec> Result = FeatureMap;
+#define MLGO_SPEC(NAME, DESCRIPTION)                                           \
+  Result.push_back(TensorSpec::createSpec<int64_t>(#NAME, {1}));
+    MLGO_EXTENDED_FEATURES(MLGO_SPEC)
+#undef MLGO_SPEC
+    return Result;
+  }();
+  return Features;
+}
+
+static int64_t linkageOf(const Function &F) {
+  if (F.hasLocalLinkage())
+    return 2;
+  return F.isDiscardableIfUnused() ? 1 : 0;
+}
+
+namespace {
+struct UseCounts {
+  int64_t Calls = 0, Other = 0, InCaller = 0;
+};
+} // namespace
+
+static UseCounts countUses(const Function &F, const Function *Caller) {
+  UseCounts Counts;
+  unsigned Seen = 0;
+  for (const Use &U : F.uses()) {
+    if (++Seen > MaxUses)
+      break;
+    const auto *Call = dyn_cast<CallBase>(U.getUser());
+    if (!Call || !Call->isCallee(&U)) {
+      ++Counts.Other;
+      continue;
+    }
+    ++Counts.Calls;
+    Counts.InCaller += Call->getCaller() == Caller;
+  }
+  return Counts;
+}
+
+/// Whether control cannot leave the call's block but by an exception or a trap,
+/// or came there by an exception.
+static bool isCold(const CallBase &Call) {
+  const BasicBlock *Block = Call.getParent();
+  return isa<UnreachableInst, ResumeInst>(Block->getTerminator()) ||
+         Block->isLandingPad();
+}
+
+void mlgo::setExtendedFeatures(
+    const CallBase &Call, const FunctionFacts &CallerFacts,
+    const FunctionFacts &CalleeFacts, const DecisionHistory &History,
+    function_ref<void(ExtendedFeature, int64_t)> Set) {
+  using F = ExtendedFeature;
+  const Function &Caller = *Call.getCaller();
+  const Function &Callee = *Call.getCalledFunction();
+  const UseCounts CalleeUses = countUses(Callee, &Caller);
+  const UseCounts CallerUses = countUses(Caller, nullptr);
+  const DecisionHistory::Counts Decided = History.of(Callee);
+  Set(F::callee_linkage, linkageOf(Callee));
+  Set(F::caller_linkage, linkageOf(Caller));
+  Set(F::callee_instructions, CalleeFacts.Instructions);
+  Set(F::caller_instructions, CallerFacts.Instructions);
+  Set(F::callee_direct_calls, CalleeFacts.DirectCalls);
+  Set(F::caller_direct_calls, CallerFacts.DirectCalls);
+  Set(F::callee_other_calls, CalleeFacts.OtherCalls);
+  Set(F::caller_other_calls, CallerFacts.OtherCalls);
+  Set(F::callee_invokes, CalleeFacts.Invokes);
+  Set(F::caller_invokes, CallerFacts.Invokes);
+  Set(F::callee_memory_accesses, CalleeFacts.MemoryAccesses);
+  Set(F::callee_allocas, CalleeFacts.Allocas);
+  Set(F::callee_calls_left, CalleeUses.Calls);
+  Set(F::callee_other_uses, CalleeUses.Other);
+  Set(F::callee_calls_in_caller, CalleeUses.InCaller);
+  Set(F::callee_calls_refused, Decided.Refused);
+  Set(F::callee_calls_inlined, Decided.Inlined);
+  Set(F::caller_calls_left, CallerUses.Calls);
+  Set(F::caller_other_uses, CallerUses.Other);
+  Set(F::callee_has_personality, Callee.hasPersonalityFn());
+  Set(F::caller_has_personality, Caller.hasPersonalityFn());
+  Set(F::callee_nounwind, Callee.doesNotThrow());
+  Set(F::callsite_is_invoke, isa<InvokeInst>(Call));
+  Set(F::callsite_is_cold, isCold(Call));
+  Set(F::callsite_arguments, Call.arg_size());
+  Set(F::callsite_result_used, !Call.use_empty());
+  Set(F::callee_inline_hint, Callee.hasFnAttribute(Attribute::InlineHint));
+}

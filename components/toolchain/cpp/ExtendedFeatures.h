@@ -1,0 +1,96 @@
+//===- ExtendedFeatures.h - Inlining features beyond LLVM's ------*- C++ -*-===//
+//
+// Features of an inlining decision that LLVM's MLInlineAdvisor lacks: what
+// foretells whether the callee's definition can go, and what unwind tables a
+// function costs. Policies of `--features extended` see them; those of
+// `--features llvm`, which upstream LLVM can run, do not.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MLGO_EXTENDED_FEATURES_H
+#define MLGO_EXTENDED_FEATURES_H
+
+#include "FunctionFacts.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/TensorSpec.h"
+#include "llvm/IR/InstrTypes.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace mlgo {
+
+// clang-format off
+#define MLGO_EXTENDED_FEATURES(M)                                              \
+  M(callee_linkage, "0 external, 1 discardable if unused, 2 local")            \
+  M(caller_linkage, "the same of the caller")                                  \
+  M(callee_instructions, "instructions of the callee")                         \
+  M(caller_instructions, "instructions of the caller")                         \
+  M(callee_direct_calls, "calls of defined functions in the callee")           \
+  M(caller_direct_calls, "calls of defined functions in the caller")           \
+  M(callee_other_calls, "indirect and external calls in the callee")           \
+  M(caller_other_calls, "indirect and external calls in the caller")           \
+  M(callee_invokes, "calls with a landing pad in the callee")                  \
+  M(caller_invokes, "calls with a landing pad in the caller")                  \
+  M(callee_memory_accesses, "loads and stores in the callee")                  \
+  M(callee_allocas, "stack objects of the callee")                             \
+  M(callee_calls_left, "calls of the callee, this one included")               \
+  M(callee_other_uses, "uses of the callee that are not calls of it")          \
+  M(callee_calls_in_caller, "of its calls, those in the caller")               \
+  M(callee_calls_refused, "decisions so far not to inline the callee")         \
+  M(callee_calls_inlined, "decisions so far to inline the callee")             \
+  M(caller_calls_left, "calls of the caller")                                  \
+  M(caller_other_uses, "uses of the caller that are not calls of it")          \
+  M(callee_has_personality, "whether the callee handles exceptions")           \
+  M(caller_has_personality, "whether the caller handles exceptions")           \
+  M(callee_nounwind, "whether the callee never throws")                        \
+  M(callsite_is_invoke, "whether the call has a landing pad")                  \
+  M(callsite_is_cold, "whether the call leads to no return")                   \
+  M(callsite_arguments, "arguments of the call")                               \
+  M(callsite_result_used, "whether the result of the call is used")            \
+  M(callee_inline_hint, "whether the source says inline")
+// clang-format on
+
+enum class ExtendedFeature : size_t {
+#define MLGO_ENUMERATOR(NAME, DESCRIPTION) NAME,
+  MLGO_EXTENDED_FEATURES(MLGO_ENUMERATOR)
+#undef MLGO_ENUMERATOR
+      Count
+};
+
+/// The place of a feature among those of `inliningFeatures`.
+inline size_t indexOf(ExtendedFeature Feature) {
+  return llvm::NumberOfFeatures + static_cast<size_t>(Feature);
+}
+
+/// LLVM's features and then the extended ones, each int64 [1].
+const std::vector<llvm::TensorSpec> &inliningFeatures();
+
+/// What was decided so far about the calls of each function.
+class DecisionHistory {
+public:
+  struct Counts {
+    int64_t Refused = 0, Inlined = 0;
+  };
+  void add(const llvm::Function &Callee, bool Inlined) {
+    Counts &C = ByCallee[&Callee];
+    ++(Inlined ? C.Inlined : C.Refused);
+  }
+  void forget(const llvm::Function &Callee) { ByCallee.erase(&Callee); }
+  Counts of(const llvm::Function &Callee) const {
+    return ByCallee.lookup(&Callee);
+  }
+
+private:
+  llvm::DenseMap<const llvm::Function *, Counts> ByCallee;
+};
+
+/// Computes the extended features of `Call` and passes each to `Set`.
+void setExtendedFeatures(
+    const llvm::CallBase &Call, const FunctionFacts &Caller,
+    const FunctionFacts &Callee, const DecisionHistory &History,
+    llvm::function_ref<void(ExtendedFeature, int64_t)> Set);
+
+} // namespace mlgo
+
+#endif

@@ -1,0 +1,85 @@
+//===- ForcedDecisions.h - Decisions that a file prescribes ------*- C++ -*-===//
+//
+// A counterfactual compile takes the decisions of its base (LLVM's heuristic or
+// a policy) but for a few that are forced. They are named by a key that does
+// not depend on the order of other decisions: for the inliner caller, callee
+// and how many-th decision about this pair it is, for the register allocator
+// function and how many-th decision in it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MLGO_FORCED_DECISIONS_H
+#define MLGO_FORCED_DECISIONS_H
+
+#include "PolicySampling.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mlgo {
+
+/// A symbol's name without the leading \1 that tells LLVM not to mangle it.
+llvm::StringRef symbolName(llvm::StringRef Name);
+
+/// A file of decisions as it is.
+///
+/// File format (components/compiler/forced_decisions.py writes it): a line of
+/// JSON {"version": 1, "problem", "decisions": N, "names": M}; int32[N][4] of
+/// two names (indices; the second is -1 for the register allocator), ordinal
+/// and action; M names, each ended by NUL. Numbers are little-endian.
+struct DecisionRows {
+  struct Row {
+    int32_t First, Second, Ordinal, Action;
+  };
+
+  std::vector<std::string> Names; // as symbolName() has them
+  std::vector<Row> Rows;          // in range
+};
+
+/// Reads `Path`, which must be for `Problem`.
+llvm::Expected<DecisionRows> readDecisionRows(const std::string &Path,
+                                              llvm::StringRef Problem);
+
+/// The decisions of one file, consumed in the order in which a compile comes to
+/// them.
+class ForcedDecisions {
+public:
+  /// Reads `Path`, which must be for `Problem`.
+  static llvm::Expected<ForcedDecisions> read(const std::string &Path,
+                                              llvm::StringRef Problem);
+
+  /// The forced action of the next decision about `First` and `Second`, if any.
+  std::optional<int64_t> next(llvm::StringRef First,
+                              llvm::StringRef Second = "");
+
+  /// Writes {"version", "decisions", "unmatched"} to `Path`: how many of the
+  /// file's decisions the compile never came to.
+  llvm::Error writeReport(const std::string &Path) const;
+
+private:
+  using Pair = std::pair<int32_t, int32_t>;
+
+  int32_t idOf(llvm::StringRef Name) const;
+
+  llvm::StringMap<int32_t> Ids;
+  llvm::DenseMap<Pair, llvm::DenseMap<int32_t, int32_t>> Actions;
+  llvm::DenseMap<Pair, int32_t> Ordinals;
+  size_t Decisions = 0, Matched = 0;
+};
+
+/// The decisions that -mlgo-forced-decisions names: FILE, or FILE.I for sample
+/// I of a fork. Null without the option. A file that cannot be read ends the
+/// compile with an error.
+std::unique_ptr<ForcedDecisions>
+loadForcedDecisions(const std::optional<SampleFiles> &Sample,
+                    llvm::StringRef Problem);
+
+} // namespace mlgo
+
+#endif

@@ -1,0 +1,39 @@
+"""The keys of forced decisions, and the compiler's report of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.compiler.advisor import Advisor
+from components.compiler.compile import Request
+from components.compiler.forced_decisions import ForcedDecisions, ordinals, read_unmatched
+from components.compiler.training_log import LogError
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=60))
+def test_an_ordinal_counts_earlier_decisions_of_the_same_key(keys: list[tuple[int, int]]) -> None:
+    columns = np.array(keys, np.int32).reshape(-1, 2)
+    found = ordinals(columns[:, 0], columns[:, 1])
+    assert found.tolist() == [keys[:i].count(key) for i, key in enumerate(keys)]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"version": 2, "unmatched": 0}', b"[1]", b"\xff"])
+def test_a_missing_or_foreign_report_is_told(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "m.forced"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LogError, match="forced decisions"):
+        read_unmatched(path)
+
+
+def test_forced_decisions_need_a_place_for_each_sample(tiny_corpus) -> None:
+    forced = ForcedDecisions((), np.zeros((0, 4), np.int32))
+    with pytest.raises(ValueError, match="2 sets"):
+        Request(tiny_corpus.modules[0], Advisor("log"), forced=(forced, forced))
+    with pytest.raises(ValueError, match="report"):
+        Request(tiny_corpus.modules[0], Advisor("default"), forced=(forced,))

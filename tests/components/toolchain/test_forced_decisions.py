@@ -1,0 +1,90 @@
+"""What the training clang makes of forced decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.compiler.compile import CompileError, Compiler, Request, Sample
+from components.compiler.forced_decisions import ForcedDecisions, ordinals
+
+pytestmark = pytest.mark.slow
+
+
+def decisions(sample: Sample) -> dict[tuple[str, str, int], int]:
+    """Key -> action of each decision of a compile."""
+    calls = sample.callsites
+    assert calls is not None and sample.log is not None
+    ordinal = ordinals(calls.caller, calls.callee)
+    (context,) = sample.log.contexts
+    actions = context.columns["inlining_decision"].reshape(-1).tolist()
+    keys = zip(calls.caller.tolist(), calls.callee.tolist(), ordinal.tolist(), strict=True)
+    return {(calls.names[a], calls.names[b], k): action for (a, b, k), action in zip(keys, actions, strict=True)}
+
+
+def force(*keys: tuple[str, str, int, int]) -> ForcedDecisions:
+    names = tuple(sorted({name for a, b, _, _ in keys for name in (a, b)}))
+    rows = [(names.index(a), names.index(b), k, action) for a, b, k, action in keys]
+    return ForcedDecisions(names, np.array(rows, np.int32).reshape(-1, 4))
+
+
+@pytest.fixture
+def tree(tiny_corpus):
+    (module,) = (m for m in tiny_corpus.modules if m.name.startswith("app/tree"))
+    return module
+
+
+def test_each_sample_takes_its_own_forced_decisions_and_the_base_s_others(training_toolchain, tree) -> None:
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    base = decisions(compiler(Request(tree, Advisor("log"))).samples[0])
+    first = ("root", "small", 0)
+    assert first in base and ("root", "big", 1) in base
+    forced = (
+        force(),
+        force((*first, 1 - base[first])),
+        force(("root", "big", 0, 0), ("root", "big", 1, 1), ("nobody", "small", 0, 1), ("root", "small", 7, 1)),
+    )
+    plain, flipped, mixed = compiler(Request(tree, Advisor("log", samples=3), forced=forced)).samples
+    assert decisions(plain) == base and plain.unmatched == 0
+    assert decisions(flipped)[first] == 1 - base[first] and flipped.unmatched == 0
+    taken = decisions(mixed)
+    assert (taken["root", "big", 0], taken["root", "big", 1]) == (0, 1)
+    assert mixed.unmatched == 2
+
+
+def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, policy) -> None:
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    forced = tuple(force(("root", "big", i, 1)) for i in range(2))
+    logged = compiler(Request(tree, Advisor("policy", policy, samples=2, log=True), True, forced=forced)).samples
+    silent = compiler(Request(tree, Advisor("policy", policy, samples=2), True, forced=forced)).samples
+    for with_log, without in zip(logged, silent, strict=True):
+        assert without.log is None and with_log.log is not None
+        assert without.text_size_bytes == with_log.text_size_bytes
+        assert without.function_sizes.by_name() == with_log.function_sizes.by_name()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda data: data[:-1], "ends inside its names"),
+        (lambda data: data + b"x", "something follows its names"),
+        (lambda data: data[: data.index(b"\n") + 9], "ends inside its decisions"),
+        (lambda data: b"not JSON\n", "not JSON"),
+        (lambda data: data.replace(b"inlining", b"regalloc"), "not for the problem inlining"),
+        (lambda data: data.replace(b'"version": 1', b'"version": 9'), "version is not 1"),
+        (lambda data: data.replace(b'"names": 2', b'"names": 1'), "out of range|follows its names"),
+        (lambda data: b"", "not JSON"),
+    ],
+)
+def test_a_damaged_or_foreign_file_fails_the_module_with_one_clear_error(
+    training_toolchain, tree, tmp_path, damage, told
+) -> None:
+    path = tmp_path / "forced"
+    force(("root", "small", 0, 1)).write(path, "inlining")
+    path.write_bytes(damage(path.read_bytes()))
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    flags = ("-mllvm", f"-mlgo-forced-decisions={path}")
+    with pytest.raises(CompileError, match=told) as caught:
+        compiler(Request(tree, Advisor("log"), extra_flags=flags))
+    assert caught.value.module == tree.name and str(path) in caught.value.detail
