@@ -23,6 +23,7 @@ from components.formats.features import FeatureSpec
 from components.policy.inputs import Float32, elements, expand, inputs_per_feature, layer_inputs
 
 WEIGHTS_FILE = "weights.npz"
+_VERSION = 2
 MAX_BOUNDARIES = 65535
 """The emitted form keeps bucket indices as uint16."""
 
@@ -91,7 +92,7 @@ class DensePolicy:
         return elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """What the layers are given of N decisions, [N, F] or with a mask [N, num_actions, 2 * F], see `layer_inputs`.
+        """What the layers are given of N decisions, [N, 2 * F] or with a mask [N, A, 2 * F], see `layer_inputs`.
 
         Args:
             columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
@@ -124,7 +125,7 @@ class DensePolicy:
         for i, (weights, bias) in enumerate(self.layers):
             arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"] = weights, bias
         features = [f.to_json() for f in self.features]
-        header = {"version": 1, "problem": self.problem, "features": features, "layers": len(self.layers)}
+        header = {"version": _VERSION, "problem": self.problem, "features": features, "layers": len(self.layers)}
         path = directory / WEIGHTS_FILE
         with open(path, "wb") as stream:
             np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
@@ -137,8 +138,9 @@ def read_dense(directory: Path) -> DensePolicy:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             header = json.loads(str(arrays["header"]))
-            if header["version"] != 1:
-                raise UserError(f"{path} has version {header['version']}, this program reads 1", "export it again")
+            if header["version"] != _VERSION:
+                problem = f"{path} has version {header['version']}, this program reads {_VERSION}"
+                raise UserError(problem, "train the policy again: its network sees other inputs")
             features = tuple(FeatureSpec.from_json(f) for f in header["features"])
             return DensePolicy(
                 problem=header["problem"],

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from components import problems
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy
-from components.policy.inputs import Float32, elements, inputs_per_feature
+from components.policy.inputs import MAGNITUDE_SCALE, Float32, elements, inputs_per_feature, inputs_per_quantile
 from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
 
 POLICY_HEADER = "policy.h"
@@ -35,6 +35,7 @@ SHARED_MACRO = "MLGO_POLICY_SHARED"
 """Defined when policy.cpp is compiled into policy.so."""
 
 _INFERENCE = Path(__file__).with_name("inference.inc")
+_MAGNITUDES = Path(__file__).with_name("magnitudes.inc")
 _STANDINGS = Path(__file__).with_name("standings.inc")
 _BLOCKS = (32, 16, 8, 4)
 """Outputs of a layer whose sums are kept in registers at once: SSE2 has 16 registers of four floats."""
@@ -118,26 +119,34 @@ def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:
 
 
 def emit_source(policy: DensePolicy) -> str:
-    """policy.cpp: the tables, inference.inc, with a mask standings.inc, and the C functions."""
+    """policy.cpp: the tables, inference.inc, magnitudes.inc or with a mask standings.inc, and the C functions."""
     name = policy.problem
     tables, first_layer = feature_tables(policy)
     layers = [_pad_outputs(weights, bias) for weights, bias in (first_layer, *policy.layers[1:])]
     widths = [bias.shape[0] for _, bias in layers]
-    max_inputs = max(inputs_per_feature(policy.mask is not None) * len(tables), *widths)
+    masked = policy.mask is not None
+    max_inputs = max(inputs_per_feature(masked) * len(tables), *widths)
     parts = [
         f"// Written by mlgo-pipeline: a policy for {name}. Do not edit; export the policy again instead.",
         "#include <cstdint>\n\nnamespace {\n",
         f"constexpr unsigned num_features = {len(tables)};",
         f"constexpr unsigned num_actions = {policy.num_actions};",
-        f"constexpr unsigned max_inputs = {max_inputs};\n",
+        f"constexpr unsigned max_inputs = {max_inputs};",
+        f"constexpr unsigned inputs_per_quantile = {inputs_per_quantile(masked)};\n",
         *_feature_arrays(tables, policy),
     ]
     for i, (weights, bias) in enumerate(layers):
         parts.append(_array("float", f"weights_{i}", _floats(weights), align=16))
         parts.append(_array("float", f"biases_{i}", _floats(bias), align=16))
     parts += ["", _INFERENCE.read_text(encoding="utf-8")]
-    if policy.mask is not None:
-        parts.append(f"constexpr unsigned first_standing_row = {len(first_layer[0]) - len(tables)};\n")
+    last_rows = len(first_layer[0]) - len(tables)
+    if policy.mask is None:
+        parts.append(f"constexpr unsigned first_magnitude_row = {last_rows};")
+        parts.append(f"constexpr float magnitude_scale = {_float(MAGNITUDE_SCALE)};")
+        parts.append(_array("float", "usual_magnitudes", [_float(table.usual_magnitude) for table in tables]))
+        parts.append(_MAGNITUDES.read_text(encoding="utf-8"))
+    else:
+        parts.append(f"constexpr unsigned first_standing_row = {last_rows};\n")
         parts.append(_STANDINGS.read_text(encoding="utf-8"))
     parts += ["} // namespace\n", _functions(policy, widths)]
     return "\n".join(parts)
@@ -235,8 +244,8 @@ def _action_by_action(policy: DensePolicy, mask: FeatureSpec, widths: list[int])
 
 def _layers(inputs: str, widths: list[int], indent: int, standings: bool = False) -> str:
     lines = ["ActiveInputs active;", f"activate_features({inputs}, active);"]
-    if standings:
-        lines.append("activate_standings(standings[k], active);")
+    others = "activate_standings(standings[k], active);" if standings else f"activate_magnitudes({inputs}, active);"
+    lines.append(others)
     for i, width in enumerate(widths):
         block = next(b for b in _BLOCKS if width % b == 0)
         lines.append(f"float layer_{i}[{width}];")

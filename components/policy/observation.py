@@ -1,8 +1,8 @@
 """What a network in training sees of a decision, and what it makes of it.
 
-An observation is one float32 tensor: the quantiles [F] of the features, in the policy's order. Of a problem with a mask
-it is [A, 2 * F + 1], a row for each of the A actions: quantiles, standings (see `inputs.py`), and at its end 1 where
-the action is allowed and 0 where it is not.
+An observation is one float32 tensor: quantiles and magnitudes [2 * F] of the features, in the policy's order. Of a
+problem with a mask it is [A, 2 * F + 1], a row for each of the A actions: quantiles, standings (see `inputs.py`), and
+at its end 1 where the action is allowed and 0 where it is not.
 
 The logits of such observations are those of `DensePolicy.logits`, but EXCLUDED in place of -inf: the probability is 0
 all the same, and 0 * log 0, of which entropies and divergences are made, is 0 and not NaN.
@@ -30,9 +30,9 @@ def network_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple
 
 
 def observation_shape(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[int, ...]:
-    """(F,) or (A, 2 * F + 1) for a policy over `features`."""
+    """(2 * F,) or (A, 2 * F + 1) for a policy over `features`."""
     seen = len(network_features(problem, features))
-    return (seen,) if problem.mask is None else (problem.num_actions, 2 * seen + 1)
+    return (2 * seen,) if problem.mask is None else (problem.num_actions, 2 * seen + 1)
 
 
 def observations(

@@ -24,7 +24,7 @@ from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.formats.policy import output_spec
 from components.policy.dense import DensePolicy
-from components.policy.inputs import elements
+from components.policy.inputs import MAGNITUDE_SCALE, elements
 from components.policy.tables import distinct_boundaries
 
 SAVED_MODEL = "saved_model"
@@ -74,8 +74,10 @@ class PolicyModule(tf.Module):
             reached = tf.where(values < boundaries, tf.zeros_like(counts), counts)
             ranks.append(tf.broadcast_to(tf.reduce_sum(reached, axis=-1), [passes]))
         q = tf.cast(tf.stack(ranks, axis=-1), tf.float32) / self._scales
-        standings = [] if mask is None else [self._standings(inputs, mask)]
-        x = tf.concat([q, tf.sqrt(q), q * q, *standings], axis=-1)  # [passes, inputs per feature * F], as inputs.expand
+        if mask is None:
+            x = tf.concat([q, self._magnitudes(inputs)], axis=-1)  # [1, 2 * F], as inputs.expand
+        else:
+            x = tf.concat([q, tf.sqrt(q), q * q, self._standings(inputs, mask)], axis=-1)  # [A, 4 * F]
         for i, (weights, bias) in enumerate(self._layers):
             x = tf.matmul(x, weights) + bias
             if i + 1 < len(self._layers):
@@ -86,6 +88,18 @@ class PolicyModule(tf.Module):
         decision, logits = self._outputs
         return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
 
+    def _magnitudes(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """float32 [1, F], as inputs.magnitudes.
+
+        The exponent comes from a logarithm, for TensorFlow Lite has no other way to it. Next to a power of two it may
+        be off by one, which changes nothing: the pieces meet there.
+        """
+        values = tf.stack([tf.cast(tf.reshape(inputs[f.name], []), tf.float32) for f in self._policy.network_features])
+        values = tf.where(tf.equal(values, values), values, 0.0)
+        y = tf.minimum(1.0 + tf.abs(values), np.finfo(np.float32).max)
+        exponent = tf.floor(tf.math.log(y) * np.float32(1 / np.log(2)))
+        logarithm = exponent + y * tf.pow(2.0, -exponent) - 1.0
+        return tf.reshape(tf.sign(values) * logarithm * MAGNITUDE_SCALE, [1, -1])
 
     def _standings(self, inputs: dict[str, tf.Tensor], mask: FeatureSpec) -> tf.Tensor:
         """float32 [A, F], as inputs.standings."""

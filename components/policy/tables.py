@@ -6,8 +6,8 @@ Three facts make a policy small and quick:
   integer type that holds them, with the count of boundaries up to each (its rank), give the same quantile.
 - Most features sit at one value most of the time. What a feature contributes there is added to the biases once and for
   all, and only the difference is computed when it is elsewhere.
-- A feature with few distinct boundaries has few possible contributions: a row of sums per bucket replaces the three
-  rows for q, sqrt(q) and q*q.
+- A feature with few distinct boundaries has few possible contributions: a row of sums per bucket replaces the rows for
+  q or, with a mask, for q, sqrt(q) and q*q. The row of its magnitude stays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy, Layer
-from components.policy.inputs import EXPANSION, Float32, expand, inputs_per_feature
+from components.policy.inputs import Float32, inputs_per_feature, inputs_per_quantile, magnitudes
 
 STORAGE_TYPES = {"int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t", "float32": "float"}
 
@@ -31,7 +31,7 @@ class FeatureTable:
     Invariants: `boundaries` are strictly increasing, at least one, of dtype `storage`; ranks[i] is how many of the
     vocab's boundaries are <= boundaries[i]. A value is in bucket b if b of `boundaries` are <= it, so that there
     are len(boundaries) + 1 buckets. `rows` is float32 [len(boundaries), outputs] if `row_per_bucket` (all buckets but
-    the usual one, in order, relative to it) and [3, outputs] otherwise.
+    the usual one, in order, relative to it) and [inputs_per_quantile, outputs] otherwise.
     """
 
     spec: FeatureSpec
@@ -42,11 +42,17 @@ class FeatureTable:
     usual_bucket: int
     row_per_bucket: bool
     rows: Float32
+    usual_magnitude: np.float32
 
     @property
     def usual_q(self) -> np.float32:
         rank = 0 if self.usual_bucket == 0 else int(self.ranks[self.usual_bucket - 1])
         return np.float32(rank) / np.float32(self.rank_scale)
+
+    @property
+    def usual_value(self) -> np.generic:
+        """The least value of the usual bucket, whose magnitude the biases hold."""
+        return self.boundaries[self.usual_bucket - 1]
 
 
 def distinct_boundaries(
@@ -71,24 +77,32 @@ def distinct_boundaries(
 def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer]:
     """The tables of all features, and the first layer as ([rows of all tables in order, outputs], biases).
 
-    With a mask a row for each feature's standing, in order, ends the rows.
+    A row for each feature's magnitude, or with a mask its standing, in order, ends the rows.
 
     Sums of weights are taken in float64 and rounded once, so that they agree with the layer they replace to about 1e-7.
     """
     weights, bias = policy.layers[0]
-    inputs = inputs_per_feature(policy.mask is not None)
-    per_feature = weights.astype(np.float64).reshape(inputs, len(policy.network_features), -1).swapaxes(0, 1)
+    count, masked = len(policy.network_features), policy.mask is not None
+    per_quantile = inputs_per_quantile(masked)
+    per_feature = weights.astype(np.float64).reshape(inputs_per_feature(masked), count, -1).swapaxes(0, 1)
     new_bias = bias.astype(np.float64)
     tables = []
-    for spec, feature_weights in zip(policy.network_features, per_feature[:, :EXPANSION], strict=True):
+    for spec, all_weights in zip(policy.network_features, per_feature, strict=True):
+        feature_weights, other_weights = all_weights[:per_quantile], all_weights[per_quantile]
         vocab = policy.buckets[spec.name]
         boundaries, ranks = distinct_boundaries(spec, vocab)
         # How often a boundary is repeated is how often the trace had that value, in thousandths.
         usual_bucket = 1 + int(np.argmax(np.diff(ranks, prepend=np.uint16(0))))
         q = np.concatenate([[0], ranks]).astype(np.float32) / np.float32(len(vocab))
-        contributions = expand(q[:, None]).astype(np.float64) @ feature_weights  # [buckets, outputs]
+        expanded = np.stack([q, np.sqrt(q), q * q], 1)[:, :per_quantile]
+        contributions = expanded.astype(np.float64) @ feature_weights  # [buckets, outputs]
         new_bias = new_bias + contributions[usual_bucket]
-        row_per_bucket = len(boundaries) <= EXPANSION
+        usual_magnitude = np.float32(0.0)
+        if policy.mask is None:
+            usual = boundaries[usual_bucket - 1 : usual_bucket]
+            usual_magnitude = magnitudes([spec], {spec.name: usual})[0, 0]
+            new_bias = new_bias + float(usual_magnitude) * other_weights
+        row_per_bucket = len(boundaries) <= per_quantile
         if row_per_bucket:
             rows = np.delete(contributions - contributions[usual_bucket], usual_bucket, axis=0)
         else:
@@ -103,10 +117,11 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
                 usual_bucket=usual_bucket,
                 row_per_bucket=row_per_bucket,
                 rows=rows.astype(np.float32),
+                usual_magnitude=usual_magnitude,
             )
         )
-    standings = per_feature[:, EXPANSION:].reshape(-1, len(new_bias)).astype(np.float32)
-    all_rows = np.concatenate([*(table.rows for table in tables), standings])
+    others = per_feature[:, per_quantile].astype(np.float32)
+    all_rows = np.concatenate([*(table.rows for table in tables), others])
     return tuple(tables), (all_rows, new_bias.astype(np.float32))
 
 

@@ -59,7 +59,7 @@ def make_policy() -> MakePolicy:
         buckets = {name: np.sort(rng.choice(values, 1000)).astype(np.float64) for name, values in columns.items()}
         columns["constant"][::50] = [6, 8] * (decisions // 100)  # what the boundaries have never seen
         columns["wide"][:2] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-        units = [3 * len(specs), *hidden, actions]
+        units = [2 * len(specs), *hidden, actions]
         layers = tuple(
             (
                 (rng.normal(size=(a, b)) * np.sqrt(2 / a)).astype(np.float32),

@@ -46,7 +46,7 @@ def write_trace(tmp_path):
 
 @pytest.fixture
 def policy():
-    layers = ((np.ones((3, 2), np.float32), np.ones(2, np.float32)),)
+    layers = ((np.ones((2, 2), np.float32), np.ones(2, np.float32)),)
     return DensePolicy("inlining", (FeatureSpec("f", "int64"),), {"f": np.arange(5.0)}, layers)
 
 

@@ -23,15 +23,15 @@ def test_a_quantile_is_the_share_of_boundaries_not_above_the_value(boundaries, x
     np.testing.assert_allclose(q[:, 0], expected, rtol=1e-7)
 
 
-def test_expansion_holds_q_then_roots_then_squares():
-    x = expand(np.array([[0.25, 1.0]], np.float32))
-    np.testing.assert_array_equal(x, [[0.25, 1.0, 0.5, 1.0, 0.0625, 1.0]])
+def test_expansion_holds_q_then_roots_then_squares_then_standings():
+    x = expand(np.array([[0.25, 1.0, -0.5, 3.0]], np.float32), masked=True)
+    np.testing.assert_array_equal(x, [[0.25, 1.0, 0.5, 1.0, 0.0625, 1.0, -0.5, 3.0]])
 
 
 def test_logits_of_a_network_computed_by_hand():
-    """One feature, q = 1/4: relu(q - sqrt(q), sqrt(q) - q) = (0, 1/4), times (8, 4), plus biases."""
+    """One feature, q = 1/4: relu(-q, q) = (0, 1/4), times (8, 4), plus biases."""
     layers = (
-        (np.array([[1, -1], [-1, 1], [0, 0]], np.float32), np.zeros(2, np.float32)),
+        (np.array([[-1, 1], [0, 0]], np.float32), np.array([0, 0], np.float32)),
         (np.array([[1, 0], [8, 4]], np.float32), np.array([1, -1], np.float32)),
     )
     policy = DensePolicy("inlining", (FeatureSpec("f", "int64"),), {"f": np.array([0.0, 5, 6, 7])}, layers)
@@ -50,9 +50,9 @@ def test_a_missing_column_is_named(make_policy):
     [
         ({"buckets": {}}, "no boundaries for feature constant"),
         ({"features": (FeatureSpec("constant", "int64", (33,)),)}, "only scalars"),
-        ({"layers": ((np.ones((5, 2), np.float32), np.ones(2, np.float32)),)}, "expected 24 inputs"),
-        ({"layers": ((np.full((24, 2), np.nan, np.float32), np.ones(2, np.float32)),)}, "not finite"),
-        ({"layers": ((np.ones((24, 2)), np.ones(2)),)}, "float64, expected float32"),
+        ({"layers": ((np.ones((5, 2), np.float32), np.ones(2, np.float32)),)}, "expected 16 inputs"),
+        ({"layers": ((np.full((16, 2), np.nan, np.float32), np.ones(2, np.float32)),)}, "not finite"),
+        ({"layers": ((np.ones((16, 2)), np.ones(2)),)}, "float64, expected float32"),
     ],
 )
 def test_invariants_are_checked(make_policy, change, message):

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
 
 from components.formats.features import FeatureSpec
-from components.policy.inputs import expand, inputs_per_feature, layer_inputs, standings
+from components.policy.inputs import (
+    MAGNITUDE_SCALE,
+    expand,
+    inputs_per_feature,
+    layer_inputs,
+    magnitudes,
+    standings,
+)
 
 ACTIONS = 5
 WEIGHT = FeatureSpec("weight", "float32", (1, ACTIONS))
@@ -61,5 +68,27 @@ def test_layers_get_quantiles_and_with_a_mask_standings() -> None:
     expanded = expand(inputs, masked=True)
     assert expanded.shape == (1, ACTIONS, inputs_per_feature(masked=True))
     np.testing.assert_array_equal(expanded[0, 1], np.array([0.5, 0.5**0.5, 0.25, 0.25], np.float32))
-    plain = layer_inputs([PROGRESS], {"progress": np.array([1.0])}, {"progress": np.zeros((1, 1))}, None)
-    assert expand(plain).shape == (1, inputs_per_feature(masked=False))
+
+
+def test_layers_without_a_mask_get_quantiles_and_magnitudes() -> None:
+    plain = layer_inputs([PROGRESS], {"progress": np.array([1.0])}, {"progress": np.full((1, 1), 3.0)}, None)
+    np.testing.assert_array_equal(plain, [[1.0, 2 * MAGNITUDE_SCALE]])
+    assert expand(plain, masked=False).shape == (1, inputs_per_feature(masked=False))
+
+
+@given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-100, 100)), min_size=1, max_size=30))
+def test_magnitudes_are_odd_monotonic_and_close_to_a_logarithm(values: list[int]) -> None:
+    spec = FeatureSpec("count", "int64")
+    ordered = np.sort(np.array(values, np.int64))
+    found = magnitudes([spec], {"count": ordered})[:, 0]
+    assert found.dtype == np.float32 and (np.diff(found) >= 0).all()
+    exact = np.sign(ordered) * np.log2(1 + np.abs(ordered.astype(np.float64))) * MAGNITUDE_SCALE
+    np.testing.assert_allclose(found, exact, atol=0.09 * MAGNITUDE_SCALE)
+    negated = magnitudes([spec], {"count": -ordered.astype(np.float64)})[:, 0]
+    np.testing.assert_array_equal(negated, -found)
+
+
+@given(st.floats(width=32))
+def test_every_float_has_a_finite_magnitude(value: float) -> None:
+    found = magnitudes([PROGRESS], {"progress": np.array([[value]], np.float32)})
+    assert np.isfinite(found).all() and (value == value or found[0, 0] == 0)

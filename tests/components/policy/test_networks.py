@@ -16,13 +16,13 @@ VOCAB = {f.name: np.arange(1000.0) for f in FEATURES}
 
 @pytest.fixture
 def q():
-    return np.random.default_rng(0).random((50, len(FEATURES)), np.float32)
+    return np.random.default_rng(0).random((50, 2 * len(FEATURES)), np.float32)
 
 
 def test_arrays_of_a_network_give_its_logits(q):
     actor = networks.actor_network(len(FEATURES), fc_layer_params=(8, 6))
     dense = networks.to_dense(actor, VOCAB, FEATURES)
-    assert [w.shape for w, _ in dense.layers] == [(15, 8), (8, 6), (6, 2)]
+    assert [w.shape for w, _ in dense.layers] == [(10, 8), (8, 6), (6, 2)]
     np.testing.assert_allclose(dense.logits_of_inputs(q), networks.logits(actor, q), atol=1e-5)
 
 
@@ -57,14 +57,14 @@ def test_dropout_works_in_training_only(q):
 
 def test_another_shape_is_refused_with_both_named():
     dense = networks.to_dense(networks.actor_network(len(FEATURES), fc_layer_params=(8,)), VOCAB, FEATURES)
-    with pytest.raises(UserError, match=r"\(15, 8\).*\(15, 9\)"):
+    with pytest.raises(UserError, match=r"\(10, 8\).*\(10, 9\)"):
         networks.load_dense(networks.actor_network(len(FEATURES), fc_layer_params=(9,)), dense)
 
 
 def test_gin_sets_the_layers_of_the_problem():
     networks.configure("inlining", ["actor_network.fc_layer_params = (5, 4)"])
     shapes = [tuple(layer.kernel.shape) for layer in networks.dense_layers(networks.actor_network(len(FEATURES)))]
-    assert shapes == [(15, 5), (5, 4), (4, 2)]
+    assert shapes == [(10, 5), (5, 4), (4, 2)]
 
 
 @pytest.mark.parametrize("binding", ["actor_network.fc_layers = (5,)", "nobody.knows = 1", "actor_network = = 3"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.formats.features import FeatureSpec
-from components.policy.inputs import expand
+from components.policy.inputs import expand, magnitudes
 from components.policy.tables import distinct_boundaries, feature_tables
 
 INT64 = np.iinfo(np.int64)
@@ -53,10 +53,11 @@ def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
     policy, columns = make_policy(seed=3)
     tables, (rows, bias) = feature_tables(policy)
     weights, old_bias = policy.layers[0]
-    expected = expand(policy.inputs(columns)).astype(np.float64) @ weights + old_bias
+    expected = expand(policy.inputs(columns), masked=False).astype(np.float64) @ weights + old_bias
     found = np.tile(bias.astype(np.float64), (len(columns["flag"]), 1))
+    magnitude_rows = rows[len(rows) - len(tables) :]
     first = 0
-    for table in tables:
+    for i, table in enumerate(tables):
         bucket = np.searchsorted(table.boundaries, columns[table.spec.name], side="right")
         away = np.flatnonzero(bucket != table.usual_bucket)
         if table.row_per_bucket:
@@ -64,15 +65,16 @@ def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
             found[away] += rows[row]
         else:
             q = np.concatenate([[0], table.ranks])[bucket[away]] / table.rank_scale
-            factors = expand(q[:, None].astype(np.float32)) - expand(np.array([[table.usual_q]]))
-            found[away] += factors.astype(np.float64) @ rows[first : first + 3]
+            found[away] += (q.astype(np.float32) - table.usual_q)[:, None].astype(np.float64) * rows[first]
+        magnitude = magnitudes([table.spec], columns)[:, 0] - table.usual_magnitude
+        found += magnitude[:, None].astype(np.float64) * magnitude_rows[i]
         first += len(table.rows)
-    assert first == len(rows)
+    assert first + len(tables) == len(rows)
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_features_with_few_values_need_a_row_per_value(make_policy):
+def test_a_feature_with_one_boundary_needs_no_rank(make_policy):
     by_name = {table.spec.name: table for table in feature_tables(make_policy()[0])[0]}
-    assert by_name["flag"].row_per_bucket and len(by_name["flag"].rows) == 2
     assert by_name["constant"].row_per_bucket and len(by_name["constant"].rows) == 1
-    assert not by_name["cost"].row_per_bucket
+    for name in ("flag", "cost"):
+        assert not by_name[name].row_per_bucket and len(by_name[name].rows) == 1

@@ -21,7 +21,7 @@ def test_logged_logits_and_decisions_are_those_of_the_policy(training_toolchain,
     columns = heuristic.log.contexts[0].columns
     features = toolchain.features["inlining"]
     rng = np.random.default_rng(1)
-    units = [3 * len(features), 64, 64, 32, 2]
+    units = [2 * len(features), 64, 64, 32, 2]
     layers = [
         (rng.normal(0, np.sqrt(2 / a), (a, b)).astype(np.float32), np.zeros(b, np.float32))
         for a, b in itertools.pairwise(units)
@@ -49,7 +49,7 @@ def test_half_of_the_samples_decide_by_callee(training_toolchain, tiny_corpus, t
     toolchain = load_toolchain(training_toolchain)
     module = next(m for m in tiny_corpus.modules if m.name.startswith("lib/strings"))
     features = toolchain.features["inlining"]
-    coin = ((np.zeros((3 * len(features), 2), np.float32), np.zeros(2, np.float32)),)
+    coin = ((np.zeros((2 * len(features), 2), np.float32), np.zeros(2, np.float32)),)
     buckets = {feature.name: np.arange(1000, dtype=np.float64) for feature in features}
     export_fast(DensePolicy("inlining", features, buckets, coin), tmp_path, toolchain.clang)
     compiler = Compiler(toolchain.clang, "inlining")
