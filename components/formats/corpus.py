@@ -58,8 +58,8 @@ class Module:
 
     @property
     def project(self) -> str:
-        """The first component of the name: `build` and `combine` put a project's modules there."""
-        return PurePosixPath(self.name).parts[0]
+        """The first component of the name, see `project_of`."""
+        return project_of(self.name)
 
     def arguments(self) -> tuple[str, ...]:
         """What the module was compiled with: cc1's arguments, "-cc1" first; those of clang itself, without it, only
@@ -104,6 +104,11 @@ class Corpus:
             raise ValueError(f"{which!r} is not a part of a corpus: {', '.join(SPLITS)} or all")
         names = set(self.splits().part(which))
         return tuple(module for module in self.modules if module.name in names)
+
+
+def project_of(module_name: str) -> str:
+    """Return the project of a module: the folder where `build` and `combine` put the project's modules."""
+    return PurePosixPath(module_name).parts[0]
 
 
 def load_corpus(directory: Path) -> Corpus:

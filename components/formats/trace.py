@@ -6,6 +6,8 @@
                            (int32), a column per feature (a fixed-size list where it has more than one element), action
                            (int64), reward (float32)
     modules.parquet        a row per module: module, text_size_bytes (int64), decisions (int32), compile_s (float64)
+    functions.parquet      a row per weak function that several objects of a project define: project, function
+                           (strings), objects (int32, how many of the project's traced objects define it)
     report.json            the trace step's own account: modules in quarantine with their reasons
 
 All rows of a module are in one shard, in the order of the decisions: of its contexts one after the other, `step` counts
@@ -13,12 +15,14 @@ from 0 in each.
 
 Of a problem that is judged by size, `reward` is 1 - text_size_bytes / baseline size, so 0 in a trace of the baseline
 itself. Of one that is judged by scores, `reward` is the score of the context (less is better), the same in all of its
-rows, and there is no text_size_bytes. There is no caller and no callee where the compiler does not tell them.
+rows, and there is no text_size_bytes and no functions.parquet. There is no caller and no callee where the compiler does
+not tell them.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.console import UserError
+from components.formats.corpus import project_of
 from components.formats.features import FeatureSpec
 from components.formats.names import readable
 from components.storage.manifest import require_artifact
@@ -38,6 +43,7 @@ Array = npt.NDArray[Any]
 
 DESCRIPTION = "trace.json"
 MODULES = "modules.parquet"
+FUNCTIONS = "functions.parquet"
 REPORT = "report.json"
 _VERSION = 1
 _MODULE_COLUMNS = {
@@ -57,7 +63,8 @@ class ModuleTrace:
 
     text_size_bytes: None if no object was made. context, caller, callee: indices (int32) of `contexts` and of `names`;
     the last two None where there are no callsites. step: int32, the decision's place in its context. columns: by
-    feature name, [N, *shape]. action: [N]. reward: of the module as a whole, or [N].
+    feature name, [N, *shape]. action: [N]. reward: of the module as a whole, or [N]. weak_functions: names
+    of the weak functions that its object defines; None if no object was made.
 
     What is None in one module of a trace is so in all.
     """
@@ -74,6 +81,7 @@ class ModuleTrace:
     columns: dict[str, Array]
     action: Array
     reward: float | Array = 0.0
+    weak_functions: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,10 @@ class _Strings:
 
 
 class TraceWriter:
-    """Writes a trace into `directory`: `add` each module, then `close` once. At most a shard is held in memory."""
+    """Writes a trace into `directory`: `add` each module, then `close` once.
+
+    Holds at most a shard in memory, and the name of each weak function.
+    """
 
     def __init__(
         self,
@@ -130,6 +141,7 @@ class TraceWriter:
         self.decisions = 0
         self._shards = 0
         self._modules: list[tuple[str, int | None, int, float]] = []
+        self._objects: dict[str, Counter[str]] | None = {}
         self._buffer: list[ModuleTrace] = []
         self._buffered = 0
 
@@ -137,6 +149,10 @@ class TraceWriter:
         rows = len(module.action)
         self._modules.append((module.module, module.text_size_bytes, rows, module.compile_s))
         self.decisions += rows
+        if module.weak_functions is None:
+            self._objects = None
+        elif self._objects is not None:
+            self._objects.setdefault(project_of(module.module), Counter()).update(module.weak_functions)
         if rows:
             self._buffer.append(module)
             self._buffered += rows
@@ -144,12 +160,17 @@ class TraceWriter:
             self._flush()
 
     def close(self, corpus: str, toolchain: str) -> None:
-        """Writes what is left, modules.parquet and trace.json. `corpus` and `toolchain` are their digests."""
+        """Writes what is left, the tables of modules and functions, and trace.json.
+
+        `corpus` and `toolchain` are their digests.
+        """
         self._flush()
         columns = list(zip(*self._modules, strict=True)) or [()] * 4
         described = zip(_MODULE_COLUMNS.items(), columns, strict=True)
         arrays = {name: pa.array(values, kind) for (name, kind), values in described if None not in values}
         pq.write_table(pa.table(arrays), self.directory / MODULES, compression="zstd")
+        if self._objects is not None:
+            pq.write_table(_functions(self._objects), self.directory / FUNCTIONS, compression="zstd")
         description = {
             "version": _VERSION,
             "problem": self.problem,
@@ -199,6 +220,18 @@ def _table(modules: list[ModuleTrace], features: Sequence[FeatureSpec]) -> pa.Ta
     rewards = [np.broadcast_to(np.asarray(part.reward, np.float32), part.action.shape) for part in modules]
     columns["reward"] = pa.array(np.concatenate(rewards))
     return pa.table(columns)
+
+
+def _functions(counts: dict[str, Counter[str]]) -> pa.Table:
+    rows = [
+        (project, readable(function), objects)
+        for project, functions in counts.items()
+        for function, objects in functions.items()
+        if objects > 1
+    ]
+    projects, functions, objects = list(zip(*rows, strict=True)) or [()] * 3
+    columns = {"project": pa.array(projects, pa.string()), "function": pa.array(functions, pa.string())}
+    return pa.table(columns | {"objects": pa.array(objects, pa.int32())})
 
 
 def _feature(values: Array, spec: FeatureSpec) -> pa.Array:
@@ -260,6 +293,26 @@ def read_modules(directory: Path) -> dict[str, Array]:
     load_trace(directory)
     table = _read(directory / MODULES, None)
     return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def read_objects(directory: Path) -> dict[str, dict[str, int]]:
+    """Read in how many of a project's traced objects each weak function is defined.
+
+    Returns:
+        By project and function, only those of at least two objects. A linker keeps one of these definitions.
+
+    Raises:
+        UserError: as read_columns, or the trace does not say it: an old one, or one of a problem that is judged by
+            scores.
+    """
+    load_trace(directory)
+    if not (directory / FUNCTIONS).exists():
+        raise UserError(f"the trace in {directory} does not say which functions several objects define", _REMEDY)
+    table = _read(directory / FUNCTIONS, None)
+    objects: dict[str, dict[str, int]] = {}
+    for project, function, count in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
+        objects.setdefault(project, {})[function] = count
+    return objects
 
 
 def _columns(path: Path) -> list[str]:

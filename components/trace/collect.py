@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def write_decisions(
     progress: Progress | None = None,
 ) -> None:
     """Compiles `modules` with the heuristic's decisions logged and adds them to `writer`, in the given order."""
-    requests = [Request(module, Advisor("log")) for module in modules]
+    by_size = problems.get(compiler.problem).measure == "size"
+    requests = [Request(module, Advisor("log"), want_functions=by_size) for module in modules]
     for result in _in_order(compile_all(pool, compiler, requests, quarantine, progress), modules, quarantine):
         writer.add(module_trace(result, compiler.problem, features))
 
@@ -85,7 +87,8 @@ def write_decisions(
 def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSpec]) -> ModuleTrace:
     """The rows of one compiled module. UserError if the compiler logged other features than `features`."""
     problem = problems.get(problem_name)
-    sample, callsites = result.samples[0], result.samples[0].callsites
+    sample = result.samples[0]
+    callsites, sizes = sample.callsites, sample.function_sizes
     assert sample.log is not None
     logged = [spec for spec in sample.log.features if spec.name not in problem.decisions]
     if logged != list(features):
@@ -114,6 +117,7 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         columns={spec.name: joined(spec.name) for spec in features},
         action=joined(problem.decision).reshape(-1),
         reward=reward,
+        weak_functions=list(compress(sizes.names, sizes.weak.tolist())) if sizes else None,
     )
 
 

@@ -64,6 +64,14 @@ Example:
     help="Divides the exported logits: the same decisions, more varied samples above 1.",
 )
 @click.option(
+    "--features",
+    type=click.Choice(["extended", "llvm"]),
+    default=_DEFAULTS.features,
+    show_default=True,
+    help="What the policy, and the one trained from it, sees: all that the training clang logs, or what upstream LLVM "
+    "can tell a policy.",
+)
+@click.option(
     "--heldout-fraction",
     type=click.FloatRange(0, 0.9),
     default=_DEFAULTS.heldout_fraction,

@@ -67,8 +67,8 @@ def clone(
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
     masked = problem.mask is not None
     actor = networks.actor_network(len(varying), problem.num_actions, masked=masked)
-    # With a mask the standings follow the quantiles, and the mask is last.
-    columns = np.concatenate([varying, len(decisions.buckets) + varying, [-1]]) if masked else varying
+    # Magnitudes or standings follow the quantiles, and the mask is last.
+    columns = np.concatenate([varying, len(decisions.buckets) + varying, *([[-1]] if masked else [])]).astype(np.intp)
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
     batch_size = _batch_size(config, len(rows))
@@ -112,8 +112,8 @@ def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
     """Places of the features with more than one value in what is learnt from, excluded actions left out."""
     seen = decisions.observed[~decisions.heldout]
     if problem.mask is not None:
-        seen = seen[seen[..., -1] != 0][:, : len(decisions.buckets)]
-    return np.flatnonzero(np.ptp(seen, axis=0) > 0)
+        seen = seen[seen[..., -1] != 0]
+    return np.flatnonzero(np.ptp(seen[:, : len(decisions.buckets)], axis=0) > 0)
 
 
 def _epoch_function(

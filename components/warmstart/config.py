@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+FeatureSet = Literal["extended", "llvm"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class WarmstartConfig:
         policy from being surer than it has to be, which leaves PPO something to explore.
     temperature: divides the exported logits; decisions stay the same, samples get more varied above 1.
     heldout_fraction: of the modules, whose decisions only measure the agreement.
+    features: which of the trace's features the policy sees: "extended" all, "llvm" those that upstream LLVM has, too.
     seed: of the initial weights, the held-out modules and the order of decisions.
     gin_files, gin_bindings: network hyperparameters, after those of components/policy/gin.
     """
@@ -32,6 +36,7 @@ class WarmstartConfig:
     entropy_weight: float = 0.0
     temperature: float = 1.0
     heldout_fraction: float = 0.1
+    features: FeatureSet = "extended"
     seed: int = 0
     gin_files: tuple[Path, ...] = ()
     gin_bindings: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,26 @@ class Decisions:
     heldout: NDArray[np.bool_]
 
 
-def load_decisions(trace_directory: Path, vocab_directory: Path, heldout_fraction: float, seed: int) -> Decisions:
-    """Reads a trace through a vocab. UserError if either is not whole, or if there is too little to learn from."""
+def load_decisions(
+    trace_directory: Path,
+    vocab_directory: Path,
+    heldout_fraction: float,
+    seed: int,
+    only: Collection[str] | None = None,
+) -> Decisions:
+    """Reads a trace through a vocab.
+
+    Args:
+        only: the names of the features to take, None for all.
+
+    Raises:
+        UserError: either is not whole, or there is too little to learn from.
+    """
     trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
     problem = problems.get(trace.problem)
-    features = tuple(f for f in trace.features if f.name not in problem.excluded_features)
+    features = tuple(
+        f for f in trace.features if f.name not in problem.excluded_features and (only is None or f.name in only)
+    )
     seen = network_features(problem, features)
     without = [f.name for f in seen if f.name not in buckets]
     if without:

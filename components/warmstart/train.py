@@ -11,6 +11,7 @@ import tensorflow as tf
 from components.console import Progress, UserError, say
 from components.formats.policy import PolicyInfo, check_features
 from components.formats.toolchain import load_toolchain
+from components.formats.trace import load_trace
 from components.policy import networks
 from components.policy.dense import DensePolicy
 from components.policy.exhausted import exhaustion_explained
@@ -57,10 +58,15 @@ def _train(config: WarmstartConfig) -> Report:
         require_artifact(directory, kind)
     toolchain = load_toolchain(config.toolchain)
     toolchain.require_mode("training")
-    decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed)
-    problem = decisions.trace.problem
+    problem = load_trace(config.trace).problem
     if problem not in toolchain.features:
         raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
+    only = toolchain.upstream_features.get(problem) if config.features == "llvm" else None
+    if config.features == "llvm" and only is None:
+        raise UserError(
+            f"{config.toolchain} does not say which of its features upstream LLVM has", "make the toolchain again"
+        )
+    decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed, only)
     check_features(decisions.features, toolchain.features[problem])
     networks.configure(problem, config.gin_bindings, config.gin_files)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
-from components.formats.trace import ModuleTrace, TraceWriter, load_trace, read_columns, read_modules
+from components.formats.trace import ModuleTrace, TraceWriter, load_trace, read_columns, read_modules, read_objects
 from components.storage.manifest import write_manifest
 from components.storage.publish import publish
 
@@ -44,6 +44,7 @@ def module_trace(name: str, rows: int, seed: int, contexts: int = 1) -> ModuleTr
         },
         action=draw.integers(0, 2, rows),
         reward=0.25,
+        weak_functions=names,
     )
 
 
@@ -61,9 +62,7 @@ def write(directory: Path, modules: list[ModuleTrace], rows_per_shard: int) -> N
     rows_per_shard=st.sampled_from([1, 7, 40, 1000]),
     seed=st.integers(0, 99),
 )
-def test_what_is_written_is_read(
-    sizes: list[tuple[int, int]], rows_per_shard: int, seed: int, tmp_path: Path
-) -> None:
+def test_what_is_written_is_read(sizes: list[tuple[int, int]], rows_per_shard: int, seed: int, tmp_path: Path) -> None:
     modules = [module_trace(f"p/m{i}.o", rows, seed + i, contexts) for i, (rows, contexts) in enumerate(sizes)]
     write(tmp_path / "trace", modules, rows_per_shard)
     names = [*STRINGS, "step", "cost", "logits", "x", "action", "reward"]
@@ -115,6 +114,22 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
     assert set(read_columns(tmp_path / "trace", ["caller"])["caller"]) == {"bad\ufffd"}
 
 
+def test_objects_that_define_a_weak_function_are_counted_by_project(tmp_path: Path) -> None:
+    modules = [module_trace(name, 3, 0) for name in ("p/a.o", "p/b.o", "p/c.o", "q/a.o", "q/b.o", "r/a.o")]
+    write(tmp_path / "trace", modules, 15)
+    assert read_objects(tmp_path / "trace") == {"p": {"shared": 3}, "q": {"shared": 2}}
+    write(tmp_path / "none", [], 15)
+    assert read_objects(tmp_path / "none") == {}
+
+
+def test_a_trace_without_objects_does_not_count_them(tmp_path: Path) -> None:
+    scored = ModuleTrace(**{**vars(module_trace("p/a.o", 3, 0)), "weak_functions": None})
+    write(tmp_path / "trace", [module_trace("p/b.o", 3, 0), scored], 15)
+    with pytest.raises(UserError, match="does not say which functions several objects define") as caught:
+        read_objects(tmp_path / "trace")
+    assert "python -m components.trace" in caught.value.remedy
+
+
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     write(tmp_path / "trace", [module_trace("m", 50, 0)], 15)
@@ -126,9 +141,11 @@ def test_a_column_that_is_not_there(trace: Path) -> None:
         read_columns(trace, ["cost", "height"])
 
 
-@pytest.mark.parametrize("name", ["trace-00000.parquet", "modules.parquet"])
+@pytest.mark.parametrize("name", ["trace-00000.parquet", "modules.parquet", "functions.parquet"])
 @pytest.mark.parametrize("harm", ["truncated", "zeroed", "text"])
 def test_corrupt_parquet_is_named(name: str, harm: str, trace: Path) -> None:
+    readers = {"modules.parquet": read_modules, "functions.parquet": read_objects}
+    readers["trace-00000.parquet"] = lambda directory: read_columns(directory, ["cost"])
     data = (trace / name).read_bytes()
     harmed = {"truncated": data[: len(data) // 2], "zeroed": data[:64] + bytes(len(data) - 64), "text": b"PAR1 no"}
     (trace / name).write_bytes(harmed[harm])
@@ -137,7 +154,7 @@ def test_corrupt_parquet_is_named(name: str, harm: str, trace: Path) -> None:
             load_trace(trace)
     write_manifest(trace)
     with pytest.raises(UserError, match=f"{name} is not a sound Parquet file"):
-        read_columns(trace, ["cost"]) if name.startswith("trace-") else read_modules(trace)
+        readers[name](trace)
 
 
 @pytest.mark.parametrize(

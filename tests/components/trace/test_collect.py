@@ -16,7 +16,7 @@ from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request
 from components.formats.corpus import Corpus
 from components.formats.toolchain import load_toolchain
-from components.formats.trace import load_trace, read_columns, read_modules
+from components.formats.trace import load_trace, read_columns, read_modules, read_objects
 from components.storage.manifest import digest
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
@@ -68,6 +68,21 @@ def test_sizes_are_those_of_a_plain_compile(trace: Path, tiny_corpus: Corpus, tr
         assert sizes[module.name] == result.samples[0].text_size_bytes
     counts = dict(zip(modules["module"], modules["decisions"], strict=True))
     assert counts["app/leaf.c.o"] == 0 and counts["lib/strings.cpp.o"] > counts["app/tree.c.o"] > 0
+
+
+def test_functions_of_several_objects_are_counted(
+    training_toolchain: Path, make_corpus: Callable[..., Corpus], tmp_path: Path
+) -> None:
+    weak = "inline __attribute__((noinline)) int weak(int a) { return a * 3 + 1; }"
+    local = "static __attribute__((noinline)) int local(int a) { return a * 5 + 1; }"
+    sources = {
+        f"{project}/{name}.cpp": f"{weak}\n{local}\nint {name}(int a) {{ return weak(a) + local(a); }}\nint main() {{}}"
+        for project, name in (("app", "one"), ("app", "two"), ("lib", "three"))
+    }
+    corpus = make_corpus(tmp_path / "corpus", sources)
+    collect(TraceConfig(corpus.directory, training_toolchain, tmp_path / "trace", workers="local:2"))
+    # Each object keeps its own `local`, each program its own `main`, and `lib` has one `weak`.
+    assert read_objects(tmp_path / "trace") == {"app": {"_Z4weaki": 2}}
 
 
 def test_it_says_where_it_comes_from(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:

@@ -6,6 +6,7 @@ import gin
 import numpy as np
 import pytest
 
+from components.policy.inputs import inputs_per_feature
 from components.warmstart.clone import agreement, clone
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import load_decisions
@@ -75,6 +76,6 @@ def test_fewer_decisions_than_a_batch_are_one_batch(setting):
 def test_a_feature_that_never_varies_gets_no_weight(setting):
     config, decisions = setting
     policy = clone(dataclasses.replace(config, epochs=1), decisions).policy
-    rows = policy.layers[0][0].reshape(3, len(decisions.features), -1)
+    rows = policy.layers[0][0].reshape(inputs_per_feature(masked=False), len(decisions.features), -1)
     for place, feature in enumerate(decisions.features):
         assert np.any(rows[:, place]) == (feature.name != "always_zero"), feature.name

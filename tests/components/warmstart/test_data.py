@@ -31,7 +31,11 @@ def test_held_out_modules_are_held_out_whole(inputs):
     modules = read_columns(inputs["trace"], ["module"])["module"]
     parts = {bool(kind): set(modules[decisions.heldout == kind]) for kind in (True, False)}
     assert len(parts[True]) == 5 and not parts[True] & parts[False]
-    assert decisions.observed.shape == (6000, 4) and decisions.observed.min() >= 0 and decisions.observed.max() == 1
+    assert decisions.observed.shape == (6000, 8)
+    quantiles, magnitudes = np.split(decisions.observed, 2, axis=1)
+    assert quantiles.min() >= 0 and quantiles.max() == 1
+    # Costs are signed, and what is always 0 has no magnitude.
+    assert magnitudes.min(axis=0)[0] < 0 < magnitudes.max(axis=0)[0] < 1 and not magnitudes[:, 3].any()
     assert 0.2 < decisions.action.mean() < 0.8
 
 
