@@ -51,15 +51,30 @@ Examples:
 )
 @click.option(
     "--samples",
-    type=click.IntRange(min=2),
-    help=f"Compiles of each module an iteration.  [default: {problems.told('samples')}]",
+    type=click.IntRange(min=1),
+    help=f"Compiles of each module an iteration; counterfactuals take one more.  [default: {problems.told('samples')}]",
 )
 @click.option(
-    "--credit",
-    type=click.Choice(["function", "module"]),
-    default=PpoConfig.credit,
+    "--credit-assignment",
+    type=click.Choice(["counterfactual", "function", "module"]),
+    default=PpoConfig.credit_assignment,
     show_default=True,
-    help="Judge a decision by the functions that it changes, or by its whole module.",
+    help="Measure what decisions are worth by compiling with them flipped, or estimate it from sampled compiles, by "
+    "the functions that they change or by the whole module.",
+)
+@click.option(
+    "--algorithm",
+    type=click.Choice(["ppo", "dqn"]),
+    default=PpoConfig.algorithm,
+    show_default=True,
+    help="Learn a policy, or values of actions; dqn takes counterfactuals only.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["linked", "modules"]),
+    default=PpoConfig.objective,
+    show_default=True,
+    help="Count of a function's bytes what the project's link keeps, or all that its modules have.",
 )
 @click.option(
     "--module-weight",
@@ -148,7 +163,7 @@ Examples:
 )
 @RAYJOB_OPTIONS
 def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
-    """Train a policy by proximal policy optimization on the code that it makes: its size, or its scores."""
+    """Train a policy by reinforcement learning on the code that it makes: its size, or its scores."""
     config = PpoConfig(**{name: value for name, value in options.items() if value is not None})
     if rayjob_workers(config.workers):
         from components.ppo.rayjob_step import run_elsewhere

@@ -1,7 +1,7 @@
-"""The learner: tf-agents' PPO on single decisions whose advantages are already known.
+"""PPO: tf-agents' PPO on single decisions whose advantages are already known.
 
 PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
-`credit.py`, so only the agent's loss is used: PPO's clipped objective (Schulman et al. 2017, arXiv:1707.06347), on
+`credit/`, so only the agent's loss is used: PPO's clipped objective (Schulman et al. 2017, arXiv:1707.06347), on
 minibatches of decisions from all modules of an iteration. In place of an entropy bonus, which draws the policy towards
 a coin's toss, stands the divergence from the policy that training started from (a regularized Markov decision process,
 Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides as the heuristic does.
@@ -9,6 +9,7 @@ Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -33,7 +34,7 @@ class Experience:
 
     observed: float32 [N, *S], see components/policy/observation.py. action: int64 [N]. logits: float32 [N, A] of the
     policy that decided, finite. prior: float32 [N, A], logits of the policy that training started from. advantage:
-    float32 [N], positive is better, about unit deviation.
+    float32 [N], positive is better, about unit deviation. weight: float32 [N], how much a row counts.
     """
 
     observed: NDArray[np.float32]
@@ -41,6 +42,7 @@ class Experience:
     logits: NDArray[np.float32]
     prior: NDArray[np.float32]
     advantage: NDArray[np.float32]
+    weight: NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.action)
@@ -70,28 +72,54 @@ class PpoParameters:
     initial_entropy: float = 0.2
 
 
-def _require_possible(parameters: PpoParameters) -> None:
+def require_possible(parameters: Any, least: Mapping[str, float]) -> None:
+    """Raise UserError unless all fields of a dataclass of hyperparameters are finite and at least 0, or `least`."""
     # Here and not in __post_init__, whose errors gin would wrap.
-    least = {"half_after": 1, "epochs": 1, "minibatch": 1}
     for field in fields(parameters):
         value, lower = getattr(parameters, field.name), least.get(field.name, 0)
         if not (isinstance(value, int | float) and lower <= value < float("inf")):
             raise UserError(
-                f"PpoParameters.{field.name} is {value!r}, and must be a number of at least {lower}",
+                f"{type(parameters).__name__}.{field.name} is {value!r}, and must be a number of at least {lower}",
                 "correct the gin file or the --gin-binding",
             )
 
 
-class Learner:
+def require_finite(variables: Iterable[tf.Variable]) -> None:
+    """Raise UserError if a weight is not finite any more."""
+    if not all(np.isfinite(variable.numpy()).all() for variable in variables):
+        raise UserError(
+            "the training diverged: weights are not finite any more",
+            "lower the learning rate (--gin-binding) and begin anew in another --root-dir",
+        )
+
+
+def restore_variables(variables: Mapping[str, tf.Variable], state: Mapping[str, NDArray[Any]]) -> None:
+    """Assign the arrays of a checkpoint. UserError if they are of another network."""
+    if {name: value.shape for name, value in state.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
+        raise UserError(
+            "the checkpoint is of another network than the one configured",
+            "use the gin settings that it was trained with, or another --root-dir",
+        )
+    for name, variable in variables.items():
+        variable.assign(state[name])
+
+
+class PpoLearner:
     """Policy network, Adam and PPO's update. All its state is in `state` and `shuffle_state`."""
 
     def __init__(
-        self, num_features: int, num_actions: int, parameters: PpoParameters, seed: int, masked: bool = False
+        self,
+        num_features: int,
+        num_actions: int,
+        parameters: PpoParameters,
+        seed: int,
+        masked: bool = False,
+        scale: networks.InputScale | None = None,
     ) -> None:
-        _require_possible(parameters)
+        require_possible(parameters, {"half_after": 1, "epochs": 1, "minibatch": 1})
         tf.random.set_seed(seed)
         self.parameters = parameters
-        self.actor = networks.actor_network(num_features, num_actions, masked=masked)
+        self.actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
         self.optimizer = tf.keras.optimizers.Adam(parameters.learning_rate, epsilon=1e-5)
         self.step = tf.Variable(0, dtype=tf.int64, name="train_step")
         observation = self.actor.input_tensor_spec
@@ -132,14 +160,7 @@ class Learner:
         Raises:
             UserError: the state is of another network.
         """
-        variables = self._state_variables()
-        if {n: v.shape for n, v in state.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
-            raise UserError(
-                "the checkpoint is of another network than the one configured",
-                "use the gin settings that it was trained with, or another --root-dir",
-            )
-        for name, variable in variables.items():
-            variable.assign(state[name])
+        restore_variables(self._state_variables(), state)
 
     @property
     def shuffle_state(self) -> dict[str, Any]:
@@ -175,11 +196,7 @@ class Learner:
                 break
         moved = self._moved(*shown).numpy()
         means = np.mean([loss.numpy() for loss in losses], axis=0)
-        if not all(np.isfinite(variable.numpy()).all() for variable in self._variables()):
-            raise UserError(
-                "the training diverged: weights are not finite any more",
-                "lower PpoParameters.learning_rate and begin anew in another --root-dir",
-            )
+        require_finite(self._variables())
         names = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction")
         metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
         return {**metrics, "learning_rate": rate}
@@ -193,8 +210,9 @@ class Learner:
         prior: tf.Tensor,
         advantage: tf.Tensor,
         weight: tf.Tensor,
+        prior_weight: tf.Tensor,
     ) -> tf.Tensor:
-        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, KL from the prior (weight [])."""
+        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, KL from the prior."""
         ones = tf.ones_like(advantage)
         steps = ts.TimeStep(
             step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=observed
@@ -208,14 +226,14 @@ class Learner:
                 returns=ones,
                 normalized_advantages=advantage,
                 action_distribution_parameters={"logits": logits},
-                weights=ones,
+                weights=weight,
                 train_step=self.step,
                 debug_summaries=False,
                 training=True,
             )
             now = tf.nn.log_softmax(networks.logits(self.actor, observed))
             divergence = _divergence(now, tf.nn.log_softmax(prior))
-            total = loss.loss + weight * divergence
+            total = loss.loss + prior_weight * divergence
         gradients, _ = tf.clip_by_global_norm(tape.gradient(total, variables), self.parameters.gradient_clip)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         self.step.assign_add(1)
@@ -240,5 +258,5 @@ def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
     e = experience
-    columns: list[NDArray[Any]] = [e.observed, e.action, e.logits, e.prior, e.advantage]
+    columns: list[NDArray[Any]] = [e.observed, e.action, e.logits, e.prior, e.advantage, e.weight]
     return [tf.constant(column[rows]) for column in columns]

@@ -18,8 +18,8 @@ from components.storage.uri import shown
 
 ARTIFACTS = ("corpus", "toolchain", "trace", "warmstart")
 OPTIONS = (
-    "problem", "modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed",
-    "min_finished_fraction",
+    "problem", "modules", "samples", "credit_assignment", "algorithm", "objective", "module_weight", "validate_every",
+    "average_decay", "seed", "min_finished_fraction",
 )  # fmt: skip
 GIN, EMPHASIS = "gin settings", "list of modules to emphasize"
 
@@ -44,8 +44,27 @@ def folder_of(begun: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
 
 
+class EarlierCredit(UserError):
+    """A training of an earlier version, whose credit assignment and network this version does not have."""
+
+
+def require_known_credit(root: Path, begun: Mapping[str, str]) -> None:
+    """Refuse to go on with a training that was begun before credit could be measured.
+
+    Raises:
+        EarlierCredit: it was begun with the option --credit of earlier versions.
+    """
+    if "credit" in begun and "credit_assignment" not in begun:
+        raise EarlierCredit(
+            f"the training in {shown(root)} was begun by an earlier version of this program, with --credit "
+            f"{begun['credit']}, and cannot go on: credit assignment and the network's inputs are others now",
+            "pass another --root-dir, or remove this one, to begin anew",
+        )
+
+
 def require_same(root: Path, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raises UserError unless a training in `root` that was begun with the one may go on with the other."""
+    require_known_credit(root, begun)
     changed = [
         f"--{name.replace('_', '-')} {begun[name]} (now {value})" if name in OPTIONS else f"another {name}"
         for name, value in now.items()

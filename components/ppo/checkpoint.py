@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 from components.policy.dense import DensePolicy, read_dense
+from components.ppo.begun import EarlierCredit, require_known_credit
 from components.storage import publish
 from components.storage.manifest import verify
 from components.storage.uri import shown
@@ -36,7 +37,7 @@ AVERAGE, BEST = "average", "best"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one iteration left. variables: see Learner.state; average, best: see the directories; state: JSON."""
+    """What one iteration left. variables: see PpoLearner.state; average, best: see the directories; state: JSON."""
 
     iteration: int
     variables: dict[str, NDArray[Any]]
@@ -65,17 +66,26 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
 
 
 def read(directory: Path) -> Checkpoint:
-    """The reverse of `write`. UserError if the directory is not there or damaged."""
+    """The reverse of `write`.
+
+    Raises:
+        EarlierCredit: it is of an earlier version of this program.
+        UserError: the directory is not there or damaged.
+    """
     try:
         verify(directory)
+        state = json.loads((directory / STATE).read_text())
+        # Before the policies, which an earlier version wrote in another form: that is not damage.
+        require_known_credit(directory.parent.parent, state.get("inputs", {}))
         with np.load(directory / VARIABLES, allow_pickle=False) as arrays:
             variables = {name: arrays[name] for name in arrays.files}
-        state = json.loads((directory / STATE).read_text())
         average, best = (read_dense(directory / name) for name in (AVERAGE, BEST))
         found = Checkpoint(int(state["training"]["iteration"]), variables, average, best, state)
         if state.get("policy", found.policy_digest) != found.policy_digest:
             raise ValueError("its weights are not those of the policy that it names")
         return found
-    except (UserError, OSError, ValueError, KeyError, TypeError) as error:
+    except EarlierCredit:
+        raise
+    except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         told = error.problem if isinstance(error, UserError) else error
         raise UserError(f"the checkpoint {shown(directory)} is damaged: {told}") from None

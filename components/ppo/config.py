@@ -9,7 +9,9 @@ from typing import Literal
 from components import problems
 from components.console import UserError
 
-Credit = Literal["function", "module"]
+CreditAssignment = Literal["counterfactual", "function", "module"]
+Algorithm = Literal["ppo", "dqn"]
+Objective = Literal["linked", "modules"]
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,14 @@ class PpoConfig:
 
     corpus, toolchain, trace, warmstart: artifact directories. root_dir: checkpoints and TensorBoard logs, kept between
     runs; one run at a time. output: where the policy of the best checkpoint is published.
-    modules, samples: of an iteration, and compiles of each; 0 becomes what the problem wants.
-    credit: what a decision's advantage is made of, see `credit.py`.
-    module_weight: weight of the module's own size beside its functions' (credit "function").
+    modules, samples: of an iteration, and compiles of each (with counterfactuals one more, without flips); 0 becomes
+        what the problem wants.
+    credit_assignment: where a decision's advantage comes from: "counterfactual", measured by compiling with it flipped;
+        "function" or "module", estimated from sampled compiles, see `credit/`.
+    algorithm: what is learned from it, "ppo" a policy, "dqn" the actions' values. "dqn" takes counterfactuals only.
+    objective: of a problem judged by size, what of a function's bytes counts: "linked", its share of what the link of
+        the project keeps; "modules", all of them.
+    module_weight: weight of the module's own size next to its functions' (credit assignment "function").
     validate_every: iterations between two looks at the validation modules.
     average_decay: of the moving average of the weights, per iteration.
     keep: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training publishes one
@@ -46,7 +53,9 @@ class PpoConfig:
     iterations: int | None = None
     modules: int = 0
     samples: int = 0
-    credit: Credit = "function"
+    credit_assignment: CreditAssignment = "counterfactual"
+    algorithm: Algorithm = "dqn"
+    objective: Objective = "linked"
     module_weight: float = 1.0
     validate_every: int = 5
     average_decay: float = 0.7
@@ -75,7 +84,12 @@ class PpoConfig:
             raise UserError(
                 f"--min-finished-fraction {self.min_finished_fraction:g}", "give a number above 0, at most 1"
             )
-        if self.samples < 2:
+        if self.algorithm == "dqn" and self.credit_assignment != "counterfactual":
+            raise UserError(
+                f"--algorithm dqn with --credit-assignment {self.credit_assignment}: it learns from measured decisions",
+                "pass --credit-assignment counterfactual, or --algorithm ppo",
+            )
+        if self.samples < 2 and self.credit_assignment != "counterfactual":
             raise UserError(
                 f"--samples {self.samples}: a sample is judged against the others of its module",
                 "pass at least 2",
@@ -89,6 +103,6 @@ PRESETS: dict[str, dict[str, object]] = {
     "demo": {"minutes": 12.0},
     # What a policy that is to be used deserves: with trace, vocab and warmstart an hour on 2 cores. Late in a long run
     # steps are small: a longer average costs no progress, and fewer looks at the validation modules suffice.
-    "full": {"minutes": 56.0, "validate_every": 10, "average_decay": 0.9},
+    "full": {"minutes": 56.0, "validate_every": 6, "average_decay": 0.9},
 }
 """--preset -> defaults of other options."""

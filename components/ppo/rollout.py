@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,14 @@ from components.console import say
 from components.formats.corpus import Module
 from components.policy.dense import DensePolicy
 from components.policy.observation import observation_shape
+from components.ppo.measured import MeasureModule, ModuleFlips
 from components.ppo.measures import MEASURES, Measure
+from components.ppo.replay import Flips
 from components.ppo.sample import OutcomeOf, Sampled, SampleModule
 from components.problems import Problem
 from components.workers import WorkerPool
+
+M = TypeVar("M", Sampled, ModuleFlips)
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,32 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Roller:
+class MeasuredModules:
+    """What the flips of some modules told, in the order in which the modules were asked for.
+
+    Attributes:
+        rewards: float64 [modules], of each module's base, see Measure.reward.
+        flips: of each module.
+        error_percent: how far the attributed changes of a compile are from the real one, as a share of all attributed.
+        compiles: of each module, the base among them.
+        compile_s: sum over them.
+    """
+
+    modules: tuple[str, ...]
+    rewards: NDArray[np.float64]
+    flips: tuple[Flips, ...]
+    error_percent: float
+    compiles: tuple[int, ...]
+    compile_s: float
+
+
+@dataclass(frozen=True)
+class RolloutCollector:
     """What stays the same between rollouts.
 
     baselines: module name -> outcome under the heuristic, see measures.py. compile_s: module name -> about how long its
-    compile takes. min_finished_fraction: of the modules; when so many are done, the rest is given up.
+    compile takes. min_finished_fraction: of the modules; when so many are done, the rest is given up. objects: see
+    MeasureModule.
     """
 
     compiler: Compiler
@@ -58,6 +83,7 @@ class Roller:
     function_credit: bool
     module_weight: float
     min_finished_fraction: float = 1.0
+    objects: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def _measure(self) -> Measure:
@@ -81,31 +107,65 @@ class Roller:
             )
             for i, module in enumerate(modules)
         ]
-        order = {module.name: i for i, module in enumerate(modules)}
-        # The longest first, so that the workers end together: a long one that begins last has them wait for it.
-        requests.sort(key=lambda request: self.compile_s[request.module.name], reverse=True)
         sample = SampleModule(self.compiler, dense.features, dense.buckets, self.function_credit, self.module_weight)
-        done: list[Sampled] = []
+        return self._collected(self._finished(sample, requests, quarantine), dense)
+
+    def measure(
+        self,
+        modules: Sequence[Module],
+        policy: Path,
+        dense: DensePolicy,
+        flip_compiles: int,
+        seed: int,
+        quarantine: Quarantine,
+    ) -> MeasuredModules:
+        """Compile each module under the greedy policy and `flip_compiles` times with flipped decisions.
+
+        Args:
+            seed: of the choice of flips; equal seeds give equal flips.
+        """
+        advisor = Advisor("policy", policy=policy, log=True)
+        requests = [Request(module, advisor, want_functions=self._measure.wants_functions(True)) for module in modules]
+        measure = MeasureModule(self.compiler, dense.features, dense.buckets, flip_compiles, seed, self.objects)
+        done = self._finished(measure, requests, quarantine)
+        attributed = sum(part.attributed for part in done)
+        return MeasuredModules(
+            modules=tuple(part.module_name for part in done),
+            rewards=np.array([self._measure.reward(part.outcome, self.baselines[part.module_name]) for part in done]),
+            flips=tuple(
+                Flips(part.observed, part.logits, part.action, part.alternative, part.gain) for part in done
+            ),
+            error_percent=100 * sum(part.error for part in done) / attributed if attributed else 0.0,
+            compiles=tuple(part.compiles for part in done),
+            compile_s=sum(part.compile_s for part in done),
+        )
+
+    def _finished(
+        self, compile_module: Callable[[Request], M], requests: Sequence[Request], quarantine: Quarantine
+    ) -> list[M]:
+        """What `compile_module` makes of the modules, in the order of the requests; the slow rest may be given up."""
+        order = {request.module.name: i for i, request in enumerate(requests)}
+        # The longest first, so that the workers end together: a long one that begins last has them wait for it.
+        requests = sorted(requests, key=lambda request: self.compile_s[request.module.name], reverse=True)
+        done: list[M] = []
         enough = math.ceil(self.min_finished_fraction * len(requests))
-        with closing(compile_all(self.pool, sample, requests, quarantine)) as results:
-            for _, sampled in results:
-                done.append(sampled)
+        with closing(compile_all(self.pool, compile_module, requests, quarantine)) as results:
+            for _, part in results:
+                done.append(part)
                 if enough <= len(done) < len(requests):
                     break
-        self._tell_dropped(requests, done, quarantine)
-        done.sort(key=lambda sampled: order[sampled.module_name])
-        return self._collected(done, dense)
+        self._tell_dropped(requests, {part.module_name for part in done}, quarantine)
+        return sorted(done, key=lambda part: order[part.module_name])
 
-    def _tell_dropped(self, requests: Sequence[Request], done: Sequence[Sampled], quarantine: Quarantine) -> None:
+    def _tell_dropped(self, requests: Sequence[Request], finished: Set[str], quarantine: Quarantine) -> None:
         """What is left out is slow, and slow is not random: the training is biased by as much as is told here."""
-        finished = {sampled.module_name for sampled in done}
         dropped = [r.module.name for r in requests if r.module.name not in finished and r.module.name not in quarantine]
         if dropped:
             named = ", ".join(
                 f"{name} ({self._measure.extent(self.baselines[name])}, {self.compile_s[name]:.2g} s in the trace)"
                 for name in dropped
             )
-            say(f"closed with {len(done)} of {len(requests)} modules; left out: {named}")
+            say(f"closed with {len(finished)} of {len(requests)} modules; left out: {named}")
 
     def _collected(self, done: Sequence[Sampled], dense: DensePolicy) -> Rollout:
         nothing = Sampled(

@@ -101,7 +101,7 @@ class SampleModule:
         for sample, advantage in zip(result.samples, advantages, strict=True):
             if len(advantage) == 0 or sample.log is None:
                 continue
-            columns = _columns(sample)
+            columns = log_columns(sample)
             parts.append(
                 (
                     observations(problem, self.features, self.buckets, columns),
@@ -115,7 +115,7 @@ class SampleModule:
         return Sampled(result.module_name, outcomes, seen, action, logits, advantage, result.compile_s)
 
 
-def _columns(sample: Sample) -> dict[str, NDArray[Any]]:
+def log_columns(sample: Sample) -> dict[str, NDArray[Any]]:
     """The log's columns, of all contexts one after the other."""
     assert sample.log is not None
     contexts = [context for context in sample.log.contexts if len(context)]

@@ -52,12 +52,6 @@ class Sampler:
         self._left += later
         return taken
 
-    def peek(self, count: int) -> list[str]:
-        """What `take` would return, without taking it."""
-        twin = Sampler(dict(zip(self._names, self._weights, strict=True)), 0)
-        twin.restore(self.state())
-        return twin.take(count)
-
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         return {"left": list(self._left), "random": self._random.bit_generator.state}

@@ -25,7 +25,10 @@ from components.storage import publish
 from components.storage.directory import make_directory
 from components.storage.uri import shown
 
-_REPORTED = ("modules", "samples", "credit", "module_weight", "validate_every", "average_decay", "seed")
+_REPORTED = (
+    "modules", "samples", "credit_assignment", "algorithm", "objective", "module_weight", "validate_every",
+    "average_decay", "seed",
+)  # fmt: skip
 """Fields of the config that say how it was trained, for the policy's card."""
 
 

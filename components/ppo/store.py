@@ -14,6 +14,7 @@ from secrets import token_hex
 
 from components.console import UserError, say
 from components.ppo import checkpoint
+from components.ppo.begun import EarlierCredit
 from components.ppo.checkpoint import Checkpoint
 from components.ppo.fence import Fence, Lost
 from components.storage import discard
@@ -63,6 +64,7 @@ class Store:
         """The newest checkpoint that is whole, None if there never was one; says so if that is not the newest.
 
         Raises:
+            EarlierCredit: they are of an earlier version of this program.
             UserError: none of those kept is whole; object storage refuses or does not answer.
         """
         self._sweep()
@@ -71,7 +73,7 @@ class Store:
             name = names[number - 1]
             try:
                 found = self._read(name)
-            except StorageError:
+            except (StorageError, EarlierCredit):
                 raise
             except UserError as error:
                 say(f"{error.problem}; the one before it is taken")

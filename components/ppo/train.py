@@ -1,10 +1,15 @@
 """The training loop, from top to bottom.
 
-Each iteration: emit the policy, now and then look at the validation modules, compile the next modules several times
-under the sampled policy, give every decision its advantage, update, checkpoint. What the validation modules see is a
-moving average of the weights (Polyak and Juditsky 1992): single updates are noisy, and the greedy policy feels it more
-than the sampled one. Published is the average that was best on the validation modules, which are neither trained on nor
-reported.
+Each iteration: now and then validate, emit the policy, compile the next modules several times, update, checkpoint. What
+the compiles are depends on the credit assignment: with counterfactuals one under the greedy policy and others in which
+some of its decisions are flipped, else several under the sampled policy.
+
+PPO compiles under the policy that it updates. DQN learns values from measurements of this and earlier iterations, and
+compiles under the best policy so far: a policy of values that are hardly learned is much worse than what it replaces.
+
+What the validation modules see is a moving average of the weights (Polyak and Juditsky 1992): single updates are noisy,
+and the greedy policy feels it more than the sampled one. Published is the average that was best on the validation
+modules, which are neither trained on nor reported.
 """
 
 from __future__ import annotations
@@ -27,18 +32,20 @@ from components.console import Progress, UserError, say
 from components.formats.corpus import Module, load_corpus
 from components.formats.policy import POLICY_JSON, check_features, load_policy_info
 from components.formats.toolchain import load_toolchain
-from components.formats.trace import load_trace, read_columns, read_modules
+from components.formats.trace import load_trace, read_columns, read_modules, read_objects
 from components.policy import networks
 from components.policy.dense import DensePolicy, read_dense
 from components.policy.observation import logits, observations
-from components.ppo.agent import Experience, Learner, PpoParameters
+from components.ppo.agent import Experience, PpoLearner, PpoParameters
 from components.ppo.begun import require_same
 from components.ppo.checkpoint import Checkpoint
 from components.ppo.config import PpoConfig
-from components.ppo.credit import squash
+from components.ppo.credit.sampled import squash
+from components.ppo.dqn import DqnLearner, DqnParameters
 from components.ppo.emphasis import emphasized, read_emphasis
 from components.ppo.measures import MEASURES
-from components.ppo.rollout import Roller, Rollout
+from components.ppo.replay import Flips, ReplayBuffer
+from components.ppo.rollout import Rollout, RolloutCollector
 from components.ppo.sampler import Sampler, worth
 from components.ppo.store import Store
 from components.ppo.summaries import Summaries
@@ -118,11 +125,18 @@ class Trainer:
                 f"modules that are in the trace, and both are needed",
                 "split the corpus again (python -m components.corpus split) or trace it again",
             )
-        parameters = PpoParameters()
-        self.learner = Learner(
-            len(warmstart.network_features), problem.num_actions, parameters, config.seed, problem.mask is not None
-        )
-        warmstart = soften(warmstart, self._some_observed(warmstart), parameters.initial_entropy)
+        some = self._some_observed(warmstart)
+        shape = (len(warmstart.network_features), problem.num_actions)
+        masked, scale = problem.mask is not None, networks.InputScale.of(problem, some)
+        self.replay: ReplayBuffer | None = None
+        self.learner: PpoLearner | DqnLearner
+        if config.algorithm == "dqn":
+            dqn = DqnParameters()
+            self.learner = DqnLearner(*shape, dqn, config.seed, masked, scale)
+            self.replay = ReplayBuffer(dqn.replay_measurements)
+        else:
+            self.learner = PpoLearner(*shape, PpoParameters(), config.seed, masked, scale)
+        warmstart = soften(warmstart, some, PpoParameters().initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
         self.sampler = Sampler(self._weights(table), config.seed)
@@ -133,15 +147,17 @@ class Trainer:
         shutil.rmtree(self.emitted, ignore_errors=True)
         self.emitted.mkdir(parents=True, exist_ok=True)
         self.summaries = Summaries(config.root_dir)
+        self.compiles: dict[str, int] = {}
+        """Module -> how often the newest iteration compiled it."""
         self.saved = 0  # the iteration of the newest checkpoint
         self._unsaved: Checkpoint | None = None
         self._checkpoint_s = 0.0
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
         compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
-        self.roller = Roller(
-            compiler, self.pool, problem, self.baselines, compile_s, config.credit == "function", config.module_weight,
-            config.min_finished_fraction,
+        self.collector = RolloutCollector(
+            compiler, self.pool, problem, self.baselines, compile_s, config.credit_assignment == "function",
+            config.module_weight, config.min_finished_fraction, self._objects(),
         )  # fmt: skip
 
     def _some_observed(self, policy: DensePolicy) -> NDArray[np.float32]:
@@ -150,6 +166,11 @@ class Trainer:
         rows = np.random.default_rng(0).permutation(decisions)[:SOME_DECISIONS]
         some = {name: column[rows] for name, column in columns.items()}
         return observations(problems.get(policy.problem), policy.features, policy.buckets, some)
+
+    def _objects(self) -> dict[str, dict[str, int]]:
+        """How many objects define a function; empty if every one of them counts."""
+        counts = self.config.objective == "linked" and self.config.credit_assignment == "counterfactual"
+        return read_objects(self.config.trace) if counts and self.measure.wants_functions(True) else {}
 
     def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
         known = np.isin(table["module"], list(self.modules))
@@ -169,7 +190,11 @@ class Trainer:
         require_same(self.config.root_dir, found.state["inputs"], self.inputs)
         if "events" in found.state:  # of an earlier version of this program they stay as they are
             self.summaries.rewind(found.state["events"])
-        self.learner.restore(found.variables)
+        variables = dict(found.variables)
+        replay = {name: variables.pop(name) for name in list(variables) if name.startswith("replay/")}
+        self.learner.restore(variables)
+        if self.replay is not None:
+            self.replay.restore(replay)
         self.learner.shuffle_state = found.state["shuffle"]
         self.sampler.restore(found.state["sampler"])
         self.quarantine = Quarantine.from_json(found.state["quarantine"])
@@ -217,24 +242,18 @@ class Trainer:
         if state.iteration % config.validate_every == 0 and not self._is_validated():
             self._validate()
             clock.lap("validate")
-        with emitted(self.dense, self.clang, self.emitted) as policy:
-            clock.lap("emit")
-            modules = self._next_modules()
-            seed = (config.seed << 32) + state.iteration * config.modules * config.samples
-            rollout = self.roller.sample(modules, policy, self.dense, config.samples, seed, self.quarantine)
-        clock.lap("compile")
-        losses = self.learner.update(self._experience(rollout), state.iteration) if len(rollout.action) else {}
+        collect = self._measure if config.credit_assignment == "counterfactual" else self._sample
+        rewards, decisions, losses = collect(clock)
         self._take_weights()
         self.average = blend(self.average, self.dense, config.average_decay)
-        clock.lap("update")
+        clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
-        state.rewards.append(float(rollout.rewards.mean()) if rollout.rewards.size else 0.0)
+        state.rewards.append(float(rewards.mean()) if rewards.size else 0.0)
         clock.laps["checkpoint"] = self._checkpoint_s  # of the iteration before: this one's holds these very numbers
-        if rollout.rewards.size:
-            self.summaries.iteration(
-                state.iteration, rollout.rewards, losses, clock.laps, len(self.quarantine) - failed, len(rollout.action)
-            )
+        if rewards.size:
+            failures = len(self.quarantine) - failed
+            self.summaries.iteration(state.iteration, rewards, losses, clock.laps, failures, decisions)
         self._remember()
         if state.iteration % config.checkpoint_every == 0:
             self.save()
@@ -245,13 +264,80 @@ class Trainer:
         names = self.sampler.take(self.config.modules)
         return [self.modules[name] for name in names if name not in self.quarantine]
 
-    def _experience(self, rollout: Rollout) -> Experience:
-        rooted = np.sqrt(np.mean(np.abs(rollout.advantage)))
-        old = self.state.scale
+    def _sample(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
+        """Compile under the sampled policy and update; rewards [modules, samples], decisions and losses."""
+        config, iteration = self.config, self.state.iteration
+        with emitted(self.dense, self.clang, self.emitted) as policy:
+            clock.lap("emit")
+            seed = (config.seed << 32) + iteration * config.modules * config.samples
+            rollout = self.collector.sample(
+                self._next_modules(), policy, self.dense, config.samples, seed, self.quarantine
+            )
+        self.compiles = dict.fromkeys(rollout.modules, config.samples)
+        clock.lap("compile")
+        losses = {}
+        if len(rollout.action) and isinstance(self.learner, PpoLearner):
+            losses = self.learner.update(self._sampled_experience(rollout), iteration)
+        clock.lap("update")
+        return rollout.rewards, len(rollout.action), losses
+
+    def _measure(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
+        """Measure flips of the base policy's decisions and update; rewards [modules], flips and losses."""
+        config, iteration = self.config, self.state.iteration
+        base = self.dense if self.replay is None else self.best
+        with emitted(base, self.clang, self.emitted) as policy:
+            clock.lap("emit")
+            seed = (config.seed << 32) + iteration
+            measured = self.collector.measure(
+                self._next_modules(), policy, base, config.samples, seed, self.quarantine
+            )
+        self.compiles = dict(zip(measured.modules, measured.compiles, strict=True))
+        clock.lap("compile")
+        new = sum(map(len, measured.flips))
+        losses = {"credit_error_percent": measured.error_percent}
+        if new:
+            flips = Flips.concatenate(list(measured.flips))
+            self._rescale(flips.gain)
+            if isinstance(self.learner, PpoLearner):
+                losses |= self.learner.update(self._flip_experience(flips), iteration)
+            elif self.replay is not None:
+                for name, part in zip(measured.modules, measured.flips, strict=True):
+                    self.replay.add(name, part)
+                flips = self.replay.all() or flips
+                losses |= self.learner.update(flips, self._advantage(flips.gain), new, iteration)
+        clock.lap("update")
+        return measured.rewards, new, losses
+
+    def _rescale(self, gains: NDArray[np.float64]) -> None:
+        """Follow the size of what decisions are worth: the root of the mean absolute gain or advantage."""
+        rooted, old = np.sqrt(np.mean(np.abs(gains))), self.state.scale
         self.state.scale = float(rooted if old is None else SCALE_DECAY * old + (1 - SCALE_DECAY) * rooted)
-        advantage = squash(rollout.advantage, self.state.scale)
+
+    def _advantage(self, gains: NDArray[np.float64]) -> NDArray[np.float32]:
+        assert self.state.scale is not None
+        return squash(gains, self.state.scale)
+
+    def _sampled_experience(self, rollout: Rollout) -> Experience:
+        self._rescale(rollout.advantage)
         prior = logits(self.first, rollout.observed)
-        return Experience(rollout.observed, rollout.action, rollout.logits, prior, advantage)
+        advantage = self._advantage(rollout.advantage)
+        return Experience(
+            rollout.observed, rollout.action, rollout.logits, prior, advantage, np.ones_like(advantage)
+        )
+
+    def _flip_experience(self, flips: Flips) -> Experience:
+        """A row for each of the two actions of a flip, weighted by its probability: the exact gradient of the two."""
+        gain = self._advantage(flips.gain)
+        action = np.concatenate([flips.action, flips.alternative])
+        both = np.concatenate([flips.logits, flips.logits])
+        rows, n = np.arange(len(action)), len(flips)
+        logit = both[rows, action].astype(np.float64)
+        probability = 1 / (1 + np.exp(np.concatenate([logit[n:] - logit[:n], logit[:n] - logit[n:]])))
+        # Twice the probability among the two, so that rows weigh 1 on average.
+        weight = (2 * probability).astype(np.float32)
+        observed = np.concatenate([flips.observed, flips.observed])
+        prior = logits(self.first, observed)
+        return Experience(observed, action, both, prior, np.concatenate([-gain, gain]) / 2, weight)
 
     def _is_validated(self) -> bool:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
@@ -259,7 +345,7 @@ class Trainer:
     def _validate(self) -> None:
         state = self.state
         with emitted(self.average, self.clang, self.emitted) as policy:
-            outcomes = self.roller.greedy(self.validation, policy, self.quarantine)
+            outcomes = self.collector.greedy(self.validation, policy, self.quarantine)
         percent = 100 * self.measure.reduction(outcomes, self.baselines)
         state.history.append((state.iteration, percent))
         self.summaries.validation(state.iteration, percent)
@@ -288,6 +374,8 @@ class Trainer:
             "events": self.summaries.kept(),
         }
         variables = {name: value.copy() for name, value in self.learner.state().items()}
+        if self.replay is not None:
+            variables |= self.replay.state()
         frozen = json.loads(json.dumps(state))
         self._unsaved = Checkpoint(self.state.iteration, variables, self.average, self.best, frozen)
 

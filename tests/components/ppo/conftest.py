@@ -11,7 +11,7 @@ from components.formats.toolchain import load_toolchain
 from components.formats.vocab import load_vocab
 from components.policy.dense import DensePolicy
 from components.storage import write_manifest
-from tests.components.ppo.runs import ITERATIONS, step, train
+from tests.components.ppo.runs import ITERATIONS, LEARNING, step, train
 
 CPP = """#include <map>
 #include <string>
@@ -23,7 +23,7 @@ int sum{i}(const std::string &key) {{ int s = {i}; for (int v : store[key]) s +=
 
 
 @pytest.fixture(scope="session")
-def inputs(tmp_path_factory, make_corpus, training_toolchain):
+def artifacts(tmp_path_factory, make_corpus, training_toolchain):
     """Corpus, trace and an untrained policy: the arguments that every run of the step shares."""
     root = tmp_path_factory.mktemp("ppo")
     names = [f"app/m{i}.cpp" for i in range(4)]
@@ -39,7 +39,7 @@ def inputs(tmp_path_factory, make_corpus, training_toolchain):
     step("vocab", "--trace", root / "trace", "--output", root / "vocab")
     vocab = load_vocab(root / "vocab")
     features = tuple(f for f in load_toolchain(training_toolchain).features["inlining"] if f.name in vocab)
-    random, sizes = np.random.default_rng(0), [3 * len(features), 64, 64, 32, 2]
+    random, sizes = np.random.default_rng(0), [2 * len(features), 64, 64, 32, 2]
     layers = tuple(
         (random.normal(0, (2 / a) ** 0.5, (a, b)).astype(np.float32), np.zeros(b, np.float32))
         for a, b in itertools.pairwise(sizes)
@@ -51,6 +51,12 @@ def inputs(tmp_path_factory, make_corpus, training_toolchain):
         "--warmstart", root / "start", "--iterations", ITERATIONS, "--modules", 2, "--samples", 3,
         "--validate-every", 2, "--workers", "local:2", "--seed", 5,
     ]  # fmt: skip
+
+
+@pytest.fixture(scope="session", params=["dqn", "ppo"])
+def inputs(request, artifacts):
+    """Arguments of a training. Tests of what has nothing to do with how it learns take one of LEARNING."""
+    return [*artifacts, *LEARNING[request.param]]
 
 
 @pytest.fixture(scope="session")

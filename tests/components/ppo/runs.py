@@ -5,7 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ITERATIONS = 5
+
+
+LEARNING = {
+    "dqn": [],  # the default: values of actions from measured flips
+    "ppo": ["--credit-assignment", "function", "--algorithm", "ppo"],
+    "ppo_of_flips": ["--credit-assignment", "counterfactual", "--algorithm", "ppo"],
+}
+"""How a training learns -> its options."""
+
+LEARNING_BY_DEFAULT = pytest.mark.parametrize("inputs", ["dqn"], indirect=True, scope="session")
+"""For tests in which it is of no consequence how a training learns."""
 
 
 def step(name, *arguments, **options):

@@ -1,5 +1,7 @@
 """The learner, on a bandit with a known best action."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,18 +18,18 @@ def experience(learner, rng, decisions=4096):
     from components.policy import networks
     from components.ppo.agent import Experience
 
-    quantiles = rng.random((decisions, FEATURES), np.float32)
-    logits = networks.logits(learner.actor, quantiles).numpy()
+    observed = rng.random((decisions, 2 * FEATURES), np.float32)  # quantiles, then magnitudes
+    logits = networks.logits(learner.actor, observed).numpy()
     inline = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
     action = (rng.random(decisions) < inline).astype(np.int64)
-    advantage = np.where(action == (quantiles[:, 0] > 0.5), 1, -1).astype(np.float32)
-    return Experience(quantiles, action, logits, np.zeros_like(logits), advantage)
+    advantage = np.where(action == (observed[:, 0] > 0.5), 1, -1).astype(np.float32)
+    return Experience(observed, action, logits, np.zeros_like(logits), advantage, np.ones_like(advantage))
 
 
 def make_learner(seed=0, **parameters):
-    from components.ppo.agent import Learner, PpoParameters
+    from components.ppo.agent import PpoLearner, PpoParameters
 
-    return Learner(FEATURES, 2, PpoParameters(**{"learning_rate": 1e-3, "minibatch": 512, **parameters}), seed)
+    return PpoLearner(FEATURES, 2, PpoParameters(**{"learning_rate": 1e-3, "minibatch": 512, **parameters}), seed)
 
 
 def test_policy_improves_and_stays_near_the_old_one():
@@ -91,3 +93,18 @@ def test_updates_end_when_the_policy_has_moved_far_enough():
     far, near = make_learner(epochs=6), make_learner(epochs=6, target_kl=1e-4)
     data = experience(far, np.random.default_rng(2))
     assert near.update(data)["kl"] < far.update(data)["kl"]
+
+
+def test_a_decision_counts_by_its_weight():
+    """What has no weight teaches nothing, as if it were not there."""
+    data = experience(make_learner(), np.random.default_rng(5), decisions=512)
+    kept = np.arange(512) < 256
+    without = replace(data, weight=kept.astype(np.float32) * 2)
+    opposed = replace(without, advantage=np.where(kept, data.advantage, -data.advantage))
+    learned = []
+    for given in (data, without, opposed):
+        learner = make_learner()
+        learner.update(given)
+        learned.append(learner.state()["weights/0"])
+    np.testing.assert_array_equal(learned[1], learned[2])
+    assert np.abs(learned[0] - learned[1]).max() > 0

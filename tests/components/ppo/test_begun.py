@@ -7,7 +7,7 @@ import gin
 import pytest
 
 from components.console import UserError
-from components.ppo.begun import begun_with, folder_of, require_same
+from components.ppo.begun import EarlierCredit, begun_with, folder_of, require_same
 from components.ppo.config import PpoConfig
 from components.ppo.train import configure
 from components.storage import write_manifest
@@ -49,14 +49,18 @@ def test_how_long_and_where_may_change(config, field, value):
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("modules", 3, "--modules 16 (now 3)"), ("samples", 9, "--samples 4 (now 9)"), ("seed", 7, "--seed 0 (now 7)"),
-        ("credit", "module", "--credit function (now module)"), ("module_weight", 2.0, "--module-weight 1.0 (now 2.0)"),
+        ("modules", 3, "--modules 16 (now 3)"), ("samples", 9, "--samples 8 (now 9)"), ("seed", 7, "--seed 0 (now 7)"),
+        ("credit_assignment", "module", "--credit-assignment counterfactual (now module)"),
+        ("module_weight", 2.0, "--module-weight 1.0 (now 2.0)"), ("algorithm", "ppo", "--algorithm dqn (now ppo)"),
+        ("objective", "modules", "--objective linked (now modules)"),
         ("validate_every", 1, "--validate-every 5 (now 1)"), ("average_decay", 0.0, "--average-decay 0.7 (now 0.0)"),
         ("gin_bindings", ("PpoParameters.clip=0.3",), "another gin settings"),
         ("gin_files", (), "another gin settings"), ("emphasize", None, "another list of modules to emphasize"),
     ],
 )  # fmt: skip
 def test_what_decides_what_is_learned_may_not(config, field, value, told):
+    if (field, value) == ("credit_assignment", "module"):
+        config = replace(config, algorithm="ppo")  # DQN learns from counterfactuals only
     before, after = begun(config), begun(replace(config, **{field: value}))
     assert folder_of(before) != folder_of(after)
     require_same(config.root_dir, before, before)
@@ -91,3 +95,14 @@ def test_files_count_by_what_they_say(config, tmp_path):
 def test_a_training_of_an_earlier_version_goes_on(config):
     now = begun(config)
     require_same(config.root_dir, {name: now[name] for name in ("corpus", "seed")}, now)
+
+
+@pytest.mark.parametrize("credit", ["function", "module"])
+def test_a_training_of_the_earlier_credit_is_refused_whatever_is_passed(config, credit):
+    learned = {"credit_assignment": credit, "algorithm": "ppo"}
+    for now in (begun(config), begun(replace(config, **learned))):
+        new = ("credit_assignment", "algorithm", "objective")
+        before = {name: value for name, value in now.items() if name not in new} | {"credit": credit}
+        with pytest.raises(EarlierCredit, match=f"begun by an earlier version .* --credit {credit}") as caught:
+            require_same(config.root_dir, before, now)
+        assert str(config.root_dir) in caught.value.problem and "another --root-dir" in caught.value.remedy

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from components.console import UserError
+from components.ppo.begun import EarlierCredit
 from components.ppo.checkpoint import read, write
 from components.storage import write_manifest
-from tests.components.ppo.points import checkpoint
+from tests.components.ppo.points import checkpoint, earlier
 
 
 def test_it_comes_back(tmp_path):
@@ -48,3 +49,14 @@ def test_a_state_that_is_none_is_told(tmp_path, text):
     write_manifest(tmp_path / "point")
     with pytest.raises(UserError, match="point is damaged"):
         read(tmp_path / "point")
+
+
+def test_one_of_the_earlier_credit_is_not_called_damaged(tmp_path):
+    """Its policies have another number of inputs, in a file of another version."""
+    directory = tmp_path / "checkpoints" / "000001-0123abcd"
+    write(directory, earlier(checkpoint(1)))
+    (directory / "best" / "weights.npz").write_bytes(b"of version 1")
+    write_manifest(directory)
+    with pytest.raises(EarlierCredit, match=f"{tmp_path} was begun by an earlier version") as caught:
+        read(directory)
+    assert "damaged" not in caught.value.problem and "--root-dir" in caught.value.remedy

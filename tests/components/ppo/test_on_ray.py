@@ -13,7 +13,7 @@ import pytest
 from components.storage import gcs, publish
 from components.storage.uri import GsUri, mirror
 from components.workers.settings import NODE_SETTINGS
-from tests.components.ppo.runs import ITERATIONS, train
+from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, train
 from tests.components.workers.conftest import Nodes
 from tests.storage_server import Faults, storage_server
 
@@ -35,6 +35,7 @@ def test_on_this_machine(inputs, first, tmp_path):
     assert report["validation_history"] == first[1]["validation_history"]
 
 
+@LEARNING_BY_DEFAULT
 def test_an_iteration_that_is_closed_early_tells_what_it_left_out(inputs, tmp_path):
     command = [sys.executable, "-m", "components.ppo", *with_options(inputs, min_finished_fraction=0.5, iterations=2)]
     command += ["--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]

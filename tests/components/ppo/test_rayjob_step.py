@@ -160,6 +160,7 @@ def test_a_place_on_this_machine_is_refused_by_name(
     assert cluster.asked == []
 
 
+SAMPLED = {"--credit-assignment": "function", "--algorithm": "ppo"}
 Change = Callable[[dict[str, str]], object]
 
 
@@ -175,7 +176,9 @@ Change = Callable[[dict[str, str]], object]
         (lambda a: a.update({"--cluster": "retries=many"}), "'many' is no whole number"),
         (lambda a: a.update({"--cluster": "cpus_per_worker=0"}), "cpus_per_worker of a RayJob is 0"),
         (lambda a: a.update({"--workers": "rayjob:0"}), "--workers 'rayjob:0' is not known"),
-        (lambda a: a.update({"--samples": "1"}), "1 is not in the range"),
+        (lambda a: a.update({"--samples": "0"}), "0 is not in the range"),
+        (lambda a: a.update(SAMPLED | {"--samples": "1"}), "--samples 1: a sample is judged against the others"),
+        (lambda a: a.update({"--credit-assignment": "module"}), "dqn with --credit-assignment module"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_asked_of_kubernetes(

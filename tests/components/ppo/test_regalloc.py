@@ -13,7 +13,7 @@ from components.formats.policy import load_policy_info
 from components.formats.splits import Splits, write_splits
 from components.policy.compare import compare
 from components.storage import write_manifest
-from tests.components.ppo.runs import step, train
+from tests.components.ppo.runs import LEARNING, step, train
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +56,10 @@ def test_warmstart_makes_a_policy_of_which_all_forms_agree(regalloc):
     assert not any(len(a.differences) for a in compare(regalloc / "warmstart", regalloc / "trace", limit=100))
 
 
-def test_the_same_seed_gives_the_same_rewards(arguments, tmp_path):
-    one, two = (train([*arguments, "--problem", "regalloc"], tmp_path / name) for name in ("one", "two"))
+@pytest.mark.parametrize("learning", LEARNING)
+def test_the_same_seed_gives_the_same_rewards(arguments, tmp_path, learning):
+    given = [*arguments, "--problem", "regalloc", *LEARNING[learning]]
+    one, two = (train(given, tmp_path / name) for name in ("one", "two"))
     assert one["mean_rewards"] == two["mean_rewards"] and any(one["mean_rewards"])
     assert one["validation_history"] == two["validation_history"]
     assert [iteration for iteration, _ in one["validation_history"]] == [0, 2, 3]

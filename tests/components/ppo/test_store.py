@@ -8,6 +8,7 @@ import pytest
 
 from components.console import UserError
 from components.ppo import fence as fences
+from components.ppo.begun import EarlierCredit
 from components.ppo.checkpoint import write
 from components.ppo.fence import LATEST, Fence, Lost
 from components.ppo.holder import Holder
@@ -16,7 +17,7 @@ from components.storage import gcs
 from components.storage.gcs import StorageError
 from components.storage.uri import mirror, uri_of
 from components.storage.workdir import drop_file, listing
-from tests.components.ppo.points import checkpoint
+from tests.components.ppo.points import checkpoint, earlier
 
 
 @pytest.fixture(params=["path", "uri"])
@@ -124,6 +125,17 @@ def test_where_none_is_whole_it_is_told(root):
     on_another_machine(root)
     with pytest.raises(UserError, match=r"none of the checkpoints 000001-.*, 000002-.* can be read"):
         newest(root)
+
+
+def test_those_of_the_earlier_credit_are_refused(root):
+    with Fence(root) as fence:
+        store = Store(fence, 2)
+        for iteration in (1, 2):
+            store.save(earlier(checkpoint(iteration)))
+    on_another_machine(root)
+    with pytest.raises(EarlierCredit, match="begun by an earlier version") as caught:
+        newest(root)
+    assert str(uri_of(root) or root) in caught.value.problem and len(folders(root)) == 2
 
 
 def test_an_object_storage_that_is_away_is_no_damage(root, monkeypatch):

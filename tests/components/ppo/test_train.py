@@ -1,13 +1,30 @@
 """Training with the real training clang: the same seed gives the same rewards. Faults are in test_faults.py."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from components.formats.corpus import load_corpus
 from components.policy.dense import DensePolicy
-from tests.components.ppo.runs import ITERATIONS, step, train
+from components.storage import write_manifest
+from tests.components.ppo.runs import ITERATIONS, LEARNING, LEARNING_BY_DEFAULT, step, train
+
+PPO_LOSSES = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction", "learning_rate")
+LOSSES = {
+    ("counterfactual", "dqn"): ("credit_error_percent", "value_loss", "explained_variance", "learning_rate"),
+    ("counterfactual", "ppo"): ("credit_error_percent", *PPO_LOSSES),
+    ("function", "ppo"): PPO_LOSSES,
+}
+"""Credit assignment and algorithm -> what TensorBoard is told of the learning."""
+
+
+def how(report):
+    """Credit assignment and algorithm of a training."""
+    told = report["hyperparameters"]["step"]
+    return told["credit_assignment"], told["algorithm"]
 
 
 @pytest.mark.slow
@@ -23,18 +40,22 @@ def test_run_leaves_policy_report_and_tensorboard(first):
     events = EventAccumulator(str(where / "root" / "tensorboard"))
     events.Reload()
     tags = set(events.Tags()["tensors"])
-    assert {"reward_distribution/mean", "reward_distribution/percentile_50", "losses/kl", "seconds/compile"} <= tags
+    assert {"reward_distribution/mean", "reward_distribution/percentile_50", "seconds/compile"} <= tags
+    assert {f"losses/{name}" for name in LOSSES[how(report)]} == {tag for tag in tags if tag.startswith("losses/")}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("inputs", LEARNING, indirect=True, scope="session")
 def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp_path):
     relative = [os.path.relpath(value) if isinstance(value, Path) else value for value in inputs]
     again = train(relative, Path(os.path.relpath(tmp_path)))
     assert again["mean_rewards"] == first[1]["mean_rewards"]
     assert again["validation_history"] == first[1]["validation_history"]
+    assert how(again) == how(first[1])
 
 
 @pytest.mark.slow
+@LEARNING_BY_DEFAULT
 def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_training(inputs, tmp_path):
     from components.policy.dense import read_dense
 
@@ -52,3 +73,27 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
         step("ppo", *arguments, capture_output=True, text=True)
     assert "colour" in caught.value.stderr and "Traceback" not in caught.value.stderr
     assert not (tmp_path / "policy").exists()
+
+
+@pytest.mark.slow
+@LEARNING_BY_DEFAULT
+def test_a_module_that_does_not_compile_is_set_aside_and_stays_so(inputs, tmp_path):
+    """It was sound when it was traced. Four modules are trained on and validated with."""
+    corpus = load_corpus(shutil.copytree(inputs[inputs.index("--corpus") + 1], tmp_path / "corpus"))
+    damaged = corpus.split("train")[1]
+    damaged.bitcode.write_bytes(damaged.bitcode.read_bytes()[:100])
+    write_manifest(corpus.directory)
+    given = [*inputs, "--corpus", corpus.directory, "--iterations", 2]
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        step(
+            "ppo", *given, "--root-dir", tmp_path / "refused", "--output", tmp_path / "policy",
+            capture_output=True, text=True,
+        )  # fmt: skip
+    said = caught.value.stderr
+    assert "1 of 4 modules do not compile (1 failed), more than the allowed fraction of 0.05" in said
+    assert damaged.name in said and "Traceback" not in said and not (tmp_path / "policy").exists()
+    given += ["--max-failed-fraction", 0.25]
+    two, four = (train([*given, "--iterations", count], tmp_path) for count in (2, 4))
+    assert [module["module"] for module in two["quarantine"]["modules"]] == [damaged.name]
+    assert four["quarantine"] == two["quarantine"] and len(four["mean_rewards"]) == 4
+    assert four["mean_rewards"][:2] == two["mean_rewards"]

@@ -5,12 +5,13 @@ import pytest
 
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy
+from components.policy.inputs import inputs_per_feature
 from components.ppo.weights import blend, emitted, soften
 
 
 def policy(scale=1.0):
     random = np.random.default_rng(0)
-    sizes = [6, 8, 2]
+    sizes = [2 * inputs_per_feature(masked=False), 8, 2]
     layers = tuple(
         (random.normal(0, scale, (a, b)).astype(np.float32), random.normal(0, 1, b).astype(np.float32))
         for a, b in ((sizes[0], sizes[1]), (sizes[1], sizes[2]))
@@ -19,30 +20,30 @@ def policy(scale=1.0):
     return DensePolicy("inlining", features, {"f": np.arange(4.0), "g": np.arange(9.0)}, layers)
 
 
-def entropy(policy, quantiles):
-    logits = policy.logits_of_inputs(quantiles).astype(np.float64)
+def entropy(policy, inputs):
+    logits = policy.logits_of_inputs(inputs).astype(np.float64)
     margin = np.abs(logits[:, 0] - logits[:, 1])  # of two actions, the entropy is a function of it
     other = 1 / (1 + np.exp(np.minimum(margin, 700)))
     return float(-((1 - other) * np.log1p(-other) + other * np.log(other)).mean())
 
 
 @pytest.fixture
-def quantiles():
-    return np.random.default_rng(1).random((500, 2), np.float32)
+def inputs():
+    return np.random.default_rng(1).random((500, 4), np.float32)
 
 
-def test_softened_policy_has_the_entropy_asked_for_and_the_same_decisions(quantiles):
+def test_softened_policy_has_the_entropy_asked_for_and_the_same_decisions(inputs):
     sharp = policy(scale=20)
-    assert entropy(sharp, quantiles) < 0.05
-    soft = soften(sharp, quantiles, 0.2)
-    assert entropy(soft, quantiles) == pytest.approx(0.2, rel=1e-3)
-    before, after = (p.logits_of_inputs(quantiles).argmax(1) for p in (sharp, soft))
+    assert entropy(sharp, inputs) < 0.05
+    soft = soften(sharp, inputs, 0.2)
+    assert entropy(soft, inputs) == pytest.approx(0.2, rel=1e-3)
+    before, after = (p.logits_of_inputs(inputs).argmax(1) for p in (sharp, soft))
     np.testing.assert_array_equal(before, after)
 
 
-def test_unsure_policy_stays_as_it_is(quantiles):
+def test_unsure_policy_stays_as_it_is(inputs):
     unsure = policy(scale=0.1)
-    assert soften(unsure, quantiles, 0.2) is unsure
+    assert soften(unsure, inputs, 0.2) is unsure
 
 
 def test_blend_is_a_weighted_mean_of_the_weights():

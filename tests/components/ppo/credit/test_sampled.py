@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
-from components.ppo.credit import FUNCTION_OVERHEAD_BYTES, MOST_HOSTS, function_advantages, module_advantages, squash
+from components.compiler.function_sizes import FunctionSizes
+from components.ppo.credit.sampled import MOST_HOSTS, function_advantages, module_advantages, squash
 
 
 def sample(text, calls, functions, discardable=()):
@@ -21,15 +22,32 @@ def sample(text, calls, functions, discardable=()):
         names=names,
         discardable=np.array([name in discardable for name in names], bool),
     )
-    return Sample(text, callsites=callsites, function_sizes=functions)
+    return Sample(text, callsites=callsites, function_sizes=sizes_of(functions))
+
+
+def sizes_of(functions):
+    """Sizes of an object that has these functions (name -> bytes)."""
+    nothing = np.zeros(len(functions), np.int64)
+    return FunctionSizes(
+        names=list(functions),
+        weak=np.zeros(len(functions), bool),
+        entry=np.arange(len(functions), dtype=np.int32),
+        instructions=np.array(list(functions.values()), np.int64),
+        unwind=nothing,
+        exceptions=nothing,
+        jump_tables=nothing,
+        remainder={},
+        sections={},
+        text_size_bytes=sum(functions.values()),
+    )
 
 
 def test_caller_and_discardable_callee_are_both_counted():
-    # b is dropped in the second sample: it costs nothing there, and its entry in .eh_frame goes with it.
+    # b is dropped in the second sample: it costs nothing there.
     first = sample(300, [("a", "b")], {"a": 100, "b": 50}, {"b"})
     second = sample(260, [("a", "b")], {"a": 140}, {"b"})
     one, two = function_advantages([first, second], module_weight=0)
-    b = (50 + FUNCTION_OVERHEAD_BYTES) / 2
+    b = 50 / 2
     assert one == pytest.approx([20 - b])
     assert two == pytest.approx([-20 + b])
 
@@ -41,11 +59,11 @@ def test_exported_callee_stays_whatever_happens_to_it():
 
 
 def test_caller_that_one_sample_dropped_is_judged_with_what_it_went_into():
-    # a is inlined into m in the second sample: together they take 60 bytes less an entry in .eh_frame than before.
+    # a is inlined into m in the second sample: together they take 50 bytes less than before.
     first = sample(300, [("a", "b"), ("m", "a")], {"a": 100, "m": 10, "b": 5})
     second = sample(260, [("a", "b"), ("m", "a", True)], {"m": 60, "b": 5})
     one, two = function_advantages([first, second], 0)
-    both = (100 + 10 + FUNCTION_OVERHEAD_BYTES - 60) / 2
+    both = (100 + 10 - 60) / 2
     assert one == pytest.approx([-both, 25])
     assert two == pytest.approx([both, -25])
 
@@ -54,8 +72,8 @@ def test_what_is_inlined_twice_in_a_row_is_judged_with_all_that_it_went_into():
     first = sample(0, [("a", "x"), ("b", "a", True), ("c", "b", True)], {"c": 200, "x": 1})
     second = sample(0, [("a", "x"), ("b", "a"), ("c", "b")], {"a": 70, "b": 50, "c": 90, "x": 1})
     one = function_advantages([first, second], 0)[0]
-    assert one[0] == pytest.approx((70 + 50 + 90 + 2 * FUNCTION_OVERHEAD_BYTES - 200) / 2)
-    assert one[1] == pytest.approx((50 + 90 + FUNCTION_OVERHEAD_BYTES - 200) / 2)
+    assert one[0] == pytest.approx((70 + 50 + 90 - 200) / 2)
+    assert one[1] == pytest.approx((50 + 90 - 200) / 2)
     assert one[2] == pytest.approx((90 - 200) / 2)
 
 
@@ -71,7 +89,7 @@ def test_callee_is_shared_by_the_calls_that_keep_it():
     first = sample(0, [("a", "b"), ("c", "b")], {"a": 100, "c": 100, "b": 50}, {"b"})
     second = sample(0, [("a", "b", True), ("c", "b", True)], {"a": 140, "c": 140}, {"b"})
     one, two = function_advantages([first, second], 0)
-    share = (50 + FUNCTION_OVERHEAD_BYTES) / 2 / 2
+    share = 50 / 2 / 2
     assert one == pytest.approx([20 - share] * 2)
     assert two == pytest.approx([share - 20] * 2)
 
@@ -107,8 +125,8 @@ def test_callee_that_its_caller_went_into_is_counted_once():
     first = sample(0, [("a", "b"), ("b", "a")], {"a": 100, "b": 50}, {"a", "b"})
     second = sample(0, [("a", "b"), ("b", "a", True)], {"b": 120}, {"a", "b"})
     one = function_advantages([first, second], 0)[0]
-    both = (100 + FUNCTION_OVERHEAD_BYTES + 50 - 120) / 2
-    assert one == pytest.approx([-both, 35 - (100 + FUNCTION_OVERHEAD_BYTES) / 2])
+    both = (100 + 50 - 120) / 2
+    assert one == pytest.approx([-both, 35 - 100 / 2])
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.1, 1e3))

@@ -1,8 +1,8 @@
 """Which decision gets which share of the size that came out.
 
 A module has hundreds of decisions and one size, so its size says little about any of them. But the training clang logs
-who calls whom, and the object's symbol table has each function's size. So the advantage of a decision in one of K
-samples of a module is made of
+who calls whom, and the object has each function's whole size, that of its instructions and tables. So the advantage of
+a decision in one of K samples of a module is made of
 
     - (size of its caller - the caller's mean over the K samples),
     - (size of its callee - the callee's mean) / (number of calls of it that were decided on), where the callee's
@@ -31,9 +31,6 @@ from numpy.typing import NDArray
 
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
-
-FUNCTION_OVERHEAD_BYTES = 32
-"""What a function costs beside its instructions: its entry in .eh_frame (24 bytes and what its instructions add)."""
 
 MOST_HOSTS = 32
 """Of how many functions together a decision in a function that is not in all samples is judged, at most."""
@@ -81,10 +78,10 @@ def _sizes(samples: Sequence[Sample], ids: dict[str, int]) -> tuple[Float64, NDA
     sizes = np.zeros((len(samples), len(ids)))
     exists = np.zeros((len(samples), len(ids)), bool)
     for k, sample in enumerate(samples):
-        functions = sample.function_sizes or {}
+        functions = sample.function_sizes.by_name() if sample.function_sizes else {}
         for name, column in ids.items():
             if name in functions:
-                sizes[k, column] = functions[name] + FUNCTION_OVERHEAD_BYTES
+                sizes[k, column] = functions[name]
                 exists[k, column] = True
     return sizes, exists
 

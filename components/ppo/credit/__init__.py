@@ -1,0 +1,1 @@
+"""What a decision is worth: measured by counterfactual compiles, or estimated from samples of a policy."""

@@ -1,0 +1,194 @@
+"""DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
+
+A measured decision is an episode of one step, so an action's value is its return and nothing is bootstrapped (Mnih et
+al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. Where there are
+no others each gets half of it, whichever of them the base took; else the base's action returns 0 and the alternative
+the difference, for halves of several differences do not compare. The greedy policy of the values takes what saves most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gin
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.networks import network
+from tf_agents.trajectories import StepType, Trajectory
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from components.policy import networks
+from components.ppo.agent import require_finite, require_possible, restore_variables
+from components.ppo.replay import Flips
+
+
+@gin.configurable(module="mlgo")
+@dataclass(frozen=True)
+class DqnParameters:
+    """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
+
+    Attributes:
+        learning_rate: of Adam, in the first iteration.
+        decay_iterations: iterations after which it is half of that, a third after twice as many and so on.
+        minibatch_size: flips in a gradient step.
+        replays: how often a measured flip is learned from, on average.
+        max_grad_norm: global norm that gradients are clipped to.
+        replay_measurements: of each module, how many of its newest measurements are learned from.
+    """
+
+    learning_rate: float = 3e-3
+    decay_iterations: int = 50
+    minibatch_size: int = 256
+    replays: float = 12.0
+    max_grad_norm: float = 1.0
+    replay_measurements: int = 2
+
+
+class ActionValues(network.Network):
+    """The actor's dense layers as a Q-network: what are logits of a policy are values of actions here."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_actions: int,
+        masked: bool,
+        scale: networks.InputScale | None,
+        name: str = "values",
+    ) -> None:
+        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
+        super().__init__(input_tensor_spec=actor.input_tensor_spec, state_spec=(), name=name)
+        self.actor = actor
+
+    def call(
+        self, observation: tf.Tensor, step_type: Any = None, network_state: Any = (), training: bool = False
+    ) -> tuple[tf.Tensor, Any]:
+        return networks.logits(self.actor, observation, training), network_state
+
+
+class DqnLearner:
+    """Value network, Adam and DQN's update. All its state is in `state` and `shuffle_state`."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_actions: int,
+        parameters: DqnParameters,
+        seed: int,
+        masked: bool = False,
+        scale: networks.InputScale | None = None,
+    ) -> None:
+        require_possible(parameters, {"decay_iterations": 1, "minibatch_size": 1, "replay_measurements": 1})
+        tf.random.set_seed(seed)
+        self.parameters = parameters
+        values = ActionValues(num_features, num_actions, masked, scale)
+        self.actor = values.actor
+        self.optimizer = tf.keras.optimizers.Adam(parameters.learning_rate, epsilon=1e-5)
+        self.step = tf.Variable(0, dtype=tf.int64, name="train_step")
+        self._agent = dqn_agent.DqnAgent(
+            ts.time_step_spec(values.input_tensor_spec),
+            networks.action_spec(num_actions),
+            q_network=values,
+            optimizer=self.optimizer,
+            epsilon_greedy=0.0,  # the trainer explores by flips
+            td_errors_loss_fn=common.element_wise_squared_loss,
+            gamma=0.0,
+            gradient_clipping=parameters.max_grad_norm,
+            train_step_counter=self.step,
+        )
+        self._agent.initialize()
+        self._base_share = 0.5 if num_actions == 2 else 0.0
+        self._shuffle = np.random.default_rng(seed)
+        self.optimizer.build(list(self.actor.trainable_weights))
+
+    def _state_variables(self) -> dict[str, tf.Variable]:
+        named = {f"weights/{i}": v for i, v in enumerate(self.actor.variables)}
+        named |= {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
+        return {**named, "step": self.step}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Weights, Adam's moments, rate and counter, and the number of updates, for a checkpoint."""
+        return {name: variable.numpy() for name, variable in self._state_variables().items()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """The reverse of `state`.
+
+        Raises:
+            UserError: the state is of another network.
+        """
+        restore_variables(self._state_variables(), state)
+
+    @property
+    def shuffle_state(self) -> dict[str, Any]:
+        """State of the generator that draws minibatches, as JSON holds it."""
+        return dict(self._shuffle.bit_generator.state)
+
+    @shuffle_state.setter
+    def shuffle_state(self, state: dict[str, Any]) -> None:
+        self._shuffle.bit_generator.state = state
+
+    def update(self, flips: Flips, advantage: NDArray[np.float32], new: int, iteration: int) -> dict[str, float]:
+        """Take as many gradient steps as `new` flips deserve.
+
+        Args:
+            flips: n flips to draw from. advantage: float32 [n], `gain` on the scale that is learned on.
+            new: how many of them were measured in this iteration. iteration: its number, from 0.
+
+        Returns:
+            `learning_rate`; over the steps the means of `value_loss` and of `explained_variance`, the share of the
+            returns' mean square that the values told before each step.
+
+        Raises:
+            UserError: the weights are not finite any more.
+        """
+        parameters = self.parameters
+        size = min(parameters.minibatch_size, len(flips))
+        steps = max(1, round(parameters.replays * new / size))
+        rate = parameters.learning_rate / (1 + iteration / parameters.decay_iterations)
+        self.optimizer.learning_rate.assign(rate)
+        losses, explained = [], []
+        for _ in range(steps):
+            rows = self._shuffle.integers(0, len(flips), size)
+            target = advantage[rows]
+            loss = self._minibatch(
+                tf.constant(flips.observed[rows]),
+                tf.constant(flips.action[rows]),
+                tf.constant(flips.alternative[rows]),
+                tf.constant(target),
+            )
+            losses.append(float(loss))
+            share = self._base_share
+            returned = float(np.mean(target**2)) * (share**2 + (1 - share) ** 2) / 2
+            explained.append(1 - losses[-1] / max(returned, 1e-12))
+        require_finite(self.actor.trainable_weights)
+        return {
+            "value_loss": float(np.mean(losses)),
+            "explained_variance": float(np.mean(explained)),
+            "learning_rate": rate,
+        }
+
+    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    def _minibatch(
+        self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, advantage: tf.Tensor
+    ) -> tf.Tensor:
+        """One step on the episodes of both actions of [B] decisions; the mean squared error of a value, float32 []."""
+        chosen = tf.concat([action, alternative], 0)  # [2 * B]
+        returns = tf.concat([-self._base_share * advantage, (1 - self._base_share) * advantage], 0)
+        seen = tf.concat([observed, observed], 0)
+        ends, nothing = tf.zeros_like(returns), tf.zeros_like(chosen)
+        first, last = tf.fill(tf.shape(chosen), StepType.FIRST), tf.fill(tf.shape(chosen), StepType.LAST)
+        # tf-agents wants [B, T]: the step, and the state behind it, which nothing looks at.
+        episode = Trajectory(
+            step_type=tf.stack([first, last], 1),
+            observation=tf.stack([seen, seen], 1),
+            action=tf.stack([chosen, nothing], 1),
+            policy_info=(),
+            next_step_type=tf.stack([last, first], 1),
+            reward=tf.stack([returns, ends], 1),
+            discount=tf.zeros_like(tf.stack([returns, ends], 1)),
+        )
+        return self._agent.train(episode).loss
+
