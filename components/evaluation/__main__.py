@@ -13,7 +13,7 @@ from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.judges import JUDGES
-from components.evaluation.whole_commands import JOBS, PROGRAM, compare_binaries, compare_programs
+from components.evaluation.whole_commands import JOBS, LINK_VARIANT, PROGRAM, compare_binaries, compare_programs
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
@@ -78,6 +78,7 @@ def main() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
 @click.option("--jobs", type=click.IntRange(min=1), default=JOBS,
               help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
+@LINK_VARIANT
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 @click.pass_context

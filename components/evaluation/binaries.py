@@ -7,21 +7,34 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from components.console import UserError
+from components.compiler.source_language import Language
+from components.console import UserError, say
 from components.evaluation.builds import Side, two_sides, whole_build
 from components.evaluation.comparison import reduction_percent
-from components.evaluation.sections import Kind, SectionSizes, measure
+from components.evaluation.link_variants import LINK_VARIANTS, LinkVariant
+from components.evaluation.sections import NOTHING, Kind, SectionSizes, linked_language, measure
 from components.formats.toolchain import Toolchain
 from components.projects.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Binary:
-    """One linked library or program, as both compilers made it. `name` is relative to the build directory."""
+    """One library or program, as both compilers made it.
+
+    Attributes:
+        project: the recipe's name.
+        name: path relative to the build directory.
+        kind: static libraries are not linked, their members are summed.
+        language: c++ if it needs a C++ library at run time; None if it is not linked.
+        link_variant: of LINK_VARIANTS.
+        stock, policy: sizes under either compiler.
+    """
 
     project: str
     name: str
     kind: Kind
+    language: Language | None
+    link_variant: str
     stock: SectionSizes
     policy: SectionSizes
 
@@ -31,45 +44,111 @@ class Binary:
             "project": self.project,
             "name": self.name,
             "kind": self.kind,
-            "stock": asdict(self.stock),
-            "policy": asdict(self.policy),
-            "reduction_percent": reduction_percent(self.stock.llvm_size_text, self.policy.llvm_size_text),
+            "language": self.language,
+            "link_variant": self.link_variant,
+            **_compared(self.stock, self.policy),
         }
 
 
+@dataclass(frozen=True)
+class _Measured:
+    kind: Kind
+    language: Language | None
+    sizes: SectionSizes
+
+
 def compare_projects(
-    recipes: Sequence[Recipe], stock_clang: Path, release: Toolchain, problem: str, work: Path, cache: Path, jobs: int
-) -> list[Binary]:
-    """Builds every project twice and measures what it linked.
+    recipes: Sequence[Recipe], stock_clang: Path, release: Toolchain, problem: str, work: Path, cache: Path, jobs: int,
+    link_variants: Sequence[str] = tuple(LINK_VARIANTS),
+) -> list[Binary]:  # fmt: skip
+    """Builds every project twice for each link variant and measures what it linked.
 
     Both builds are made of a fresh source tree at the same place, at the problem's level of optimization, and differ
     only in the compiler and its advisor's flags. `work` is a directory for them, empty again afterwards.
 
+    A project that stock clang cannot build in another variant than its own is left out of that variant.
+
     Raises:
         UserError: a project cannot be fetched or built, links nothing, or not the same under both compilers.
     """
-    sides = two_sides(stock_clang, release, problem)
     binaries = []
-    for recipe in recipes:
-        stock, policy = (_measure(recipe, side, work, cache, jobs) for side in sides)
-        if stock.keys() != policy.keys():
-            odd = ", ".join(sorted(stock.keys() ^ policy.keys()))
-            raise UserError(
-                f"{recipe.name}: only one of the two compilers could build {odd}",
-                "build the project by hand with both; its recipe may need flags",
-            )
-        if not stock:
-            raise UserError(
-                f"{recipe.name}: the recipe names no binary that its build makes",
-                "list the linked libraries and programs as `binaries` in the recipe",
-            )
-        binaries += [Binary(recipe.name, name, *stock[name], policy[name][1]) for name in stock]
+    for name in link_variants:
+        variant = LINK_VARIANTS[name]
+        sides = two_sides(stock_clang, release, problem, variant)
+        for recipe in recipes:
+            if (changed := variant.apply(recipe)) is None:
+                say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")
+            else:
+                binaries += _compare(changed, variant, sides, work, cache, jobs)
     return binaries
 
 
-def _measure(
-    recipe: Recipe, side: Side, work: Path, cache: Path, jobs: int
-) -> dict[str, tuple[Kind, SectionSizes]]:
+def linked_totals(binaries: Sequence[Binary]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Sum programs and shared libraries: link variant -> "all", "c" or "c++" -> files and a comparison."""
+    totals: dict[str, dict[str, dict[str, Any]]] = {}
+    for binary in binaries:
+        if binary.language is not None:
+            totals.setdefault(binary.link_variant, {}).update({"all": {}, binary.language: {}})
+    for variant, languages in totals.items():
+        for language in languages:
+            chosen = [
+                binary
+                for binary in binaries
+                if binary.link_variant == variant and binary.language and language in ("all", binary.language)
+            ]
+            stock, policy = sum((b.stock for b in chosen), NOTHING), sum((b.policy for b in chosen), NOTHING)
+            languages[language] = {"files": len(chosen), **_compared(stock, policy)}
+    return totals
+
+
+def comparison_json(binaries: Sequence[Binary]) -> dict[str, Any]:
+    """As it stands in metrics.json and in binaries.json."""
+    return {"binaries": [binary.to_json() for binary in binaries], "linked": linked_totals(binaries)}
+
+
+def _compared(stock: SectionSizes, policy: SectionSizes) -> dict[str, Any]:
+    return {
+        "stock": asdict(stock),
+        "policy": asdict(policy),
+        "reduction_percent": reduction_percent(stock.llvm_size_text, policy.llvm_size_text),
+        "text_reduction_percent": reduction_percent(stock.text, policy.text),
+    }
+
+
+def _compare(
+    recipe: Recipe, variant: LinkVariant, sides: tuple[Side, Side], work: Path, cache: Path, jobs: int
+) -> list[Binary]:
+    try:
+        stock = _measure(recipe, sides[0], work, cache, jobs)
+    except UserError as error:
+        if variant.name == "default":
+            raise
+        say(f"{recipe.name} is not compared as {variant.name}: {error.problem.splitlines()[0]}")
+        return []
+    policy = _measure(recipe, sides[1], work, cache, jobs)
+    if stock.keys() != policy.keys():
+        odd = ", ".join(sorted(stock.keys() ^ policy.keys()))
+        raise UserError(
+            f"{recipe.name}: only one of the two compilers could build {odd}",
+            "build the project by hand with both; its recipe may need flags",
+        )
+    if not stock:
+        raise UserError(
+            f"{recipe.name}: the recipe names no binary that its build makes",
+            "list the linked libraries and programs as `binaries` in the recipe",
+        )
+    return [
+        Binary(recipe.name, name, found.kind, found.language, variant.name, found.sizes, policy[name].sizes)
+        for name, found in stock.items()
+    ]
+
+
+def _measure(recipe: Recipe, side: Side, work: Path, cache: Path, jobs: int) -> dict[str, _Measured]:
     with whole_build(recipe, side, work, cache, jobs) as (_, built):
         root = built.directory.resolve()
-        return {str(path.relative_to(root)): measure(path) for path in built.binaries}
+        measured = {}
+        for path in built.binaries:
+            kind, sizes = measure(path)
+            language = linked_language(path) if kind in ("program", "shared library") else None
+            measured[str(path.relative_to(root))] = _Measured(kind, language, sizes)
+        return measured

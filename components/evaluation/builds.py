@@ -13,6 +13,7 @@ from pathlib import Path
 from components import problems
 from components.compiler.advisor import Advisor
 from components.console import Progress, UserError, say
+from components.evaluation.link_variants import LINK_VARIANTS, LinkVariant
 from components.formats.toolchain import Toolchain
 from components.projects.build import BuiltProject, build_project
 from components.projects.recipe import Recipe
@@ -26,11 +27,14 @@ class Side:
     title: str
     clang: Path
     flags: list[str]
+    link_flags: tuple[str, ...] = ()
 
 
-def two_sides(stock_clang: Path, release: Toolchain, problem: str) -> tuple[Side, Side]:
+def two_sides(
+    stock_clang: Path, release: Toolchain, problem: str, variant: LinkVariant = LINK_VARIANTS["default"]
+) -> tuple[Side, Side]:
     """Stock clang with nothing added, and the release clang with the policy for `problem` turned on, both at the level
-    at which code is built that such a policy is for.
+    at which code is built that such a policy is for, and with the flags of `variant`.
 
     Raises:
         UserError: the release clang embeds no such policy, or the compilers are not of one LLVM version.
@@ -41,11 +45,11 @@ def two_sides(stock_clang: Path, release: Toolchain, problem: str) -> tuple[Side
             f"name another problem ({', '.join(release.features)}), or build a release clang with such a policy",
         )
     require_same_version(stock_clang, release)
-    level = problems.get(problem).optimization
+    flags = [problems.get(problem).optimization, *variant.compile_flags]
     policy_flags = Advisor("release").flags(problem, None, None)
     return (
-        Side("stock clang", stock_clang, [level]),
-        Side("release clang", release.clang, [level, *policy_flags]),
+        Side("stock clang", stock_clang, flags, variant.link_flags),
+        Side("release clang", release.clang, [*flags, *policy_flags], variant.link_flags),
     )
 
 
@@ -73,7 +77,9 @@ def whole_build(
                     bar = stack.enter_context(Progress(f"building {recipe.name} with {side.title}", total))
                 bar.advance(done - bar.done)
 
-            built = build_project(recipe, source, place / "build", side.clang, side.flags, jobs, watch)
+            built = build_project(
+                recipe, source, place / "build", side.clang, side.flags, jobs, watch, ldflags=side.link_flags
+            )
         if built.failed:
             say(f"{recipe.name}, {side.title}: {len(built.failed)} targets failed, such as {built.failed[0]}")
         yield source, built

@@ -14,7 +14,7 @@ from typing import Any
 
 from components.evaluation.judges import judge_of
 from components.evaluation.program_rows import summary, verdict
-from components.evaluation.words import change
+from components.evaluation.words import LANGUAGE_TITLES, change
 from components.formats.corpus import Corpus
 from components.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.storage import digest
@@ -62,10 +62,22 @@ def model_card(
             "reduction_percent": metrics["reduction_percent"],
             "reduction_percent_ci95": metrics.get("reduction_percent_ci95"),
             "min_reduction_percent": metrics["min_reduction_percent"],
+            "refused_because": metrics.get("refused_because"),
+            "languages": reductions(metrics, "languages"),
+            "sections": reductions(metrics, "sections"),
             "per_project": {name: part["reduction_percent"] for name, part in metrics["per_project"].items()},
         },
         judge.worst_key: list(worst),
     } | ({"programs": programs} if (programs := judge.programs(metrics)) else {})
+
+
+def reductions(metrics: Mapping[str, Any], parts: str) -> dict[str, dict[str, float | None]]:
+    """Return the reduction in percent of each language or section, by the code that it is of; {} if not known."""
+    of = {"all held-out": metrics, **metrics["groups"]}
+    return {
+        name: {code: figures[parts][name]["reduction_percent"] for code, figures in of.items()}
+        for name in metrics.get(parts, {})
+    }
 
 
 def write_card(directory: Path, card: Mapping[str, Any]) -> None:
@@ -104,6 +116,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             f"| {name} | {count} | {change(gate['per_project'].get(name), judge.comparative)} |"
             for name, count in sorted(corpus["projects"].items())
         ),
+        *parts_table(gate),
         "",
         f"## {judge.worst}",
         "",
@@ -117,6 +130,20 @@ def card_markdown(card: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def parts_table(gate: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of the gate's languages and sections; none if it has none."""
+    rows = [(LANGUAGE_TITLES[language], found) for language, found in gate.get("languages", {}).items()]
+    rows += gate.get("sections", {}).items()
+    if not rows:
+        return []
+    return [
+        "",
+        "| held-out text | all | unseen modules of known projects | unseen projects |",
+        "|---|---|---|---|",
+        *(f"| {title} | {' | '.join(change(percent) for percent in found.values())} |" for title, found in rows),
+    ]
 
 
 def _report(policy: Path) -> dict[str, Any]:

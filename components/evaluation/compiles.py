@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ def compile_variants(
     modules: Sequence[Module],
     outcome: Callable[[Sample], Any],
     total: int = 0,
+    with_functions: Collection[str] = (),
 ) -> Compiled:
     """Compiles `modules` under each of `variants`.
 
@@ -55,6 +56,7 @@ def compile_variants(
     Args:
         outcome: reads a sample where the compile ran; a function of a module, for it may be pickled.
         total: modules that `config.max_failed_fraction` is of, if not `modules` are all.
+        with_functions: names of variants whose samples have sizes of functions.
 
     Raises:
         UserError: more than `config.max_failed_fraction` of the modules failed, or all of them.
@@ -68,7 +70,8 @@ def compile_variants(
     for variant in variants:
         compiler = _OutcomeOf(Compiler(variant.clang, config.problem, config.timeout_s), outcome)
         left = [module for module in order if module.name not in quarantine]
-        requests = [Request(module, variant.advisor, extra_flags=variant.extra_flags) for module in left]
+        functions, flags = variant.name in with_functions, variant.extra_flags
+        requests = [Request(module, variant.advisor, functions, flags) for module in left]
         found = outcomes[variant.name] = {}
         compile_s[variant.name] = 0.0
         with Progress(f"compiling held-out modules, {variant.name}", len(left)) as progress:

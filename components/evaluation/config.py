@@ -8,6 +8,7 @@ from pathlib import Path
 
 from components import problems
 from components.console import UserError
+from components.evaluation.link_variants import LINK_VARIANTS
 
 THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: what a user would try without a policy."""
@@ -47,6 +48,7 @@ class EvaluationConfig:
         thresholds: the sweep of a problem that is judged by size.
         seed: of the bootstrap intervals.
         jobs: compiles at a time in whole builds.
+        link_variants: names of LINK_VARIANTS, in which whole projects are linked.
     """
 
     corpus: Path
@@ -68,6 +70,7 @@ class EvaluationConfig:
     thresholds: tuple[int, ...] = THRESHOLDS
     seed: int = 0
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    link_variants: tuple[str, ...] = tuple(LINK_VARIANTS)
 
     def __post_init__(self) -> None:
         if self.wanted_percent > 100:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from components.compiler.source_language import source_language
 from components.evaluation.comparison import Comparison
 
 BASELINE = "baseline"
 WARMSTART = "warmstart"
 POLICY = "policy"
+SECTIONS = (".text", ".rodata", ".eh_frame", ".gcc_except_table")
+"""Kinds of sections that text bytes are in, see `FunctionSizes.sections`."""
 
 
 def threshold_name(threshold: int) -> str:
@@ -83,6 +86,9 @@ class Measurements:
         projects: the project of each.
         unseen_project: bool [N], true where the whole project was held out, false for an unseen module of a known one.
         sizes: variant name -> int64 [N], bytes of native text as llvm-size counts it. "baseline" is always there.
+        languages: `Language` of each.
+        sections: variant name -> one of SECTIONS -> int64 [N], bytes; baseline and policy, or nothing in measurements
+            of earlier versions.
         excluded: the held-out modules that are missing here.
         compile_s: variant name -> seconds of compiling, summed over the modules.
     """
@@ -93,6 +99,8 @@ class Measurements:
     projects: tuple[str, ...]
     unseen_project: np.ndarray
     sizes: dict[str, np.ndarray]
+    languages: tuple[str, ...]
+    sections: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     excluded: tuple[Excluded, ...] = ()
     compile_s: dict[str, float] | None = None
 
@@ -100,7 +108,8 @@ class Measurements:
         count = len(self.modules)
         if BASELINE not in self.sizes:
             raise ValueError("nothing to compare with: no baseline sizes")
-        lengths = {len(self.projects), len(self.unseen_project), *(len(array) for array in self.sizes.values())}
+        columns = [*self.sizes.values(), *(array for parts in self.sections.values() for array in parts.values())]
+        lengths = {len(self.projects), len(self.languages), len(self.unseen_project), *map(len, columns)}
         if lengths != {count}:
             raise ValueError(f"{count} modules, but columns of {sorted(lengths)}")
 
@@ -131,13 +140,23 @@ class Measurements:
     def to_json(self) -> dict[str, Any]:
         """See Measured."""
         sizes = {name: sizes.tolist() for name, sizes in self.sizes.items()}
-        return {**shared_to_json(self), "sizes": sizes}
+        sections = {
+            name: {section: column.tolist() for section, column in parts.items()}
+            for name, parts in self.sections.items()
+        }
+        return {**shared_to_json(self), "sizes": sizes, "languages": self.languages, "sections": sections}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Measurements:
         """What `to_json` gave. KeyError, TypeError or ValueError if it is not that."""
         sizes = {name: np.array(sizes, dtype=np.int64) for name, sizes in document["sizes"].items()}
-        return cls(**shared_from_json(document), sizes=sizes)
+        sections = {
+            name: {section: np.array(column, dtype=np.int64) for section, column in parts.items()}
+            for name, parts in document.get("sections", {}).items()
+        }
+        # Measurements of earlier versions have no languages, but names of modules tell most of them.
+        languages = document.get("languages") or [source_language((), name) for name in document["modules"]]
+        return cls(**shared_from_json(document), sizes=sizes, languages=tuple(languages), sections=sections)
 
 
 def shared_to_json(measured: Measured) -> dict[str, Any]:

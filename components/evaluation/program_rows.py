@@ -11,9 +11,11 @@ COMPARATIVE = ("fewer instructions", "more instructions")
 
 
 def verdict(figures: Mapping[str, Any], programs: Mapping[str, Any] | None) -> str:
-    """The verdict, and that it is the programs' where `figures` (of metrics.json, or of a card's gate) alone would have
-    had another."""
+    """The verdict, with its reason where `figures` (of metrics.json, or of a card's gate) have one, and that it is the
+    programs' where these alone would have had another."""
     told = str(figures["verdict"])
+    if figures.get("refused_because"):
+        return f"{told}, for {figures['refused_because']}"
     if figures["verdict"] == "better" or programs is None or not execute_more(programs):
         return told
     reduction = figures["reduction_percent"]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 from components.compiler.elf import Elf
+from components.compiler.source_language import Language
 from components.console import UserError
 from components.evaluation import archive
 
 Kind = Literal["program", "shared library", "static library", "object"]
 
+_CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
 _ET_REL = 1
 _ET_DYN = 3
 _GROUPS = (
     # Prefixes of section names, first match counts. Unwind tables apart: inlining changes their number.
-    ("eh_frame", (".eh_frame", ".gcc_except_table")),
-    ("text", (".text", ".init", ".fini", ".plt")),
+    ("eh_frame", (".eh_frame",)),
+    ("gcc_except_table", (".gcc_except_table",)),
+    ("text", (".text",)),
+    ("dynstr", (".dynstr",)),
     ("rodata", (".rodata", ".lrodata")),
     ("data", (".data", ".tdata", ".init_array", ".fini_array", ".ctors", ".dtors", ".got", ".ldata")),
     ("bss", (".bss", ".tbss", ".lbss")),
@@ -29,11 +33,14 @@ class SectionSizes:
     """Bytes of one program or library, over its allocated sections (what is loaded; debug data and symbols are not).
 
     Attributes:
-        text: machine code (.text*, .init, .fini, .plt).
+        text: machine code (.text*).
         rodata: constants.
-        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr, .gcc_except_table).
+        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
+        gcc_except_table: tables of what unwinding executes and catches.
+        dynstr: names for the dynamic linker, of weak functions among them where they are visible.
         data: initialised writable data, .data.rel.ro and .got included.
-        other: every other allocated section with bytes in the file (dynamic symbols, relocations, notes, ...).
+        other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
+            ...).
         total: the sum of the above: about the size of the stripped file. Zero-initialised data (.bss) is not in it.
         llvm_size_text: what llvm-size calls text: allocated and executable or not writable.
     """
@@ -41,6 +48,8 @@ class SectionSizes:
     text: int
     rodata: int
     eh_frame: int
+    gcc_except_table: int
+    dynstr: int
     data: int
     other: int
     total: int
@@ -51,7 +60,7 @@ class SectionSizes:
         return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
 
 
-NOTHING = SectionSizes(0, 0, 0, 0, 0, 0, 0)
+NOTHING = SectionSizes(*[0] * len(fields(SectionSizes)))
 
 
 def measure(path: Path) -> tuple[Kind, SectionSizes]:
@@ -73,7 +82,7 @@ def measure(path: Path) -> tuple[Kind, SectionSizes]:
 
 
 def group_of(section: str) -> str:
-    """Which column a section's bytes go to: text, rodata, eh_frame, data, bss or other."""
+    """Which column a section's bytes go to: an attribute of `SectionSizes`, or bss."""
     for group, prefixes in _GROUPS:
         # ".data" takes ".data" and ".data.rel.ro"; ".eh_frame" takes ".eh_frame_hdr"; ".init" not ".init_array".
         if any(section == prefix or section.startswith((f"{prefix}.", f"{prefix}_hdr")) for prefix in prefixes):
@@ -81,9 +90,15 @@ def group_of(section: str) -> str:
     return "other"
 
 
+def linked_language(path: Path) -> Language:
+    """Return c++ for a linked file that needs a C++ library, else c."""
+    names = Elf(memoryview(path.read_bytes())).section(".dynstr") or b""
+    return "c++" if any(library in bytes(names) for library in _CXX_LIBRARIES) else "c"
+
+
 def _elf_sizes(data: memoryview) -> SectionSizes:
     elf = Elf(data)
-    columns = dict.fromkeys(("text", "rodata", "eh_frame", "data", "other", "bss"), 0)
+    columns = dict.fromkeys((*(group for group, _ in _GROUPS), "other"), 0)
     for name, size_bytes in elf.section_sizes(allocated_only=True).items():
         columns[group_of(name)] += size_bytes
     del columns["bss"]  # no byte in the file, and no policy moves it

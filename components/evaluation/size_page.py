@@ -10,7 +10,7 @@ from markupsafe import Markup
 from components.evaluation import size_plots, table
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.plots import GROUP_TITLES, project_changes
-from components.evaluation.sizes import size_rows
+from components.evaluation.sizes import part_rows, size_rows
 from components.evaluation.words import policy_title
 
 TEMPLATE = "size.html.jinja"
@@ -21,9 +21,12 @@ def size_page(metrics: dict[str, Any], measured: Measurements) -> tuple[str, dic
     """See `Judge.page`."""
     return TEMPLATE, {
         "rows": size_rows(metrics, table.groups(metrics)),
+        "part_rows": part_rows(metrics, table.groups(metrics)),
         "policy_title": policy_title(metrics),
         "worst": worst_modules(measured),
         "binaries_total": binaries_by_project(metrics["binaries"]),
+        "binary_sections": table.SECTIONS,
+        "linked_lines": table.linked_lines(metrics["linked"]),
         "modules_plot": Markup(size_plots.module_changes(measured)),
         "projects_plot": Markup(project_changes(metrics, "size", "smaller")),
         "sweep_plot": Markup(size_plots.sweep(metrics)) if metrics["sweep"] else None,
@@ -58,12 +61,13 @@ def worst_modules(measured: Measurements, count: int = WORST) -> list[Grown]:
 
 
 def binaries_by_project(binaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sums of what compare-binaries measured, a row per project and kind: programs apart from libraries."""
-    totals: dict[tuple[str, str], dict[str, Any]] = {}
+    """Sum what compare-binaries measured, a row per link variant, project and kind: programs apart from libraries."""
+    keys = ("link_variant", "project", "kind")
+    totals: dict[tuple[str, ...], dict[str, Any]] = {}
     for binary in binaries:
         row = totals.setdefault(
-            (binary["project"], binary["kind"]),
-            {"project": binary["project"], "kind": binary["kind"], "count": 0, "stock": {}, "policy": {}},
+            tuple(binary[key] for key in keys),
+            {**{key: binary[key] for key in keys}, "count": 0, "stock": {}, "policy": {}},
         )
         row["count"] += 1
         for side in ("stock", "policy"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components import problems
-from components.evaluation.words import SMALLER, change, policy_title
+from components.evaluation.words import LANGUAGE_TITLES, SMALLER, change, policy_title
 
 if TYPE_CHECKING:
     from components.evaluation.config import EvaluationConfig
@@ -34,9 +34,7 @@ class Sizes:
     listed, of_projects = "binaries", "linked binaries"
     swept = True
 
-    def plan(
-        self, config: EvaluationConfig, training: Toolchain, release: Toolchain | None
-    ) -> tuple[Variant, ...]:
+    def plan(self, config: EvaluationConfig, training: Toolchain, release: Toolchain | None) -> tuple[Variant, ...]:
         from components.evaluation.variants import plan
 
         return plan(config, training, release)
@@ -59,21 +57,24 @@ class Sizes:
 
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
-    ) -> list[dict[str, Any]]:
-        from components.evaluation.binaries import compare_projects
+    ) -> dict[str, Any]:
+        from components.evaluation.binaries import compare_projects, comparison_json
         from components.evaluation.builds import find_stock_clang
         from components.storage.cache import default_cache_dir
 
         stock = find_stock_clang(release, config.stock_clang)
-        found = compare_projects(recipes, stock, release, config.problem, work, default_cache_dir(), config.jobs)
-        return [binary.to_json() for binary in found]
+        cache, variants = default_cache_dir(), config.link_variants
+        return comparison_json(
+            compare_projects(recipes, stock, release, config.problem, work, cache, config.jobs, variants)
+        )
 
     def summarize(
-        self, measured: Measurements, config: EvaluationConfig, built: list[dict[str, Any]] | None
+        self, measured: Measurements, config: EvaluationConfig, built: dict[str, Any] | None
     ) -> dict[str, Any]:
         from components.evaluation.metrics import summarize
 
-        return {**summarize(measured, config.wanted_percent, config.seed), "binaries": built or []}
+        compared = built or {"binaries": [], "linked": {}}
+        return {**summarize(measured, config.wanted_percent, config.seed), **compared}
 
     def agreement(self, measured: Measurements, earlier: Measurements) -> dict[str, Any]:
         from components.evaluation.measurements import POLICY
@@ -104,15 +105,14 @@ class Sizes:
         return f"{part['modules']}"
 
     def cells(self, metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-        return [(title, [_cell(*cell) for cell in cells]) for title, cells in size_rows(metrics, groups)]
+        rows = size_rows(metrics, groups) + part_rows(metrics, groups)
+        return [(title, [_cell(*cell) for cell in cells]) for title, cells in rows]
 
     def programs(self, metrics: Mapping[str, Any]) -> None:
         return None
 
 
-def size_rows(
-    metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, list[Cell]]]:
+def size_rows(metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Cell]]]:
     """The table as data: title, then a cell for each of `groups`."""
     level = problems.get(metrics.get("problem", "inlining")).optimization
     table: list[tuple[str, list[Cell]]] = [(f"stock {level}", [(group["baseline_bytes"], None) for group in groups])]
@@ -124,6 +124,18 @@ def size_rows(
         table.append(("warmstart policy", [_pair(group["warmstart"]) for group in groups]))
     table.append((policy_title(metrics), [_pair(group) for group in groups]))
     return table
+
+
+def part_rows(metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Cell]]]:
+    """The policy's sizes by language and by section, as `size_rows`; none of an evaluation of an earlier version."""
+    table = [
+        (f"policy, {LANGUAGE_TITLES[language]}", [_pair(group["languages"][language]) for group in groups])
+        for language in metrics.get("languages", {})
+    ]
+    return table + [
+        (f"policy, {section}", [_pair(group["sections"][section]) for group in groups])
+        for section in metrics.get("sections", {})
+    ]
 
 
 def _pair(comparison: Mapping[str, Any]) -> Cell:

@@ -90,6 +90,7 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
     ]
     if (programs := judge.programs(metrics)) is not None:
         text.append(program_rows.summary(programs))
+    text += linked_lines(metrics.get("linked", {}))
     if metrics.get("excluded"):
         text.append(f"left out: {len(metrics['excluded'])} modules that did not compile, named in {REPORT}")
     inputs = metrics.get("inputs", {})
@@ -129,23 +130,43 @@ def print_table(metrics: dict[str, Any], directory: Path) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-SECTIONS = ("text", "rodata", "eh_frame", "data", "other", "total", "llvm_size_text")
+SECTIONS = {
+    "llvm_size_text": "text (llvm-size)", "text": ".text", "rodata": ".rodata", "eh_frame": ".eh_frame",
+    "gcc_except_table": ".gcc_ex…", "dynstr": ".dynstr", "data": "data", "other": "other", "total": "total",
+}  # fmt: skip
+"""Columns of linked binaries: attribute of SectionSizes -> title."""
 
 
-def print_binaries(binaries: list[dict[str, Any]], level: str) -> None:
-    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them; `level` of
-    optimization is what they were built at."""
+def print_binaries(compared: Mapping[str, Any], level: str) -> None:
+    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them, and their
+    sums; `level` of optimization is what they were built at."""
     from rich.table import Table
 
-    view = Table(title=f"Linked binaries: bytes with the policy, change against stock {level}")
-    view.add_column("binary")
-    for section in SECTIONS:
-        view.add_column(section.replace("llvm_size_text", "text (llvm-size)"), justify="right")
-    for binary in binaries:
-        pairs = [(binary["stock"][section], binary["policy"][section]) for section in SECTIONS]
-        cells = [f"{policy:,}\n{policy - stock:+,}" for stock, policy in pairs]
-        view.add_row(f"{binary['project']}/{binary['name']}\n{binary['kind']}", *cells)
-    _console().print(view)
+    console = _console()
+    for variant in dict.fromkeys(binary["link_variant"] for binary in compared["binaries"]):
+        title = f"Linked binaries, {variant}: bytes with the policy, change against stock {level}"
+        view = Table("binary", title=title)
+        for section in SECTIONS.values():
+            view.add_column(section, justify="right")
+        for binary in compared["binaries"]:
+            if binary["link_variant"] == variant:
+                pairs = [(binary["stock"][section], binary["policy"][section]) for section in SECTIONS]
+                cells = [f"{policy:,}\n{policy - stock:+,}" for stock, policy in pairs]
+                view.add_row(f"{binary['project']}/{binary['name']}\n{binary['kind']}", *cells)
+        console.print(view)
+    for line in linked_lines(compared["linked"]):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def linked_lines(linked: Mapping[str, Any]) -> list[str]:
+    """A line for each link variant and language: how much smaller the programs and shared libraries are in sum."""
+    titles = {"all": "all", "c": "C", "c++": "C++"}
+    return [
+        f"linked, {variant}, {titles[language]} ({total['files']}): {change(total['reduction_percent'])}, "
+        f".text alone {change(total['text_reduction_percent'])}"
+        for variant, languages in linked.items()
+        for language, total in sorted(languages.items())
+    ]
 
 
 def print_programs(programs: Mapping[str, Any]) -> None:

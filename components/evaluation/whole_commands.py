@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 from components import problems
 from components.console import UserError
+from components.evaluation.link_variants import LINK_VARIANTS
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, OUTPUT
 
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
 
 PROGRAM = click.Path(path_type=Path)
 JOBS = len(os.sched_getaffinity(0))
+_HIDDEN = LINK_VARIANTS["hidden"]
+
+
+LINK_VARIANT = click.option(
+    "--link-variant", "link_variants", type=click.Choice(list(LINK_VARIANTS)), multiple=True,
+    default=tuple(LINK_VARIANTS), show_default=True,
+    help="How whole projects are compiled and linked (repeatable): as they do it themselves, or programs with "
+         f"{' '.join(_HIDDEN.compile_flags + _HIDDEN.link_flags)}.",
+)  # fmt: skip
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,9 +51,13 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--jobs", type=click.IntRange(min=1), default=JOBS, help="Compiles at a time.  [default: processors]")
-def compare_binaries(recipe: Path, projects: tuple[str, ...], problem: str, **options: Any) -> None:
+@LINK_VARIANT
+def compare_binaries(
+    recipe: Path, projects: tuple[str, ...], problem: str, link_variants: tuple[str, ...], **options: Any
+) -> None:
     """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
-    programs and shared libraries, section by section.
+    programs and shared libraries, section by section; as the projects build themselves, and linked so that only what
+    is called stays.
 
     Without --project these are the projects that the recipes hold out, or all if they hold out none.
 
@@ -51,14 +66,12 @@ def compare_binaries(recipe: Path, projects: tuple[str, ...], problem: str, **op
       python -m components.evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
           --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
     """
-    from components.evaluation.binaries import compare_projects
+    from components.evaluation.binaries import compare_projects, comparison_json
     from components.evaluation.table import print_binaries
 
-    def entries(found: Sequence[Any]) -> list[dict[str, Any]]:
-        return [binary.to_json() for binary in found]
-
+    compare = partial(compare_projects, link_variants=link_variants)
     chosen = _chosen(recipe, projects)
-    made = _compare(compare_projects, entries, chosen, "binaries.json", problem=problem, **options)
+    made = _compare(compare, comparison_json, chosen, "binaries.json", problem=problem, **options)
     print_binaries(made, problems.get(problem).optimization)
 
 

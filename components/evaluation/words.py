@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 SMALLER = ("smaller", "larger")
+LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of other languages"}
 
 
 def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ BUILD_TYPE = "MinSizeRel"
 _COMMANDS = "compile_commands.json"
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
+_LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LINKED = (b"\x7fELF", b"!<ar")
 """How programs and shared libraries begin, and static libraries."""
 _INTERRUPTED = (130, -2, -15)
@@ -59,6 +60,7 @@ def build_project(
     progress: OnProgress | None = None,
     objects_only: bool = False,
     log: Path | None = None,
+    ldflags: Sequence[str] = (),
 ) -> BuiltProject:
     """Build a project, configuring it first where that was not done.
 
@@ -71,14 +73,15 @@ def build_project(
             the project's own and so win.
         objects_only: compile what a corpus wants, link nothing.
         log: where the build tools' output goes, default build.log in the build directory.
+        ldflags: flags of clang for every link of a program or shared library, behind the project's own.
 
     Raises `UserError` if nothing could be configured, or if a whole build left none of the recipe's binaries.
     Single objects that fail do not stop the others: they are in `failed`.
     """
     if recipe.commands is not None:
-        return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only, log)
+        return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only, log, ldflags)
     if not (build_dir / "build.ninja").exists():
-        configure_project(recipe, source_dir, build_dir, clang, cflags, log)
+        configure_project(recipe, source_dir, build_dir, clang, cflags, log, ldflags)
     log = log or build_dir / LOG
     entries = _entries(recipe, build_dir)
     targets = [str(output_of(entry)) for entry in entries] if objects_only else list(recipe.targets)
@@ -103,7 +106,13 @@ def build_project(
 
 
 def configure_project(
-    recipe: Recipe, source_dir: Path, build_dir: Path, clang: Path, cflags: list[str], log: Path | None = None
+    recipe: Recipe,
+    source_dir: Path,
+    build_dir: Path,
+    clang: Path,
+    cflags: list[str],
+    log: Path | None = None,
+    ldflags: Sequence[str] = (),
 ) -> None:
     """Prepare the source and run CMake; nothing to do for recipes of commands.
 
@@ -127,6 +136,7 @@ def configure_project(
         "CMAKE_BUILD_TYPE": BUILD_TYPE,
         f"CMAKE_C_FLAGS_{BUILD_TYPE.upper()}": flags,
         f"CMAKE_CXX_FLAGS_{BUILD_TYPE.upper()}": flags,
+        **{f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": shlex.join(ldflags) for kind in _LINKED_KINDS},
         # Ours, and with it no compiler cache: that would return objects that tell an earlier build's command line.
         "CMAKE_C_COMPILER_LAUNCHER": launcher,
         "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
@@ -159,12 +169,14 @@ def _run_commands(
     jobs: int,
     objects_only: bool,
     log: Path | None,
+    ldflags: Sequence[str],
 ) -> BuiltProject:
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
     environment = {
-        "CC": str(clang), "CXX": str(clangxx(clang)), "CFLAGS": flags, "CXXFLAGS": flags, "JOBS": str(jobs),
+        "CC": str(clang), "CXX": str(clangxx(clang)), "CFLAGS": flags, "CXXFLAGS": flags,
+        "LDFLAGS": shlex.join(ldflags), "JOBS": str(jobs),
     }  # fmt: skip
     lines = recipe.prepare + (recipe.commands or ())
     _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)

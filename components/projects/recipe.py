@@ -32,7 +32,7 @@ A set of projects, with the corpus' split:
     projects: [lz4.yaml, ...]           # files beside this one, or projects spelled out as above
     split: {validation_fraction: 0.1, heldout_fraction: 0.15, heldout_projects: [lz4], seed: 0}
 
-Commands run in a copy of the source with CC, CXX, CFLAGS, CXXFLAGS and JOBS set; they may leave a
+Commands run in a copy of the source with CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS and JOBS set; they may leave a
 compile_commands.json; without one every object file below the directory counts.
 """
 

@@ -74,7 +74,7 @@ def measured(policy: list[int], names: str = "abcdefgh", baseline: int = 1000) -
     count = len(policy)
     return Measurements(
         tuple(names[:count]), ("p",) * count, np.zeros(count, bool),
-        {BASELINE: np.full(count, baseline), POLICY: np.array(policy)},
+        {BASELINE: np.full(count, baseline), POLICY: np.array(policy)}, languages=("c",) * count,
     )  # fmt: skip
 
 

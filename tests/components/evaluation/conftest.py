@@ -60,6 +60,12 @@ SOURCES = {
 """File name -> source. The last is trained on, the rest is held out; all of "unknown" is."""
 
 
+def sections(sizes: np.ndarray) -> dict[str, np.ndarray]:
+    """Sizes by section: a tenth each in .rodata and .eh_frame, no exception tables, code the rest."""
+    tenth = sizes // 10
+    return {".text": sizes - 2 * tenth, ".rodata": tenth, ".eh_frame": tenth, ".gcc_except_table": 0 * tenth}
+
+
 def measurements(**sizes: list[int]) -> Measurements:
     """Four modules; keyword arguments replace or add variants ("inline_threshold_5" is the sweep's 5)."""
     columns = {
@@ -75,6 +81,8 @@ def measurements(**sizes: list[int]) -> Measurements:
         projects=("zstd", "zstd", "lz4", "snappy"),
         unseen_project=np.array([False, False, False, True]),
         sizes=named,
+        languages=("c", "c", "c", "c++"),
+        sections={variant: sections(named[variant]) for variant in ("baseline", "policy")},
         excluded=(Excluded("zstd/broken.o", "policy", "timeout", "no answer within 60 s <b>"),),
         compile_s={"baseline": 1.5},
     )
@@ -139,7 +147,7 @@ def corpus(corpus_directory: Path) -> Corpus:
 
 def write_policy(output: Path, toolchain: Path, inlines: bool) -> Path:
     """A policy artifact that always or never inlines: the last layer's biases decide, everything else is zero."""
-    layers = zeros(3 * len(load_toolchain(toolchain).features["inlining"]), 4, 2)
+    layers = zeros(2 * len(load_toolchain(toolchain).features["inlining"]), 4, 2)
     layers[-1][1][1 if inlines else 0] = 1.0
     return write_layers(output, toolchain, "inlining", layers)
 

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from components.compiler.source_language import Language
 from components.console import UserError
-from components.evaluation.builds import require_same_version
+from components.evaluation import table
+from components.evaluation.binaries import Binary, compare_projects, linked_totals
+from components.evaluation.builds import Side, require_same_version
+from components.evaluation.sections import Kind, SectionSizes
 from components.formats.toolchain import Toolchain
+from components.projects.build import BuiltProject
+from components.projects.recipe import Recipe, Source
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(unknown CXX)
-add_library(stack SHARED stack.cpp)
+option(BUILD_SHARED_LIBS "" ON)
+add_library(stack stack.cpp)
 add_library(part STATIC stack.cpp)
 add_executable(main main.cpp)
 target_link_libraries(main stack)
@@ -62,7 +71,8 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
     output = tmp_path / "binaries"
     done = evaluation("compare-binaries", "--recipe", recipe, "--release-toolchain", release, "--output", output)
     assert done.returncode == 0, done.stderr
-    entries = {entry["name"]: entry for entry in json.loads((output / "binaries.json").read_text())}
+    compared = json.loads((output / "binaries.json").read_text())
+    entries = {entry["name"]: entry for entry in compared["binaries"] if entry["link_variant"] == "default"}
     assert {name: entry["kind"] for name, entry in entries.items()} == {
         "libpart.a": "static library", "libstack.so": "shared library", "main": "program",
     }  # fmt: skip
@@ -70,7 +80,12 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
     library = entries["libstack.so"]
     assert library["stock"]["text"] != library["policy"]["text"]
     assert library["stock"]["rodata"] == library["policy"]["rodata"]
-    assert "unknown/libstack.so" in done.stdout
+    # Only the program is linked in the other way, with its library in it.
+    (hidden,) = (entry for entry in compared["binaries"] if entry["link_variant"] == "hidden")
+    assert (hidden["name"], hidden["language"]) == ("main", "c++")
+    assert hidden["stock"]["dynstr"] < entries["main"]["stock"]["dynstr"] + library["stock"]["dynstr"]
+    assert {name: total["c++"]["files"] for name, total in compared["linked"].items()} == {"default": 2, "hidden": 1}
+    assert "unknown/libstack.so" in done.stdout and "linked, hidden, C++ (1): " in done.stdout
     assert sorted(path.name for path in output.iterdir()) == ["binaries.json", "manifest.json"]
 
 
@@ -85,13 +100,77 @@ def test_evaluation_rebuilds_the_projects_that_are_held_out(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     metrics = json.loads((output / "metrics.json").read_text())
-    assert [binary["name"] for binary in metrics["binaries"]] == ["libpart.a", "libstack.so", "main"]
+    assert [binary["name"] for binary in metrics["binaries"]] == ["libpart.a", "libstack.so", "main", "main"]
+    assert list(metrics["linked"]) == ["default", "hidden"]
     page = (output / "report.html").read_text()
     assert "unknown/libstack.so" in page
     assert sorted(path.name for path in output.iterdir()) == [
         "manifest.json", "measurements.json", "metrics.json", "model-card.json", "model-card.md", "report.csv",
         "report.html", "summary.md",
     ]  # fmt: skip
+
+
+def binary(name: str, language: Language | None, variant: str, stock: int, policy: int) -> Binary:
+    sizes = [SectionSizes(size // 2, size // 2, 0, 0, 0, 0, 0, size, size) for size in (stock, policy)]
+    kind: Kind = "static library" if language is None else "program"
+    return Binary("p", name, kind, language, variant, *sizes)
+
+
+def test_linked_files_are_summed_by_variant_and_language() -> None:
+    binaries = [
+        binary("a", "c++", "default", 1000, 900),
+        binary("b", "c", "default", 1000, 1000),
+        binary("a", "c++", "hidden", 400, 380),
+        binary("lib.a", None, "default", 5000, 10),
+    ]
+    totals = linked_totals(binaries)
+    figures = {
+        (variant, language): (total["files"], round(total["reduction_percent"], 6), total["policy"]["total"])
+        for variant, languages in totals.items()
+        for language, total in languages.items()
+    }
+    assert figures == {
+        ("default", "all"): (2, 5.0, 1900), ("default", "c++"): (1, 10.0, 900), ("default", "c"): (1, 0.0, 1000),
+        ("hidden", "all"): (1, 5.0, 380), ("hidden", "c++"): (1, 5.0, 380),
+    }  # fmt: skip
+    assert table.linked_lines(totals)[0] == "linked, default, all (2): 5.00% smaller, .text alone 5.00% smaller"
+    assert linked_totals(binaries[3:]) == {}
+
+
+@pytest.fixture
+def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    """A release clang with a policy, and builds of projects that are called "broken" fail where links have flags."""
+
+    def whole_build(recipe: Recipe, side: Side, *_: object) -> AbstractContextManager[tuple[Path, BuiltProject]]:
+        if recipe.name == "broken" and side.link_flags:
+            raise UserError("broken left none of its binaries (main); the end of its log:\nld: error", "")
+        binaries = tuple(tmp_path / glob for glob in recipe.binaries)
+        for path in binaries:
+            shutil.copy("/usr/bin/true", path)
+        return nullcontext((tmp_path, BuiltProject(tmp_path, tmp_path, binaries, (), tmp_path)))
+
+    monkeypatch.setattr("components.evaluation.binaries.whole_build", whole_build)
+    monkeypatch.setattr("components.evaluation.builds.require_same_version", lambda *_: None)
+    return Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
+
+
+def test_what_does_not_link_in_another_way_is_left_out_there(
+    tmp_path: Path, fake_builds: Toolchain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipes = [
+        Recipe(name, Source("path", str(tmp_path)), binaries=binaries)
+        for name, binaries in (("good", ("main", "libmain.so")), ("broken", ("main",)), ("library", ("libmain.so",)))
+    ]
+    found = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1)
+    assert [(b.project, b.name, b.link_variant) for b in found] == [
+        ("good", "main", "default"), ("good", "libmain.so", "default"), ("broken", "main", "default"),
+        ("library", "libmain.so", "default"), ("good", "main", "hidden"),
+    ]  # fmt: skip
+    said = "".join(capsys.readouterr())
+    assert "broken is not compared as hidden: broken left none of its binaries (main)" in said and "ld:" not in said
+    assert "library: its recipe names no program, so it is not compared as hidden" in said
+    (default,) = compare_projects(recipes[1:2], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
+    assert default.link_variant == "default"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,20 @@ def test_sizes_are_those_of_llvm_size(tmp_path: Path, pool: LocalPool, corpus: C
         subprocess.run(argv, check=True)
         said = subprocess.run(["llvm-size-19", tmp_path / "o"], check=True, capture_output=True, text=True).stdout
         assert size_bytes == int(said.splitlines()[1].split()[0])
+    assert measured.languages == ("c++", "c++", "c++")
+    assert sum(measured.sections["baseline"].values()).tolist() == measured.sizes["baseline"].tolist()
+    assert all(measured.sections["baseline"][name].all() for name in (".text", ".eh_frame", ".gcc_except_table"))
+
+
+def test_what_an_earlier_evaluation_measured_is_taken_over(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    heldout = corpus.split("heldout")
+    variants = [BASELINE, Variant("policy", CLANG, DEFAULT)]
+    earlier = measure(pool, config(tmp_path), variants, heldout, ())
+    missing = Variant("baseline", tmp_path / "no-clang", DEFAULT)
+    again = measure(pool, config(tmp_path), [missing, variants[1]], heldout, (), earlier)
+    assert again.to_json() | {"compile_s": None} == earlier.to_json() | {"compile_s": None}
+    known = measure(pool, config(tmp_path), variants, heldout, (), replace(earlier, sections={}))
+    assert list(known.sections) == ["policy"]
 
 
 def test_sweep_moves_the_heuristic_and_its_own_threshold_is_five(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,9 +46,54 @@ def test_known_and_unknown_projects_are_told_apart(measured: Measurements) -> No
     assert sum(entry["policy_bytes"] for entry in metrics["per_project"].values()) == metrics["policy_bytes"]
 
 
+def test_languages_are_told_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    assert {name: (part["modules"], part["policy_bytes"]) for name, part in metrics["languages"].items()} == {
+        "c": (3, 4380), "c++": (1, 600),
+    }  # fmt: skip
+    unknown = metrics["groups"]["unseen_projects"]["languages"]
+    assert (unknown["c"]["modules"], unknown["c"]["reduction_percent"]) == (0, None)
+    assert unknown["c++"]["baseline_bytes"] == 600
+
+
+def test_sections_sum_to_the_text(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    assert list(metrics["sections"]) == [".text", ".rodata", ".eh_frame", ".gcc_except_table"]
+    for figures in (metrics, *metrics["groups"].values()):
+        for key in ("baseline_bytes", "policy_bytes"):
+            assert sum(section[key] for section in figures["sections"].values()) == figures[key]
+    assert metrics["sections"][".text"]["reduction_percent"] == pytest.approx(0.4)
+    assert metrics["sections"][".gcc_except_table"]["reduction_percent"] is None
+
+
+def test_measurements_of_earlier_versions_have_no_sections(measured: Measurements) -> None:
+    document = json.loads(json.dumps(measured.to_json()))
+    assert Measurements.from_json(document).sections["policy"][".text"].tolist() == [720, 2480, 304, 480]
+    del document["sections"], document["languages"]
+    document["modules"] = ["zstd/a.c.o", "zstd/b.o", "lz4/c.cpp.o", "snappy/d.cc.o"]
+    earlier = Measurements.from_json(document)
+    assert (earlier.sections, earlier.languages) == ({}, ("c", "other", "c++", "c++"))
+    assert summarize(earlier, 0.5, seed=1)["sections"] == {}
+
+
+@pytest.mark.parametrize(("policy", "refused"), [(4004, False), (4005, True)])
+def test_larger_c_code_of_unseen_projects_is_not_good_enough(
+    policy: int, refused: bool, make_measurements: Callable[..., Measurements]
+) -> None:
+    sizes = make_measurements(baseline=[1000, 9000, 1000, 3000], policy=[10, 9000, policy - 3000, 3000])
+    unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
+    metrics = summarize(unseen, 0.5, seed=1)
+    assert metrics["verdict"] == ("not better" if refused else "better")
+    reason = "C modules of unseen projects are 0.12% larger, and 0.1% is allowed"
+    assert metrics["refused_because"] == (reason if refused else None)
+    # The same growth in modules of known projects, or in C++, is part of the sum only.
+    for other in (replace(unseen, unseen_project=sizes.unseen_project), replace(unseen, languages=("c++",) * 4)):
+        assert summarize(other, 0.5, seed=1)["verdict"] == "better"
+
+
 def test_an_empty_group_has_no_reduction(measured: Measurements) -> None:
     everything_known = Measurements(
-        measured.modules, measured.projects, np.zeros(4, dtype=bool), measured.sizes, measured.excluded
+        measured.modules, measured.projects, np.zeros(4, dtype=bool), measured.sizes, measured.languages
     )
     unknown = summarize(everything_known, 0.5, seed=1)["groups"]["unseen_projects"]
     assert (unknown["modules"], unknown["reduction_percent"], unknown["best_threshold"]) == (0, None, None)

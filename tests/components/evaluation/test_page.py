@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from components.evaluation.metrics import summarize
 from components.evaluation.page import write_page
 from components.evaluation.size_page import worst_modules
 
-SECTIONS = {"text": 900, "rodata": 50, "eh_frame": 40, "data": 8, "other": 2, "total": 1000, "llvm_size_text": 990}
+SECTIONS = {"text": 900, "rodata": 50, "eh_frame": 30, "gcc_except_table": 10, "dynstr": 1, "data": 8, "other": 1,
+            "total": 1000, "llvm_size_text": 990}  # fmt: skip
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
@@ -28,6 +30,7 @@ def complete(metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
         "variants": [{"name": "baseline", "clang": "/opt/clang", "flags": "none"}],
         "inputs": {"corpus": "/c", "policy": "/p", "llvm_version": "19.1.7", "release_clang": "/r"},
         "binaries": [],
+        "linked": {},
     } | more  # fmt: skip
 
 
@@ -64,8 +67,10 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -
     line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
     curve = Curve(line, "mean", low=line, high=line, band_label="25 to 75", validation=line)
     binary = {"project": "snappy", "name": "libsnappy.so", "kind": "shared library", "stock": SECTIONS,
-              "policy": SECTIONS | {"text": 880}, "reduction_percent": 1.0}  # fmt: skip
-    page = render(tmp_path, measured, curve, binaries=[binary])
+              "link_variant": "default", "policy": SECTIONS | {"text": 880}, "reduction_percent": 1.0}  # fmt: skip
+    total = {"files": 1, "reduction_percent": 2.5, "text_reduction_percent": -1.0}
+    page = render(tmp_path, measured, curve, binaries=[binary], linked={"default": {"all": total}})
+    assert "linked, default, all (1): 2.50% smaller, .text alone 1.00% larger" in page
     parser = Balanced()
     parser.feed(page)
     assert parser.open == []
@@ -83,6 +88,16 @@ def test_verdict_and_figures_come_first(tmp_path: Path, measured: Measurements) 
     assert "release clang itself" in text
 
 
+def test_languages_sections_and_the_reason_of_the_verdict(
+    tmp_path: Path, make_measurements: Callable[..., Measurements]
+) -> None:
+    measured = make_measurements(policy=[900, 3100, 380, 601])
+    page = render(tmp_path, replace(measured, languages=("c++", "c++", "other", "c")))
+    for expected in ("policy, C modules", "policy, C++ modules", "modules of other languages", "policy, .eh_frame",
+                     "Not better, for C modules of unseen projects are 0.17% larger, and 0.1% is allowed"):  # fmt: skip
+        assert expected in page
+
+
 def test_a_training_clangs_figure_says_so(tmp_path: Path, measured: Measurements) -> None:
     assert "no release clang was given" in render(tmp_path, measured, policy_compiled_by="training")
 
@@ -97,7 +112,11 @@ def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_measurements
 
 def test_project_names_in_plots_are_escaped(tmp_path: Path, measured: Measurements) -> None:
     strange = Measurements(
-        measured.modules, ("a<b>&\"$x_{$", *measured.projects[1:]), measured.unseen_project, measured.sizes
+        measured.modules,
+        ('a<b>&"$x_{$', *measured.projects[1:]),
+        measured.unseen_project,
+        measured.sizes,
+        measured.languages,
     )
     page = render(tmp_path, strange)
     assert "a<b>" not in page

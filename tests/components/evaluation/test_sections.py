@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.console import UserError
-from components.evaluation.sections import group_of, measure
+from components.evaluation.sections import group_of, linked_language, measure
 
 SOURCE = """
 #include <stdexcept>
@@ -54,8 +54,16 @@ def test_groups_hold_what_the_source_put_there(built: Path) -> None:
     assert 2000 <= sizes.data < 4000  # counters, but not the 400,000 bytes of zeroes
     assert sizes.text > 0
     assert sizes.eh_frame > 0
-    assert sizes.total == sizes.text + sizes.rodata + sizes.eh_frame + sizes.data + sizes.other
+    assert sizes.gcc_except_table > 0 and sizes.dynstr > 0
+    unwind = sizes.eh_frame + sizes.gcc_except_table
+    assert sizes.total == sizes.text + sizes.rodata + unwind + sizes.dynstr + sizes.data + sizes.other
     assert sizes.total < 20_000
+
+
+def test_language_is_that_of_the_library_it_needs(built: Path) -> None:
+    (built / "main.c").write_text("int main(void) { return 0; }")
+    subprocess.run(["clang-19", "main.c", "-o", "plain"], cwd=built, check=True)
+    assert [linked_language(built / name) for name in ("plain", "pie", "liblookup.so")] == ["c", "c++", "c++"]
 
 
 def test_debug_data_is_not_counted(built: Path) -> None:
@@ -65,9 +73,9 @@ def test_debug_data_is_not_counted(built: Path) -> None:
 
 @pytest.mark.parametrize(
     ("section", "group"),
-    [(".text.unlikely.f", "text"), (".textual", "other"), (".init", "text"), (".init_array", "data"),
-     (".data.rel.ro", "data"), (".eh_frame_hdr", "eh_frame"), (".rodata.str1.1", "rodata"), (".rela.dyn", "other"),
-     (".bss", "bss")],
+    [(".text.unlikely.f", "text"), (".textual", "other"), (".init", "other"), (".init_array", "data"),
+     (".data.rel.ro", "data"), (".eh_frame_hdr", "eh_frame"), (".gcc_except_table", "gcc_except_table"),
+     (".dynstr", "dynstr"), (".rodata.str1.1", "rodata"), (".rela.dyn", "other"), (".bss", "bss")],
 )  # fmt: skip
 def test_group_of(section: str, group: str) -> None:
     assert group_of(section) == group

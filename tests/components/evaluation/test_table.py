@@ -11,6 +11,7 @@ import pytest
 
 from components.console import UserError
 from components.evaluation import table
+from components.evaluation.card import parts_table, reductions
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.sizes import size_rows
@@ -29,7 +30,35 @@ def test_rows_name_variants_and_groups(measured: Measurements) -> None:
 
 def test_a_figure_of_the_training_clang_is_not_called_the_releases(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "training"}
-    assert table.body(metrics)[-1][0] == "policy, compiled by the training clang"
+    assert "policy, compiled by the training clang" in dict(table.body(metrics))
+
+
+def test_languages_and_sections_are_told_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    rows = dict(table.body(metrics))
+    assert rows["policy, C modules"] == ["4,380  0.45% smaller", "4,380  0.45% smaller", "–"]
+    assert rows["policy, .gcc_except_table"] == ["–", "–", "–"]
+    assert list(rows)[-4:] == ["policy, .text", "policy, .rodata", "policy, .eh_frame", "policy, .gcc_except_table"]
+    # Those of an evaluation of an earlier version are not known.
+    assert len(size_rows(metrics, table.groups(metrics))) == len(
+        table.body({**metrics, "languages": {}, "sections": {}})
+    )
+
+
+def test_a_models_card_tells_them_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    gate = {"languages": reductions(metrics, "languages"), "sections": reductions(metrics, "sections")}
+    assert gate["languages"]["c++"] == {"all held-out": 0.0, "unseen_modules": None, "unseen_projects": 0.0}
+    lines = parts_table(gate)
+    assert "| C modules | 0.45% smaller | 0.45% smaller | – |" in lines and "| C++ modules | same | – | same |" in lines
+    assert parts_table({"languages": {}, "sections": {}}) == parts_table({}) == []
+
+
+def test_the_verdict_says_why(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.3, seed=1)
+    assert table.verdict(metrics) == "better"
+    metrics |= {"verdict": "not better", "refused_because": "C modules of unseen projects are 1.00% larger"}
+    assert table.verdict(metrics) == "not better, for C modules of unseen projects are 1.00% larger"
 
 
 @pytest.mark.parametrize(

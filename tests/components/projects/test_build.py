@@ -35,7 +35,7 @@ FILES = {
     "app.c": "int add(int, int);\nint main(void) { return add(1, 2); }\n",
     "bad.c": "this is not C\n",
     "Makefile": (
-        "app: app.o add.o\n\t$(CC) -o app app.o add.o\n"
+        "app: app.o add.o\n\t$(CC) $(LDFLAGS) -o app app.o add.o\n"
         "add.o: lib/add.c\n\t$(CC) $(CFLAGS) -Iinclude -c lib/add.c -o add.o\n"
         "app.o: app.c\n\t$(CC) $(CFLAGS) -c app.c -o app.o\n"
     ),
@@ -76,6 +76,20 @@ def test_a_whole_build_leaves_its_binaries(toy: Recipe, tmp_path: Path, clang: P
     assert steps[-1][0] == steps[-1][1] >= 5
     assert "CMakeFiles/toy.dir/lib/add.c.o" in built.compile_commands.read_text()
     assert not (tmp_path / "toy" / "CMakeFiles").exists(), "the user's tree is not written to"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commands", [None, ("make app",)])
+def test_links_have_the_flags_for_them(
+    toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None
+) -> None:
+    recipe = toy
+    if commands:
+        recipe = dataclasses.replace(toy, cmake_options=None, commands=commands, binaries=("app",))
+    source = fetch_recipe(recipe, tmp_path / "b", tmp_path / "cache")
+    built = build_project(recipe, source, tmp_path / "b", clang, ["-Oz"], 2, ldflags=["-Wl,--build-id=0x6d6c676f2121"])
+    assert [path.name for path in built.binaries] == (["app"] if commands else ["app", "libtoy.so"])
+    assert all(b"mlgo!!" in path.read_bytes() for path in built.binaries)
 
 
 @pytest.mark.slow
