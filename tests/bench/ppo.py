@@ -1,4 +1,4 @@
-"""What an iteration of PPO costs beside the compiles that it cannot do without."""
+"""What an iteration of a training costs beside the compiles that it cannot do without."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import time
 
 from components.compiler.compile import Compiler
 from components.compiler.measure import plain_compile_all
+from components.formats.corpus import Module
 from components.ppo.config import PpoConfig
+from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.training import training
 
@@ -18,9 +20,10 @@ WARM_UP = 2
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """ppo_overhead: wall time of an iteration (emit, sample, credit, update, checkpoint) over the plain compile of its
-    modules as often as it sampled them, same clang and workers, median over iterations. Validation, which comes every
-    few iterations and is compiles as well, is not in it.
+    """ppo_overhead: wall time of an iteration with the default credit assignment (emit, measure flips, update,
+    checkpoint) over the plain compile of its modules as often as it compiled each, same clang and workers, median over
+    iterations. That is a base and up to `samples` compiles with flips; small modules are exhausted by fewer. Validation
+    is compiles as well and is not in it.
     """
     config = PpoConfig(
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
@@ -30,11 +33,15 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     with training(config) as trainer:
         compiler = Compiler(trainer.clang, config.problem)
         for iteration in range(WARM_UP + ctx.repeats):
-            names = trainer.sampler.peek(config.modules)
             started_s = time.perf_counter()
             trainer.iterate(started_s)
             iteration_s = time.perf_counter() - started_s
             if iteration >= WARM_UP:
-                modules = [trainer.modules[name] for name in names] * config.samples
-                ratios.append(iteration_s / plain_compile_all(trainer.pool, compiler, modules))
+                ratios.append(iteration_s / plain_compile_all(trainer.pool, compiler, _compiled(trainer)))
     return {"ppo_overhead": statistics.median(ratios)}
+
+
+def _compiled(trainer: Trainer) -> list[Module]:
+    """The modules of the newest iteration, each as often as it was compiled, in rounds over those that are left."""
+    rounds = range(max(trainer.compiles.values()))
+    return [trainer.modules[name] for done in rounds for name, count in trainer.compiles.items() if count > done]

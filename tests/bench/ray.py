@@ -30,7 +30,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     ray_simulation_machine_busy: how much of this machine was in use then, by the head, the simulated nodes and whatever
     else ran; near 1, ray_slots_busy_512 says more about this machine than about the head.
 
-    ray_over_local_iteration: wall time of an iteration of PPO (emit, sample, credit, update, checkpoint) with Ray over
+    ray_over_local_iteration: wall time of an iteration (emit, measure flips, update, checkpoint) with Ray over
     that with the local pool, WORKERS workers each, from the same state on the same modules, in turns; median.
     """
     over_local = _over_local(ctx)  # first: the simulation's Ray has other settings
@@ -57,13 +57,13 @@ def _over_local(ctx: BenchContext) -> float:
             seconds, rewards = {}, set()
             for pool in pools[:: 1 if iteration % 2 else -1]:
                 began.restore()
-                trainer.roller = dataclasses.replace(trainer.roller, pool=pool)
+                trainer.collector = dataclasses.replace(trainer.collector, pool=pool)
                 started_s = time.perf_counter()
                 trainer.iterate(started_s)
                 seconds[pool] = time.perf_counter() - started_s
-                rewards.add(trainer.state.rewards[-1])
+                rewards.add((trainer.state.rewards[-1], trainer.state.scale))
             if len(rewards) != 1:
-                raise AssertionError(f"the pools do not compile alike: mean rewards {rewards}")
+                raise AssertionError(f"the pools do not compile alike: mean rewards and sizes of worths {rewards}")
             if iteration >= WARM_UP:
                 ratios.append(seconds[ray] / seconds[trainer.pool])
     return statistics.median(ratios)
@@ -76,7 +76,8 @@ class _Point:
         self._trainer = trainer
         self._learner, self._shuffle = trainer.learner.state(), copy.deepcopy(trainer.learner.shuffle_state)
         self._sampler, self._state = copy.deepcopy(trainer.sampler.state()), copy.deepcopy(trainer.state)
-        self._policies = trainer.dense, trainer.average
+        self._policies = trainer.dense, trainer.average, trainer.best
+        self._replay = {} if trainer.replay is None else trainer.replay.state()
 
     def restore(self) -> None:
         trainer = self._trainer
@@ -84,4 +85,6 @@ class _Point:
         trainer.learner.shuffle_state = self._shuffle
         trainer.sampler.restore(self._sampler)
         trainer.state = copy.deepcopy(self._state)
-        trainer.dense, trainer.average = self._policies
+        trainer.dense, trainer.average, trainer.best = self._policies
+        if trainer.replay is not None:
+            trainer.replay.restore(self._replay)

@@ -1,8 +1,8 @@
 """A Ray cluster on this machine whose compiles sleep: what the head does is real, what the workers do is not.
 
 Raylets, agents, object stores, the trainer's pool, what is sent and what comes back are those of a training: requests
-for modules of a run's corpus, answered after as long as four samples of the module take, by arrays of as many decisions
-as four samples have. Raylets and agents run on the same processors as the head here, which a cluster's do not: figures
+for modules of a run's corpus, answered after as long as the samples of the module take, by arrays of as many decisions
+as those have. Raylets and agents run on the same processors as the head here, which a cluster's do not: figures
 in processor time of the head's own processes hold elsewhere, what the clock says holds for no better than this.
 """
 

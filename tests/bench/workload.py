@@ -48,7 +48,7 @@ class Workload:
         return [name for _ in range(-(-count // batch)) for name in sampler.take(batch)][:count]
 
     def requests(self, names: Sequence[str], policy: Path) -> list[Request]:
-        """As Roller.sample makes them."""
+        """As RolloutCollector.sample makes them."""
         return [
             Request(self.modules[name], Advisor("policy", policy=policy, seed=i, samples=SAMPLES, log=True), True)
             for i, name in enumerate(names)

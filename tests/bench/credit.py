@@ -1,0 +1,126 @@
+"""How well decisions' worth is measured, and how much of it a network tells on modules that it has not seen."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components import problems
+from components.compiler.advisor import Advisor
+from components.compiler.compile import Compiler, Request
+from components.compiler.quarantine import Quarantine
+from components.console import say
+from components.formats.corpus import Module
+from components.policy import networks
+from components.ppo.config import PpoConfig
+from components.ppo.credit.inlining import measure_flips, plan_flips
+from components.ppo.dqn import DqnLearner
+from components.ppo.replay import Flips
+from components.ppo.sample import log_columns
+from components.ppo.train import Trainer
+from components.ppo.weights import emitted
+from tests.bench.context import BenchContext
+from tests.bench.training import training
+
+WORKERS = 2
+MODULES = 120
+"""Of the training modules, whose flips are measured, at most."""
+FLIP_COMPILES = 8
+EPOCHS = 10
+UNSEEN = 4
+"""One of so many modules is not learned from."""
+SINGLE_FLIPS = 200
+SINGLE_FLIPS_PER_MODULE = 10
+
+
+def measure(ctx: BenchContext) -> dict[str, float]:
+    """credit_r2_unseen_modules: R^2, on the square-root scale, of what inlining is measured to save in decisions of
+    modules that were not learned from; flips of the warmstart's decisions, one round.
+
+    credit_error_percent: sum of |attributed - real change of the object| as a share of the sum of |real change|, for
+    flips that shared compiles against the same flips compiled one at a time.
+
+    Nothing for a problem judged by scores: there a flip is measured alone.
+    """
+    if problems.get(ctx.problem).measure != "size":
+        return {}
+    config = PpoConfig(
+        ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
+        iterations=0, objective="modules", workers=f"local:{WORKERS}", max_failed_fraction=1.0,
+    )  # fmt: skip
+    with training(config) as trainer:
+        names = sorted(trainer.modules, key=lambda name: zlib.crc32(name.encode()))[:MODULES]
+        modules = [trainer.modules[name] for name in names]
+        return {
+            "credit_r2_unseen_modules": _explained_unseen(trainer, modules),
+            "credit_error_percent": _attribution_error(trainer, modules),
+        }
+
+
+def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
+    base = trainer.best
+    with emitted(base, trainer.clang) as policy:
+        measured = trainer.collector.measure(modules, policy, base, FLIP_COMPILES, 0, Quarantine(1.0))
+    seen = Flips.concatenate([flips for i, flips in enumerate(measured.flips) if i % UNSEEN])
+    unseen = Flips.concatenate([flips for i, flips in enumerate(measured.flips) if i % UNSEEN == 0])
+    say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
+    assert isinstance(trainer.learner, DqnLearner)
+    scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
+    advantage = _rooted(seen.gain, scale)
+    for epoch in range(EPOCHS):
+        trainer.learner.update(seen, advantage, len(seen), epoch * 20)
+    values = networks.logits(trainer.learner.actor, unseen.observed).numpy()
+    truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
+    error = values[:, 1] - values[:, 0] - truth
+    return float(1 - np.sum(error**2) / np.sum((truth - truth.mean()) ** 2))
+
+
+def _rooted(gain: NDArray[np.float64], scale: float) -> NDArray[np.float32]:
+    return (np.sign(gain) * np.sqrt(np.abs(gain)) / scale).astype(np.float32)
+
+
+def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
+    compiler = Compiler(trainer.clang, "inlining")
+    error = real = 0.0
+    count = 0
+    with emitted(trainer.best, trainer.clang) as policy:
+        for module in modules:
+            if count >= SINGLE_FLIPS:
+                break
+            attributed, alone = _flips_of(compiler, module, Advisor("policy", policy=policy, log=True))
+            error += float(np.abs(attributed - alone).sum())
+            real += float(np.abs(alone).sum())
+            count += len(alone)
+    say(f"{count} flips compiled one at a time")
+    return 100 * error / real
+
+
+def _flips_of(
+    compiler: Compiler, module: Module, advisor: Advisor
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes that some flips of a module save: attributed in shared compiles, and real, each in a compile of its own."""
+    base = compiler(Request(module, advisor, want_functions=True)).samples[0]
+    nothing = np.zeros(0)
+    if base.log is None or not base.log.decisions:
+        return nothing, nothing
+    action = log_columns(base)[problems.get("inlining").decision].reshape(-1)
+    random = np.random.default_rng(zlib.crc32(module.name.encode()))
+    plan = plan_flips(base, action, np.zeros(len(action)), FLIP_COMPILES, random)
+    if not plan.forced:
+        return nothing, nothing
+    shared = compiler(Request(module, _samples(advisor, len(plan.forced)), True, forced=plan.forced)).samples
+    measured = measure_flips(base, plan, shared)
+    places = random.permutation(len(measured.decision))[:SINGLE_FLIPS_PER_MODULE]
+    singles = [plan.alone(int(decision)) for decision in measured.decision[places]]
+    if not singles:
+        return nothing, nothing
+    samples = compiler(Request(module, _samples(advisor, len(singles)), forced=tuple(singles))).samples
+    real = np.array([base.text_size_bytes - sample.text_size_bytes for sample in samples], np.float64)
+    return measured.saved_bytes[places], real
+
+
+def _samples(advisor: Advisor, count: int) -> Advisor:
+    return Advisor("policy", policy=advisor.policy, samples=count)
