@@ -113,13 +113,15 @@ def _flips_of(
         return nothing, nothing
     shared = compiler(Request(module, _samples(advisor, len(plan.forced)), True, forced=plan.forced)).samples
     measured = measure_flips(base, plan, shared)
-    places = random.permutation(len(measured.decision))[:SINGLE_FLIPS_PER_MODULE]
-    singles = [plan.alone(int(decision)) for decision in measured.decision[places]]
+    decision, which = np.unique(measured.decision, return_inverse=True)
+    saved_bytes = np.bincount(which, measured.saved_bytes, len(decision)) / np.bincount(which, minlength=len(decision))
+    places = random.permutation(len(decision))[:SINGLE_FLIPS_PER_MODULE]
+    singles = [plan.alone(int(i)) for i in decision[places]]
     if not singles:
         return nothing, nothing
     samples = compiler(Request(module, _samples(advisor, len(singles)), forced=tuple(singles))).samples
     real = np.array([base.text_size_bytes - sample.text_size_bytes for sample in samples], np.float64)
-    return measured.saved_bytes[places], real
+    return saved_bytes[places], real
 
 
 def _samples(advisor: Advisor, count: int) -> Advisor:

@@ -33,11 +33,19 @@ class FlipPlan:
         influence: of the base's N decisions.
         flip_sets: per compile, the decisions to flip.
         forced: per compile, the same for the compiler.
+        numbers: per compile, the number of its flip set among all of the module's.
     """
 
     influence: Influence
     flip_sets: tuple[npt.NDArray[np.intp], ...]
     forced: tuple[ForcedDecisions, ...]
+    numbers: range
+
+    def share(self, share: int, shares: int) -> FlipPlan:
+        """Return every `shares`-th compile from number `share` on: the first sets flip more than the last."""
+        return FlipPlan(
+            self.influence, self.flip_sets[share::shares], self.forced[share::shares], self.numbers[share::shares]
+        )
 
     def alone(self, decision: int) -> ForcedDecisions:
         """Return what flips one decision of the plan and nothing else, to compare with."""
@@ -49,10 +57,11 @@ class FlipPlan:
 
 @dataclass(frozen=True)
 class MeasuredFlips:
-    """m decisions of one base whose flip was measured, each once however often it was flipped.
+    """m measurements of flips of one base.
 
     Attributes:
         decision: intp [m], indices of the base's decisions, ascending.
+        flip_set: int64 [m], the number of the flip set that a decision was in; no decision is twice in one.
         saved_bytes: float64 [m], by how much the objective is smaller with the decision flipped.
         attributed_error_bytes: over the compiles, sum of |attributed change - real change of the text|.
         attributed_bytes: over all measurements, sum of |attributed change|.
@@ -60,6 +69,7 @@ class MeasuredFlips:
     """
 
     decision: npt.NDArray[np.intp]
+    flip_set: npt.NDArray[np.int64]
     saved_bytes: Float64
     attributed_error_bytes: float
     attributed_bytes: float
@@ -79,7 +89,8 @@ def plan_flips(
     influence = influence_of(calls, ~np.isnan(_sizes(base, calls.names)))
     chosen = choose_flip_sets(influence.changes, influence.touches, uncertainty, compiles, random)
     ordinal = ordinals(calls.caller, calls.callee)
-    return FlipPlan(influence, tuple(chosen), tuple(_forced(calls, ordinal, action, flips) for flips in chosen))
+    forced = tuple(_forced(calls, ordinal, action, flips) for flips in chosen)
+    return FlipPlan(influence, tuple(chosen), forced, range(len(chosen)))
 
 
 def _forced(
@@ -105,10 +116,10 @@ def measure_flips(
     calls = _callsites(base)
     before = _sizes(base, calls.names)
     kept = np.array([1.0 / (objects or {}).get(name, 1) for name in calls.names])
-    saved: dict[int, list[float]] = {}
+    measured: list[tuple[int, int, float]] = []
     error = attributed = 0.0
     void = 0
-    for flips, sample in zip(plan.flip_sets, flipped, strict=True):
+    for number, flips, sample in zip(plan.numbers, plan.flip_sets, flipped, strict=True):
         after = _sizes(sample, calls.names)
         gone = ~np.isnan(before) & np.isnan(after)
         change = np.nan_to_num(after) - np.nan_to_num(before)
@@ -123,11 +134,12 @@ def measure_flips(
             own = float(change[functions].sum())
             total += own
             attributed += abs(own)
-            saved.setdefault(i, []).append(-float((change * kept)[functions].sum()))
+            measured.append((i, number, -float((change * kept)[functions].sum())))
         error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
-    decision = np.array(sorted(saved), np.intp)
-    means = np.array([np.mean(saved[i]) for i in decision.tolist()], np.float64)
-    return MeasuredFlips(decision, means, error, attributed, void)
+    decision, flip_set, saved = zip(*sorted(measured), strict=True) if measured else ((), (), ())
+    return MeasuredFlips(
+        np.array(decision, np.intp), np.array(flip_set, np.int64), np.array(saved, np.float64), error, attributed, void
+    )
 
 
 def _sizes(sample: Sample, names: Sequence[str]) -> Float64:

@@ -9,7 +9,7 @@ from components.compiler.advisor import Advisor
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Compiler, Request, Sample
 from components.compiler.function_sizes import FunctionSizes
-from components.ppo.credit.inlining import measure_flips, plan_flips
+from components.ppo.credit.inlining import FlipPlan, measure_flips, plan_flips
 
 NAMES = ["f", "g", "h", "once"]
 
@@ -57,6 +57,16 @@ def test_what_disappears_without_being_asked_voids_its_flip_only() -> None:
     measured = measure_flips(base, plan_of(base, [0, 0]), [sample([True, True], f=90, h=30)])
     np.testing.assert_array_equal(measured.decision, [0])
     assert measured.void == 1 and measured.attributed_error_bytes == 50
+
+
+def test_a_share_keeps_the_numbers_of_its_flip_sets() -> None:
+    base = sample([False, False], f=100, g=50, h=30, once=80)
+    plan = plan_flips(base, np.zeros(2, np.int64), np.array([1.0, 0.0]), 3, np.random.default_rng(0))
+    again = FlipPlan(plan.influence, plan.flip_sets * 5, plan.forced * 5, range(5))
+    second = again.share(1, 3)
+    measured = measure_flips(base, second, [sample([True, True], f=150, g=64, h=30)] * 2)
+    np.testing.assert_array_equal(measured.decision, [0, 0, 1, 1])
+    np.testing.assert_array_equal(measured.flip_set, [1, 4, 1, 4])
 
 
 def test_a_weak_function_counts_by_what_the_link_keeps() -> None:
