@@ -52,22 +52,21 @@ Examples:
 @click.option(
     "--samples",
     type=click.IntRange(min=1),
-    help=f"Compiles of each module an iteration; counterfactuals take one more.  [default: {problems.told('samples')}]",
+    help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without.  "
+    f"[default: {problems.told('samples')}]",
 )
 @click.option(
     "--credit-assignment",
     type=click.Choice(["counterfactual", "function", "module"]),
-    default=PpoConfig.credit_assignment,
-    show_default=True,
     help="Measure what decisions are worth by compiling with them flipped, or estimate it from sampled compiles, by "
-    "the functions that they change or by the whole module.",
+    "the functions that they change or by the whole module.  [default: counterfactual; of es module]",
 )
 @click.option(
     "--algorithm",
-    type=click.Choice(["ppo", "dqn"]),
+    type=click.Choice(["ppo", "dqn", "es"]),
     default=PpoConfig.algorithm,
     show_default=True,
-    help="Learn a policy, or values of actions; dqn takes counterfactuals only.",
+    help="Learn a policy by gradients, values of actions (from counterfactuals only), or a policy by perturbing it.",
 )
 @click.option(
     "--objective",

@@ -9,8 +9,7 @@ Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import gin
@@ -21,8 +20,8 @@ from tf_agents.agents.ppo import ppo_clip_agent
 from tf_agents.networks import value_network
 from tf_agents.trajectories import time_step as ts
 
-from components.console import UserError
 from components.policy import networks
+from components.ppo.learner import Learner, require_finite, require_possible
 
 SHOWN = 8192
 """Decisions that entropy, KL and clip fraction are read from after an update: enough for two digits."""
@@ -72,40 +71,8 @@ class PpoParameters:
     initial_entropy: float = 0.2
 
 
-def require_possible(parameters: Any, least: Mapping[str, float]) -> None:
-    """Raise UserError unless all fields of a dataclass of hyperparameters are finite and at least 0, or `least`."""
-    # Here and not in __post_init__, whose errors gin would wrap.
-    for field in fields(parameters):
-        value, lower = getattr(parameters, field.name), least.get(field.name, 0)
-        if not (isinstance(value, int | float) and lower <= value < float("inf")):
-            raise UserError(
-                f"{type(parameters).__name__}.{field.name} is {value!r}, and must be a number of at least {lower}",
-                "correct the gin file or the --gin-binding",
-            )
-
-
-def require_finite(variables: Iterable[tf.Variable]) -> None:
-    """Raise UserError if a weight is not finite any more."""
-    if not all(np.isfinite(variable.numpy()).all() for variable in variables):
-        raise UserError(
-            "the training diverged: weights are not finite any more",
-            "lower the learning rate (--gin-binding) and begin anew in another --root-dir",
-        )
-
-
-def restore_variables(variables: Mapping[str, tf.Variable], state: Mapping[str, NDArray[Any]]) -> None:
-    """Assign the arrays of a checkpoint. UserError if they are of another network."""
-    if {name: value.shape for name, value in state.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
-        raise UserError(
-            "the checkpoint is of another network than the one configured",
-            "use the gin settings that it was trained with, or another --root-dir",
-        )
-    for name, variable in variables.items():
-        variable.assign(state[name])
-
-
-class PpoLearner:
-    """Policy network, Adam and PPO's update. All its state is in `state` and `shuffle_state`."""
+class PpoLearner(Learner):
+    """PPO's update of a policy network."""
 
     def __init__(
         self,
@@ -119,9 +86,8 @@ class PpoLearner:
         require_possible(parameters, {"half_after": 1, "epochs": 1, "minibatch": 1})
         tf.random.set_seed(seed)
         self.parameters = parameters
-        self.actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
-        self.optimizer = tf.keras.optimizers.Adam(parameters.learning_rate, epsilon=1e-5)
-        self.step = tf.Variable(0, dtype=tf.int64, name="train_step")
+        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
+        super().__init__(actor, parameters.learning_rate, seed)
         observation = self.actor.input_tensor_spec
         self._agent = ppo_clip_agent.PPOClipAgent(
             ts.time_step_spec(observation),
@@ -139,37 +105,6 @@ class PpoLearner:
             train_step_counter=self.step,
         )
         self._agent.initialize()
-        self._shuffle = np.random.default_rng(seed)
-        self.optimizer.build(self._variables())
-
-    def _variables(self) -> list[tf.Variable]:
-        return list(self.actor.trainable_weights)
-
-    def _state_variables(self) -> dict[str, tf.Variable]:
-        named = {f"weights/{i}": v for i, v in enumerate(self.actor.variables)}
-        named |= {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
-        return {**named, "step": self.step}
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Weights, Adam's moments, rate and counter, and the number of updates, for a checkpoint."""
-        return {name: variable.numpy() for name, variable in self._state_variables().items()}
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """The reverse of `state`.
-
-        Raises:
-            UserError: the state is of another network.
-        """
-        restore_variables(self._state_variables(), state)
-
-    @property
-    def shuffle_state(self) -> dict[str, Any]:
-        """State of the generator that orders minibatches, as JSON holds it."""
-        return dict(self._shuffle.bit_generator.state)
-
-    @shuffle_state.setter
-    def shuffle_state(self, state: dict[str, Any]) -> None:
-        self._shuffle.bit_generator.state = state
 
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
         """PPO's epochs over the decisions of the `iteration`-th iteration, from 0.
@@ -196,7 +131,7 @@ class PpoLearner:
                 break
         moved = self._moved(*shown).numpy()
         means = np.mean([loss.numpy() for loss in losses], axis=0)
-        require_finite(self._variables())
+        require_finite(self.weights)
         names = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction")
         metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
         return {**metrics, "learning_rate": rate}
@@ -217,7 +152,7 @@ class PpoLearner:
         steps = ts.TimeStep(
             step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=observed
         )
-        variables = self._variables()
+        variables = self.weights
         with tf.GradientTape() as tape:
             loss = self._agent.get_loss(
                 steps,

@@ -10,7 +10,7 @@ from components import problems
 from components.console import UserError
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
-Algorithm = Literal["ppo", "dqn"]
+Algorithm = Literal["ppo", "dqn", "es"]
 Objective = Literal["linked", "modules"]
 
 
@@ -26,8 +26,10 @@ class PpoConfig:
     modules, samples: of an iteration, and compiles of each (with counterfactuals one more, without flips); 0 becomes
         what the problem wants.
     credit_assignment: where a decision's advantage comes from: "counterfactual", measured by compiling with it flipped;
-        "function" or "module", estimated from sampled compiles, see `credit/`.
-    algorithm: what is learned from it, "ppo" a policy, "dqn" the actions' values. "dqn" takes counterfactuals only.
+        "function" or "module", estimated from sampled compiles, see `credit/`. None becomes "counterfactual", or
+        "module" where the algorithm assigns no credit.
+    algorithm: how that is learned from. "ppo" updates a policy, "dqn" the actions' values, from counterfactuals only.
+        "es" perturbs the policy's weights, `samples` times an iteration, and compares what modules come to.
     objective: of a problem judged by size, what of a function's bytes counts: "linked", its share of what the link of
         the project keeps; "modules", all of them.
     module_weight: weight of the module's own size next to its functions' (credit assignment "function").
@@ -53,7 +55,7 @@ class PpoConfig:
     iterations: int | None = None
     modules: int = 0
     samples: int = 0
-    credit_assignment: CreditAssignment = "counterfactual"
+    credit_assignment: CreditAssignment | None = None
     algorithm: Algorithm = "dqn"
     objective: Objective = "linked"
     module_weight: float = 1.0
@@ -84,11 +86,21 @@ class PpoConfig:
             raise UserError(
                 f"--min-finished-fraction {self.min_finished_fraction:g}", "give a number above 0, at most 1"
             )
-        if self.algorithm == "dqn" and self.credit_assignment != "counterfactual":
+        if self.credit_assignment is None:
+            object.__setattr__(self, "credit_assignment", "module" if self.algorithm == "es" else "counterfactual")
+        self._require_credit()
+
+    def _require_credit(self) -> None:
+        """UserError unless algorithm, credit assignment and number of samples go together."""
+        learns_from = {"dqn": "counterfactual", "es": "module"}.get(self.algorithm, self.credit_assignment)
+        if self.credit_assignment != learns_from:
             raise UserError(
-                f"--algorithm dqn with --credit-assignment {self.credit_assignment}: it learns from measured decisions",
-                "pass --credit-assignment counterfactual, or --algorithm ppo",
+                f"--algorithm {self.algorithm} learns from --credit-assignment {learns_from} only, not "
+                f"{self.credit_assignment}",
+                f"pass --credit-assignment {learns_from}, or --algorithm ppo",
             )
+        if self.algorithm == "es" and self.samples % 2:
+            raise UserError(f"--samples {self.samples}: perturbations come in pairs", "pass an even number")
         if self.samples < 2 and self.credit_assignment != "counterfactual":
             raise UserError(
                 f"--samples {self.samples}: a sample is judged against the others of its module",

@@ -22,7 +22,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from components.policy import networks
-from components.ppo.agent import require_finite, require_possible, restore_variables
+from components.ppo.learner import Learner, require_finite, require_possible
 from components.ppo.replay import Flips
 
 
@@ -69,8 +69,8 @@ class ActionValues(network.Network):
         return networks.logits(self.actor, observation, training), network_state
 
 
-class DqnLearner:
-    """Value network, Adam and DQN's update. All its state is in `state` and `shuffle_state`."""
+class DqnLearner(Learner):
+    """DQN's update of a network of values."""
 
     def __init__(
         self,
@@ -85,9 +85,7 @@ class DqnLearner:
         tf.random.set_seed(seed)
         self.parameters = parameters
         values = ActionValues(num_features, num_actions, masked, scale)
-        self.actor = values.actor
-        self.optimizer = tf.keras.optimizers.Adam(parameters.learning_rate, epsilon=1e-5)
-        self.step = tf.Variable(0, dtype=tf.int64, name="train_step")
+        super().__init__(values.actor, parameters.learning_rate, seed)
         self._agent = dqn_agent.DqnAgent(
             ts.time_step_spec(values.input_tensor_spec),
             networks.action_spec(num_actions),
@@ -101,34 +99,6 @@ class DqnLearner:
         )
         self._agent.initialize()
         self._base_share = 0.5 if num_actions == 2 else 0.0
-        self._shuffle = np.random.default_rng(seed)
-        self.optimizer.build(list(self.actor.trainable_weights))
-
-    def _state_variables(self) -> dict[str, tf.Variable]:
-        named = {f"weights/{i}": v for i, v in enumerate(self.actor.variables)}
-        named |= {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
-        return {**named, "step": self.step}
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Weights, Adam's moments, rate and counter, and the number of updates, for a checkpoint."""
-        return {name: variable.numpy() for name, variable in self._state_variables().items()}
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """The reverse of `state`.
-
-        Raises:
-            UserError: the state is of another network.
-        """
-        restore_variables(self._state_variables(), state)
-
-    @property
-    def shuffle_state(self) -> dict[str, Any]:
-        """State of the generator that draws minibatches, as JSON holds it."""
-        return dict(self._shuffle.bit_generator.state)
-
-    @shuffle_state.setter
-    def shuffle_state(self, state: dict[str, Any]) -> None:
-        self._shuffle.bit_generator.state = state
 
     def update(self, flips: Flips, advantage: NDArray[np.float32], new: int, iteration: int) -> dict[str, float]:
         """Take as many gradient steps as `new` flips deserve.
@@ -163,7 +133,7 @@ class DqnLearner:
             share = self._base_share
             returned = float(np.mean(target**2)) * (share**2 + (1 - share) ** 2) / 2
             explained.append(1 - losses[-1] / max(returned, 1e-12))
-        require_finite(self.actor.trainable_weights)
+        require_finite(self.weights)
         return {
             "value_loss": float(np.mean(losses)),
             "explained_variance": float(np.mean(explained)),

@@ -221,6 +221,29 @@ class RolloutCollector:
         done = compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine)
         return dict(outcome for _, outcome in done)
 
+    def compare(
+        self, modules: Sequence[Module], policies: Sequence[Path], quarantine: Quarantine
+    ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+        """Compile each module under the most probable decisions of each policy.
+
+        Returns:
+            Names of the modules that all policies compiled; their rewards, float64 [modules, policies].
+        """
+        requests = [
+            Request(module, Advisor("policy", policy=policy, log=self._measure.needs_log))
+            for module in sorted(modules, key=lambda module: self.compile_s[module.name], reverse=True)
+            for policy in policies
+        ]
+        outcomes: dict[str, dict[Path | None, Any]] = {}
+        for request, (name, outcome) in compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine):
+            outcomes.setdefault(name, {})[request.advisor.policy] = outcome
+        names = tuple(module.name for module in modules if len(outcomes.get(module.name, ())) == len(policies))
+        rewards = [
+            [self._measure.reward(outcomes[name][policy], self.baselines[name]) for policy in policies]
+            for name in names
+        ]
+        return names, np.array(rewards).reshape(len(names), len(policies))
+
 
 def choose_shares(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:
     """Return among how many requests the flip compiles of each module are divided.

@@ -34,6 +34,7 @@ _REPORTED = (
 
 def run(config: PpoConfig) -> None:
     """Trains (or goes on training) in `config.root_dir` and publishes the best policy to `config.output`."""
+    tf.get_logger().setLevel("ERROR")  # its deprecations are tf-agents' to mend
     # The same rewards twice needs the same sums twice, whatever threads did them.
     tf.config.experimental.enable_op_determinism()
     configure(config)

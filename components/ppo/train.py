@@ -2,7 +2,7 @@
 
 Each iteration: now and then validate, emit the policy, compile the next modules several times, update, checkpoint. What
 the compiles are depends on the credit assignment: with counterfactuals one under the greedy policy and others in which
-some of its decisions are flipped, else several under the sampled policy.
+some of its decisions are flipped, else several under the sampled policy, or under perturbed ones.
 
 PPO compiles under the policy that it updates. DQN learns values from measurements of this and earlier iterations, and
 compiles under the best policy so far: a policy of values that are hardly learned is much worse than what it replaces.
@@ -18,6 +18,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from components.ppo.config import PpoConfig
 from components.ppo.credit.sampled import squash
 from components.ppo.dqn import DqnLearner, DqnParameters
 from components.ppo.emphasis import emphasized, read_emphasis
+from components.ppo.es import EsLearner, EsParameters
 from components.ppo.measures import MEASURES
 from components.ppo.replay import Flips, ReplayBuffer
 from components.ppo.rollout import Rollout, RolloutCollector
@@ -129,11 +131,13 @@ class Trainer:
         shape = (len(warmstart.network_features), problem.num_actions)
         masked, scale = problem.mask is not None, networks.InputScale.of(problem, some)
         self.replay: ReplayBuffer | None = None
-        self.learner: PpoLearner | DqnLearner
+        self.learner: PpoLearner | DqnLearner | EsLearner
         if config.algorithm == "dqn":
             dqn = DqnParameters()
             self.learner = DqnLearner(*shape, dqn, config.seed, masked, scale)
             self.replay = ReplayBuffer(dqn.replay_measurements)
+        elif config.algorithm == "es":
+            self.learner = EsLearner(*shape, EsParameters(), config.seed, masked, scale)
         else:
             self.learner = PpoLearner(*shape, PpoParameters(), config.seed, masked, scale)
         warmstart = soften(warmstart, some, PpoParameters().initial_entropy)
@@ -242,8 +246,7 @@ class Trainer:
         if state.iteration % config.validate_every == 0 and not self._is_validated():
             self._validate()
             clock.lap("validate")
-        collect = self._measure if config.credit_assignment == "counterfactual" else self._sample
-        rewards, decisions, losses = collect(clock)
+        rewards, decisions, losses = self._learn(clock)
         self._take_weights()
         self.average = blend(self.average, self.dense, config.average_decay)
         clock.lap("average")
@@ -263,6 +266,29 @@ class Trainer:
     def _next_modules(self) -> list[Module]:
         names = self.sampler.take(self.config.modules)
         return [self.modules[name] for name in names if name not in self.quarantine]
+
+    def _learn(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
+        """Compile the next modules and update; rewards, what was learned from and losses."""
+        if isinstance(self.learner, EsLearner):
+            return self._evolve(self.learner, clock)
+        return self._measure(clock) if self.config.credit_assignment == "counterfactual" else self._sample(clock)
+
+    def _evolve(
+        self, learner: EsLearner, clock: _Clock
+    ) -> tuple[NDArray[np.float64], int, dict[str, float]]:
+        """Compile under perturbed weights and update; rewards [modules, perturbations], their number and losses."""
+        count = self.config.samples
+        with ExitStack() as stack:
+            policies = [
+                stack.enter_context(emitted(self._policy(), self.clang, self.emitted)) for _ in learner.perturb(count)
+            ]
+            clock.lap("emit")
+            names, rewards = self.collector.compare(self._next_modules(), policies, self.quarantine)
+        self.compiles = dict.fromkeys(names, count)
+        clock.lap("compile")
+        losses = learner.update(rewards, self.state.iteration) if rewards.size else {}
+        clock.lap("update")
+        return rewards, rewards.size, losses
 
     def _sample(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
         """Compile under the sampled policy and update; rewards [modules, samples], decisions and losses."""
@@ -300,7 +326,7 @@ class Trainer:
             self._rescale(flips.gain)
             if isinstance(self.learner, PpoLearner):
                 losses |= self.learner.update(self._flip_experience(flips), iteration)
-            elif self.replay is not None:
+            elif isinstance(self.learner, DqnLearner) and self.replay is not None:
                 for name, part in zip(measured.modules, measured.flips, strict=True):
                     self.replay.add(name, part)
                 flips = self.replay.all() or flips
@@ -354,7 +380,11 @@ class Trainer:
             self.best = self.average
 
     def _take_weights(self) -> None:
-        self.dense = networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
+        self.dense = self._policy()
+
+    def _policy(self) -> DensePolicy:
+        """The network as it is now."""
+        return networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
 
     def save(self) -> None:
         """Publishes the state after the last finished iteration, unless it is already."""

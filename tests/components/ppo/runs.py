@@ -14,6 +14,7 @@ LEARNING = {
     "dqn": [],  # the default: values of actions from measured flips
     "ppo": ["--credit-assignment", "function", "--algorithm", "ppo"],
     "ppo_of_flips": ["--credit-assignment", "counterfactual", "--algorithm", "ppo"],
+    "es": ["--algorithm", "es", "--samples", 4],
 }
 """How a training learns -> its options."""
 

@@ -17,6 +17,7 @@ LOSSES = {
     ("counterfactual", "dqn"): ("credit_error_percent", "value_loss", "explained_variance", "learning_rate"),
     ("counterfactual", "ppo"): ("credit_error_percent", *PPO_LOSSES),
     ("function", "ppo"): PPO_LOSSES,
+    ("module", "es"): ("gradient_norm", "learning_rate"),
 }
 """Credit assignment and algorithm -> what TensorBoard is told of the learning."""
 
