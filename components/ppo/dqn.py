@@ -8,6 +8,7 @@ the difference, for halves of several differences do not compare. The greedy pol
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,10 @@ from tf_agents.utils import common
 
 from components.policy import networks
 from components.ppo.learner import Learner, require_finite, require_possible
-from components.ppo.replay import Flips
+from components.ppo.replay import Flips, ReplayBuffer
+
+DRAWN_AT_ONCE = 32
+"""Minibatches; drawing takes as long for many as for one."""
 
 
 @gin.configurable(module="mlgo")
@@ -36,6 +40,7 @@ class DqnParameters:
         decay_iterations: iterations after which it is half of that, a third after twice as many and so on.
         minibatch_size: flips in a gradient step.
         replays: how often a measured flip is learned from, on average.
+        max_steps: gradient steps of an iteration, at most: an iteration of many modules ends with fewer replays.
         max_grad_norm: global norm that gradients are clipped to.
         replay_measurements: of each module, how many of its newest measurements are learned from.
     """
@@ -44,6 +49,7 @@ class DqnParameters:
     decay_iterations: int = 50
     minibatch_size: int = 256
     replays: float = 12.0
+    max_steps: int = 400
     max_grad_norm: float = 1.0
     replay_measurements: int = 2
 
@@ -81,7 +87,9 @@ class DqnLearner(Learner):
         masked: bool = False,
         scale: networks.InputScale | None = None,
     ) -> None:
-        require_possible(parameters, {"decay_iterations": 1, "minibatch_size": 1, "replay_measurements": 1})
+        require_possible(
+            parameters, {"decay_iterations": 1, "minibatch_size": 1, "max_steps": 1, "replay_measurements": 1}
+        )
         tf.random.set_seed(seed)
         self.parameters = parameters
         values = ActionValues(num_features, num_actions, masked, scale)
@@ -100,11 +108,17 @@ class DqnLearner(Learner):
         self._agent.initialize()
         self._base_share = 0.5 if num_actions == 2 else 0.0
 
-    def update(self, flips: Flips, advantage: NDArray[np.float32], new: int, iteration: int) -> dict[str, float]:
+    def update(
+        self,
+        flips: Flips | ReplayBuffer,
+        advantage: Callable[[NDArray[np.float64]], NDArray[np.float32]],
+        new: int,
+        iteration: int,
+    ) -> dict[str, float]:
         """Take as many gradient steps as `new` flips deserve.
 
         Args:
-            flips: n flips to draw from. advantage: float32 [n], `gain` on the scale that is learned on.
+            flips: n flips to draw from. advantage: turns gains into what is learned, float32.
             new: how many of them were measured in this iteration. iteration: its number, from 0.
 
         Returns:
@@ -116,17 +130,21 @@ class DqnLearner(Learner):
         """
         parameters = self.parameters
         size = min(parameters.minibatch_size, len(flips))
-        steps = max(1, round(parameters.replays * new / size))
+        steps = min(max(1, round(parameters.replays * new / size)), parameters.max_steps)
         rate = parameters.learning_rate / (1 + iteration / parameters.decay_iterations)
         self.optimizer.learning_rate.assign(rate)
         losses, explained = [], []
-        for _ in range(steps):
-            rows = self._shuffle.integers(0, len(flips), size)
-            target = advantage[rows]
+        for step in range(steps):
+            if step % DRAWN_AT_ONCE == 0:
+                count = min(DRAWN_AT_ONCE, steps - step) * size
+                drawn = flips.take(self._shuffle.integers(0, len(flips), count))
+                targets = advantage(drawn.gain)
+            first = step % DRAWN_AT_ONCE * size
+            target = targets[first : first + size]
             loss = self._minibatch(
-                tf.constant(flips.observed[rows]),
-                tf.constant(flips.action[rows]),
-                tf.constant(flips.alternative[rows]),
+                tf.constant(drawn.observed[first : first + size]),
+                tf.constant(drawn.action[first : first + size]),
+                tf.constant(drawn.alternative[first : first + size]),
                 tf.constant(target),
             )
             losses.append(float(loss))
@@ -161,4 +179,3 @@ class DqnLearner(Learner):
             discount=tf.zeros_like(tf.stack([returns, ends], 1)),
         )
         return self._agent.train(episode).loss
-

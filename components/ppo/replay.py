@@ -1,12 +1,21 @@
-"""Measured flips that are learned from again, until their module is measured anew often enough."""
+"""Measured flips that are learned from again, until their module is measured anew often enough.
+
+What an iteration measured is a segment, which never changes: a checkpoint refers to segments without copying them, and
+one that was written once is not written again (checkpoint.py). Rows are drawn by number, so that an iteration's work
+depends on what it measures and draws, not on how much there is to draw from.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+LEAST_LIVE = 0.5
+"""Share of a segment's flips: with fewer left the rest moves to the newest segment, and the segment goes."""
 
 
 @dataclass(frozen=True)
@@ -34,54 +43,128 @@ class Flips:
         return Flips(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     @staticmethod
-    def concatenate(parts: list[Flips]) -> Flips:
+    def concatenate(parts: Sequence[Flips]) -> Flips:
         """Join at least one part."""
         return Flips(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Flips)})
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Measurements of k modules, the flips of each one after the other.
+
+    Attributes:
+        number: of the segment in its training; the same number is the same content.
+        modules: names.
+        lengths: int64 [k], flips of each.
+        ages: int64 [k], number of each measurement in its training.
+        flips: of all.
+    """
+
+    number: int
+    modules: tuple[str, ...]
+    lengths: NDArray[np.int64]
+    ages: NDArray[np.int64]
+    flips: Flips
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all of it but its number, for a file."""
+        # Quantiles and magnitudes compress well, and half of the digits of a float32 say nothing here; but a training
+        # that goes on must see what it saw, to the last bit.
+        names = np.array([name.encode("utf-8", "surrogateescape") for name in self.modules], np.bytes_)
+        columns = {field.name: getattr(self.flips, field.name) for field in fields(Flips)}
+        return {"modules": names, "lengths": self.lengths, "ages": self.ages, **columns}
+
+    def only(self, kept: NDArray[np.bool_]) -> Segment:
+        """Return some of the measurements, bool [k]; its number is not its own."""
+        if kept.all():
+            return self
+        names = tuple(name for name, keep in zip(self.modules, kept.tolist(), strict=True) if keep)
+        rows = np.flatnonzero(np.repeat(kept, self.lengths))
+        return Segment(self.number, names, self.lengths[kept], self.ages[kept], self.flips.take(rows))
+
+    @staticmethod
+    def join(number: int, segments: Sequence[Segment]) -> Segment:
+        """Return all measurements of at least one segment."""
+        if len(segments) == 1:
+            return replace(segments[0], number=number)
+        return Segment(
+            number,
+            tuple(name for segment in segments for name in segment.modules),
+            np.concatenate([segment.lengths for segment in segments]),
+            np.concatenate([segment.ages for segment in segments]),
+            Flips.concatenate([segment.flips for segment in segments]),
+        )
+
+    @staticmethod
+    def of(number: int, arrays: dict[str, NDArray[Any]]) -> Segment:
+        """The reverse of `arrays`."""
+        names = tuple(name.decode("utf-8", "surrogateescape") for name in arrays["modules"].tolist())
+        flips = Flips(**{field.name: arrays[field.name] for field in fields(Flips)})
+        return Segment(number, names, arrays["lengths"], arrays["ages"], flips)
 
 
 class ReplayBuffer:
     """The flips of the newest `measurements` times that each module was measured.
 
-    Which part is of which module and how old it is survives a checkpoint; all its state is in `state`.
+    Attributes:
+        segments: all of its state.
     """
 
     def __init__(self, measurements: int) -> None:
         self._measurements = measurements
-        self._parts: list[tuple[str, Flips]] = []  # the oldest first
+        self.segments: tuple[Segment, ...] = ()
+        self._live: list[NDArray[np.intp]] = []  # of each segment the rows that are learned from
+        self._ends = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return sum(len(flips) for _, flips in self._parts)
+        return int(self._ends[-1]) if len(self._ends) else 0
 
-    def add(self, module: str, flips: Flips) -> None:
-        """Add what a module's newest measurement found, and drop its oldest one if that is one too many."""
-        self._parts.append((module, flips))
-        own = [i for i, (name, _) in enumerate(self._parts) if name == module]
-        if len(own) > self._measurements:
-            del self._parts[own[0]]
-
-    def all(self) -> Flips | None:
-        """Return all flips, the oldest measurement first; None if there is none."""
-        return Flips.concatenate([flips for _, flips in self._parts]) if self._parts else None
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return arrays for a checkpoint, by names that begin with "replay/"."""
-        flips = self.all()
-        if flips is None:
-            return {}
-        arrays = {f"replay/{field.name}": getattr(flips, field.name) for field in fields(flips)}
-        # Quantiles and magnitudes compress well, and half of the digits of a float32 say nothing here; but a training
-        # that goes on must see what it saw, to the last bit.
-        arrays["replay/lengths"] = np.array([len(part) for _, part in self._parts], np.int64)
-        arrays["replay/modules"] = np.array([name.encode("utf-8", "surrogateescape") for name, _ in self._parts])
-        return arrays
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take over what `state` returned."""
-        self._parts = []
-        if "replay/lengths" not in state:
+    def add(self, modules: Sequence[str], flips: Sequence[Flips]) -> None:
+        """Add the newest measurement of each module, and drop its oldest one if that is one too many."""
+        if not modules:
             return
-        flips = Flips(**{field.name: state[f"replay/{field.name}"] for field in fields(Flips)})
-        ends = np.cumsum(state["replay/lengths"])
-        for name, length, end in zip(state["replay/modules"].tolist(), state["replay/lengths"], ends, strict=True):
-            rows = np.arange(end - length, end)
-            self._parts.append((name.decode("utf-8", "surrogateescape"), flips.take(rows)))
+        number = 1 + max((segment.number for segment in self.segments), default=-1)
+        age = 1 + max((int(segment.ages.max()) for segment in self.segments), default=-1)
+        lengths = np.array([len(part) for part in flips], np.int64)
+        ages = np.arange(age, age + len(modules), dtype=np.int64)
+        newest = Segment(number, tuple(modules), lengths, ages, Flips.concatenate(flips))
+        left: list[Segment] = []
+        moved: list[Segment] = []
+        *older, (newest, keep) = self._measurements_kept((*self.segments, newest))
+        for segment, kept in older:
+            full = kept @ segment.lengths > LEAST_LIVE * len(segment.flips)
+            (left if full else moved).append(segment if full else segment.only(kept))
+        self.restore((*left, Segment.join(number, [*moved, newest.only(keep)])))
+
+    def restore(self, segments: Sequence[Segment]) -> None:
+        """Take over the segments of a buffer."""
+        self.segments = tuple(segments)
+        self._live = [np.flatnonzero(np.repeat(kept, s.lengths)) for s, kept in self._measurements_kept(self.segments)]
+        self._ends = np.cumsum([len(rows) for rows in self._live], dtype=np.int64)
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Flips:
+        """Return flips by their numbers, 0 <= number < len(self), in the given order; at least one."""
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        bounds = np.searchsorted(ordered, [0, *self._ends.tolist()])
+        parts = [
+            segment.flips.take(live[ordered[first:last] - (end - len(live))])
+            for segment, live, end, first, last in zip(
+                self.segments, self._live, self._ends, bounds[:-1], bounds[1:], strict=True
+            )
+            if first < last
+        ]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return Flips.concatenate(parts).take(places)
+
+    def _measurements_kept(self, segments: Sequence[Segment]) -> list[tuple[Segment, NDArray[np.bool_]]]:
+        """Each segment with bool [k]: whether a measurement is one of the newest of its module."""
+        ages = [(age, i, j) for i, segment in enumerate(segments) for j, age in enumerate(segment.ages.tolist())]
+        kept = [np.zeros(len(segment.modules), bool) for segment in segments]
+        left: dict[str, int] = {}
+        for _, i, j in sorted(ages, reverse=True):
+            name = segments[i].modules[j]
+            left[name] = left.get(name, self._measurements) - 1
+            kept[i][j] = left[name] >= 0
+        return list(zip(segments, kept, strict=True))

@@ -38,6 +38,8 @@ class Store:
         self._keep = keep
         self._usable: list[str] | None = None
         """Of the kept ones those that could be read, or were not tried; None until `newest` has looked."""
+        self._before: Path | None = None
+        """Of the kept ones that which the next one follows from."""
 
     def save(self, point: Checkpoint) -> None:
         """Publishes a checkpoint, then removes all but the newest.
@@ -50,13 +52,13 @@ class Store:
         name = f"{point.iteration:06d}-{token_hex(4)}"
         before = self._named()
         kept = [*(before if self._usable is None else self._usable), name][-self._keep :]
-        checkpoint.write(self.directory / name, point)
+        checkpoint.write(self.directory / name, point, self._before)
         try:
             self._fence.update(checkpoints=kept, iteration=point.iteration, policy=point.policy_digest)
         except Lost:
             discard(self.directory / name)
             raise
-        self._usable = kept
+        self._usable, self._before = kept, self.directory / name
         for old in set(before) - set(kept):
             discard(self.directory / old)
 
@@ -78,7 +80,7 @@ class Store:
             except UserError as error:
                 say(f"{error.problem}; the one before it is taken")
                 continue
-            self._usable = names[:number]
+            self._usable, self._before = names[:number], self.directory / name
             return found
         if names:
             raise UserError(

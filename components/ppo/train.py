@@ -194,11 +194,9 @@ class Trainer:
         require_same(self.config.root_dir, found.state["inputs"], self.inputs)
         if "events" in found.state:  # of an earlier version of this program they stay as they are
             self.summaries.rewind(found.state["events"])
-        variables = dict(found.variables)
-        replay = {name: variables.pop(name) for name in list(variables) if name.startswith("replay/")}
-        self.learner.restore(variables)
+        self.learner.restore(found.variables)
         if self.replay is not None:
-            self.replay.restore(replay)
+            self.replay.restore(found.replay)
         self.learner.shuffle_state = found.state["shuffle"]
         self.sampler.restore(found.state["sampler"])
         self.quarantine = Quarantine.from_json(found.state["quarantine"])
@@ -322,15 +320,12 @@ class Trainer:
         new = sum(map(len, measured.flips))
         losses = {"credit_error_percent": measured.error_percent}
         if new:
-            flips = Flips.concatenate(list(measured.flips))
-            self._rescale(flips.gain)
+            self._rescale(np.concatenate([part.gain for part in measured.flips]))
             if isinstance(self.learner, PpoLearner):
-                losses |= self.learner.update(self._flip_experience(flips), iteration)
+                losses |= self.learner.update(self._flip_experience(Flips.concatenate(measured.flips)), iteration)
             elif isinstance(self.learner, DqnLearner) and self.replay is not None:
-                for name, part in zip(measured.modules, measured.flips, strict=True):
-                    self.replay.add(name, part)
-                flips = self.replay.all() or flips
-                losses |= self.learner.update(flips, self._advantage(flips.gain), new, iteration)
+                self.replay.add(measured.modules, measured.flips)
+                losses |= self.learner.update(self.replay, self._advantage, new, iteration)
         clock.lap("update")
         return measured.rewards, new, losses
 
@@ -404,10 +399,9 @@ class Trainer:
             "events": self.summaries.kept(),
         }
         variables = {name: value.copy() for name, value in self.learner.state().items()}
-        if self.replay is not None:
-            variables |= self.replay.state()
+        replay = () if self.replay is None else self.replay.segments
         frozen = json.loads(json.dumps(state))
-        self._unsaved = Checkpoint(self.state.iteration, variables, self.average, self.best, frozen)
+        self._unsaved = Checkpoint(self.state.iteration, variables, self.average, self.best, frozen, replay)
 
 
 class _Clock:

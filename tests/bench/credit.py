@@ -50,6 +50,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     config = PpoConfig(
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
         iterations=0, objective="modules", workers=f"local:{WORKERS}", max_failed_fraction=1.0,
+        gin_bindings=(f"DqnParameters.max_steps={10**6}",),
     )  # fmt: skip
     with training(config) as trainer:
         names = sorted(trainer.modules, key=lambda name: zlib.crc32(name.encode()))[:MODULES]
@@ -69,9 +70,8 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
     assert isinstance(trainer.learner, DqnLearner)
     scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
-    advantage = _rooted(seen.gain, scale)
     for epoch in range(EPOCHS):
-        trainer.learner.update(seen, advantage, len(seen), epoch * 20)
+        trainer.learner.update(seen, lambda gain: _rooted(gain, scale), len(seen), epoch * 20)
     values = networks.logits(trainer.learner.actor, unseen.observed).numpy()
     truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
     error = values[:, 1] - values[:, 0] - truth

@@ -77,7 +77,7 @@ class _Point:
         self._learner, self._shuffle = trainer.learner.state(), copy.deepcopy(trainer.learner.shuffle_state)
         self._sampler, self._state = copy.deepcopy(trainer.sampler.state()), copy.deepcopy(trainer.state)
         self._policies = trainer.dense, trainer.average, trainer.best
-        self._replay = {} if trainer.replay is None else trainer.replay.state()
+        self._replay = () if trainer.replay is None else trainer.replay.segments
 
     def restore(self) -> None:
         trainer = self._trainer

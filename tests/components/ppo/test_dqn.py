@@ -9,7 +9,7 @@ import pytest
 from components.console import UserError
 from components.policy import networks
 from components.ppo.dqn import DqnLearner, DqnParameters
-from components.ppo.replay import Flips
+from components.ppo.replay import Flips, ReplayBuffer
 
 FEATURES = 4
 
@@ -31,6 +31,10 @@ def measured(count: int = 2000, seed: int = 0) -> tuple[Flips, np.ndarray]:
     return Flips(observed, np.zeros((count, 2), np.float32), action, 1 - action, gain), inlining
 
 
+def gain_itself(gain: np.ndarray) -> np.ndarray:
+    return gain.astype(np.float32)
+
+
 def learner(seed: int = 0, **parameters) -> DqnLearner:
     return DqnLearner(FEATURES, 2, DqnParameters(**parameters), seed)
 
@@ -38,7 +42,7 @@ def learner(seed: int = 0, **parameters) -> DqnLearner:
 def test_values_tell_which_action_saves() -> None:
     flips, _ = measured()
     learned = learner(replays=40.0)
-    metrics = learned.update(flips, flips.gain.astype(np.float32), len(flips), 0)
+    metrics = learned.update(flips, gain_itself, len(flips), 0)
     other, truth = measured(500, seed=1)
     values = networks.logits(learned.actor, other.observed).numpy()
     error = np.mean((values[:, 1] - values[:, 0] - truth) ** 2)
@@ -50,20 +54,39 @@ def test_values_tell_which_action_saves() -> None:
 def test_a_training_that_goes_on_learns_the_same() -> None:
     flips, _ = measured()
     whole, first, second = learner(), learner(), learner(seed=9)
-    advantage = flips.gain.astype(np.float32)
     for iteration in range(2):
-        whole.update(flips, advantage, 500, iteration)
-    first.update(flips, advantage, 500, 0)
+        whole.update(flips, gain_itself, 500, iteration)
+    first.update(flips, gain_itself, 500, 0)
     second.restore(first.state())
     second.shuffle_state = first.shuffle_state
-    second.update(flips, advantage, 500, 1)
+    second.update(flips, gain_itself, 500, 1)
     for name, value in whole.state().items():
         np.testing.assert_array_equal(second.state()[name], value, err_msg=name)
 
 
+def test_a_buffer_is_learned_from_as_its_flips_are() -> None:
+    flips, _ = measured()
+    replay = ReplayBuffer(2)
+    parts = [flips.take(rows) for rows in np.array_split(np.arange(len(flips)), 7)]
+    replay.add([f"m{i}" for i in range(4)], parts[:4])
+    replay.add([f"m{i}" for i in range(4, 7)], parts[4:])
+    whole, buffered = learner(), learner()
+    assert whole.update(flips, gain_itself, 900, 0) == buffered.update(replay, gain_itself, 900, 0)
+    for name, value in whole.state().items():
+        np.testing.assert_array_equal(buffered.state()[name], value, err_msg=name)
+
+
+def test_the_steps_of_an_iteration_have_an_upper_bound() -> None:
+    flips, _ = measured()
+    few, bounded = learner(), learner(max_steps=5)
+    few.update(flips, gain_itself, 500, 0)
+    bounded.update(flips, gain_itself, 10**6, 0)
+    assert few.state()["step"] == round(12 * 500 / 256) and bounded.state()["step"] == 5
+
+
 def test_few_flips_are_a_batch() -> None:
     flips, _ = measured(3)
-    assert np.isfinite(learner().update(flips, flips.gain.astype(np.float32), 3, 0)["value_loss"])
+    assert np.isfinite(learner().update(flips, gain_itself, 3, 0)["value_loss"])
 
 
 def test_a_state_of_another_network_is_refused() -> None:
@@ -72,7 +95,7 @@ def test_a_state_of_another_network_is_refused() -> None:
         learner().restore(other.state())
 
 
-@pytest.mark.parametrize("parameters", [{"learning_rate": float("nan")}, {"minibatch_size": 0}, {"replays": -1.0}])
+@pytest.mark.parametrize("parameters", [{"learning_rate": float("nan")}, {"max_steps": 0}, {"replays": -1.0}])
 def test_impossible_hyperparameters_are_named(parameters) -> None:
     with pytest.raises(UserError, match=f"DqnParameters.{next(iter(parameters))}"):
         learner(**parameters)
