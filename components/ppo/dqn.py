@@ -49,7 +49,7 @@ class DqnParameters:
     decay_iterations: int = 50
     minibatch_size: int = 256
     replays: float = 12.0
-    max_steps: int = 400
+    max_steps: int = 600
     max_grad_norm: float = 1.0
     replay_measurements: int = 2
 

@@ -18,6 +18,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,6 +156,8 @@ class Trainer:
         """Module -> how often the newest iteration compiled it."""
         self.saved = 0  # the iteration of the newest checkpoint
         self._unsaved: Checkpoint | None = None
+        self._saver = ThreadPoolExecutor(1, "checkpoint")
+        self._saving: tuple[Checkpoint, Future[None]] | None = None
         self._checkpoint_s = 0.0
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
         self.pool = make_pool(config.workers)
@@ -230,8 +233,10 @@ class Trainer:
         return Trained(self.best, self.state)
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Ends the workers, and waits for a checkpoint that is being published."""
         self.pool.close()
+        if self._saving is not None:
+            wait([self._saving[1]])
 
     def _finished(self, limit_s: float | None) -> bool:
         over = limit_s is not None and self.state.trained_s >= limit_s
@@ -257,7 +262,7 @@ class Trainer:
             self.summaries.iteration(state.iteration, rewards, losses, clock.laps, failures, decisions)
         self._remember()
         if state.iteration % config.checkpoint_every == 0:
-            self.save()
+            self._begin_to_save()
         clock.lap("checkpoint")
         self._checkpoint_s = clock.laps["checkpoint"]
 
@@ -383,10 +388,27 @@ class Trainer:
 
     def save(self) -> None:
         """Publishes the state after the last finished iteration, unless it is already."""
+        self._begin_to_save()
+        self._end_saving()
+
+    def _begin_to_save(self) -> None:
+        """The same while the next iteration compiles: an iteration of thousands of modules measures a gigabyte."""
+        self._end_saving()
         if self._unsaved is not None:
             self.summaries.push()
-            self.store.save(self._unsaved)
-            self.saved, self._unsaved = self._unsaved.iteration, None
+            self._saving = self._unsaved, self._saver.submit(self.store.save, self._unsaved)
+            self._unsaved = None
+
+    def _end_saving(self) -> None:
+        if self._saving is None:
+            return
+        point, saving = self._saving
+        try:
+            saving.result()
+        except Exception:
+            self._saving, self._unsaved = None, self._unsaved or point
+            raise
+        self._saving, self.saved = None, point.iteration
 
     def _remember(self) -> None:
         """Keeps the state at the end of an iteration, whatever the next one begins."""
