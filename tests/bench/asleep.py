@@ -1,42 +1,126 @@
-"""A compile that sleeps, for a simulated cluster. Its workers import this and little else."""
+"""Compiles that sleep, for a simulated cluster. Its workers import this and little else."""
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
+import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from components.compiler.compile import Request
-from components.ppo.sample import SampleModule
+from components.ppo.measured import FlipRequest, FlipShare
+from components.workers import WorkerPool
+
+COPY = "~"
+"""Stands before the number of a copy in the name of a module that is simulated more than once."""
+
+
+def original(name: str) -> str:
+    """Return the name of the module that this one is a copy of."""
+    return name.partition(COPY)[0]
 
 
 @dataclass(frozen=True)
 class Asleep:
-    """In place of a SampleModule, which travels with it, for it is part of what an iteration sends.
+    """In place of a MeasureModule, or of what compiles a module once, with what travels to answer for it.
 
-    compile_s: of all samples of a module, by its name. results: directory with a pickled Sampled for each; its number
-    there by name in `numbers`.
+    Attributes:
+        compile_module: which travels, for it is part of what an iteration sends.
+        flip_compiles: of each module.
+        compile_s: of one compile, by the name of the module.
+        answers: directory with a pickled FlipShare of each whole module, and its number there by name.
     """
 
-    sample: SampleModule
+    compile_module: Callable[[Any], Any]
+    flip_compiles: int
     compile_s: Mapping[str, float]
-    results: Path
+    answers: Path
     numbers: Mapping[str, int]
 
-    def __call__(self, request: Request) -> Pickled:
+    def seconds(self, request: Request) -> float:
+        """Return how long the compiles of a request take."""
+        flips = request.flip_compiles(self.flip_compiles) if isinstance(request, FlipRequest) else 0
+        return self.compile_s[original(request.module.name)] * (1 + flips)
+
+    def __call__(self, request: Request) -> Any:
+        awake_s = time.monotonic() + self.seconds(request)
         name = request.module.name
-        time.sleep(self.compile_s[name])
-        return Pickled((self.results / str(self.numbers[name])).read_bytes())
+        if isinstance(request, FlipRequest):
+            answer: Any = Pickled(self._share(request).read_bytes(), name)
+        else:
+            answer = name, 1000
+        time.sleep(max(0.0, awake_s - time.monotonic()))  # what is made small is part of the work that is slept through
+        return answer
+
+    def _share(self, request: FlipRequest) -> Path:
+        """Return the file of this share's answer, made when it is first asked for."""
+        whole = self.answers / str(self.numbers[original(request.module.name)])
+        if request.shares == 1:
+            return whole
+        part = whole.with_name(f"{whole.name}-{request.share}-{request.shares}")
+        if not part.exists():
+            answer: FlipShare = pickle.loads(whole.read_bytes())
+            rows = np.flatnonzero(answer.flip_set % request.shares == request.share)
+            answer = dataclasses.replace(
+                answer, share=request.share, flips=answer.flips.take(rows), decision=answer.decision[rows],
+                flip_set=answer.flip_set[rows], compiles=1 + request.flip_compiles(answer.compiles - 1),
+            )  # fmt: skip
+            partial = part.with_name(f"{part.name}.{secrets.token_hex(4)}")
+            partial.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+            partial.rename(part)
+        return part
 
 
 class Pickled:
-    """What is pickled already: making it small is part of the work that is slept through. Arrives as what it was."""
+    """A FlipShare that is pickled already. Arrives as what it was, of the module that was asked about."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, name: str) -> None:
         self._content = content
+        self._name = name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self._content,)
+        return _named, (self._content, self._name)
+
+
+def _named(content: bytes, name: str) -> FlipShare:
+    return dataclasses.replace(pickle.loads(content), module_name=name)
+
+
+class SleepingPool:
+    """A WorkerPool whose workers sleep in place of what they are asked to compile.
+
+    Attributes:
+        slept_s: by requests that were answered.
+        again_s: of that, in bases that another share of the same module compiles, too.
+    """
+
+    def __init__(self, pool: WorkerPool, asleep: Asleep) -> None:
+        self._pool = pool
+        self._asleep = asleep
+        self.slept_s = self.again_s = 0.0
+
+    @property
+    def size(self) -> int:
+        return self._pool.size
+
+    def map_unordered(self, fn: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        requests = list(items)
+        asleep = dataclasses.replace(self._asleep, compile_module=fn)
+        for index, outcome in self._pool.map_unordered(asleep, requests):
+            request = requests[index]
+            self.slept_s += asleep.seconds(request)
+            if isinstance(request, FlipRequest) and request.share:
+                self.again_s += asleep.compile_s[original(request.module.name)]
+            yield index, outcome
+
+    def share(self, directory: Path, names: Sequence[str]) -> None:
+        self._pool.share(directory, names)
+
+    def close(self) -> None:
+        self._pool.close()

@@ -38,5 +38,6 @@ GOALS = (
     Goal("credit_error_percent", "<=", 5, "-"),
     Goal("ray_overhead_ms_per_module", "<=", 2, "-"),
     Goal("ray_slots_busy_512", ">=", 0.90, "-"),
+    Goal("ray_training_busy_512", ">=", 0.85, "-"),
     Goal("ray_over_local_iteration", "<=", 1.10, "-"),
 )

@@ -35,6 +35,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         for iteration in range(WARM_UP + ctx.repeats):
             started_s = time.perf_counter()
             trainer.iterate(started_s)
+            trainer.save()
             iteration_s = time.perf_counter() - started_s
             if iteration >= WARM_UP:
                 ratios.append(iteration_s / plain_compile_all(trainer.pool, compiler, _compiled(trainer)))

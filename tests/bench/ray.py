@@ -60,6 +60,7 @@ def _over_local(ctx: BenchContext) -> float:
                 trainer.collector = dataclasses.replace(trainer.collector, pool=pool)
                 started_s = time.perf_counter()
                 trainer.iterate(started_s)
+                trainer.save()
                 seconds[pool] = time.perf_counter() - started_s
                 rewards.add((trainer.state.rewards[-1], trainer.state.scale))
             if len(rewards) != 1:

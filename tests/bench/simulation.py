@@ -1,8 +1,8 @@
 """A Ray cluster on this machine whose compiles sleep: what the head does is real, what the workers do is not.
 
 Raylets, agents, object stores, the trainer's pool, what is sent and what comes back are those of a training: requests
-for modules of a run's corpus, answered after as long as the samples of the module take, by arrays of as many decisions
-as those have. Raylets and agents run on the same processors as the head here, which a cluster's do not: figures
+for modules of a run's corpus, answered after as long as its base and flips take, by arrays of as many flips as
+are measured. Raylets and agents run on the same processors as the head here, which a cluster's do not: figures
 in processor time of the head's own processes hold elsewhere, what the clock says holds for no better than this.
 """
 
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.compiler.advisor import POLICY_FILES
-from components.compiler.compile import Request
 from components.compiler.quarantine import Quarantine, compile_all
-from components.ppo.sample import Sampled
+from components.ppo.measured import FlipRequest, FlipShare
+from components.ppo.rollout import end_s
 from components.ppo.weights import emitted
 from components.workers.ray import RayPool
 from components.workers.settings import NODE_SETTINGS
@@ -32,7 +32,7 @@ STORE_BYTES = 1 << 30
 HEAD_STORE_BYTES = 2 << 30
 ROUNDS = 20
 """Items for each slot: the beginning and the end, which are left out, are a tenth of that each."""
-LONGEST_S = 30.0
+LONGEST_S = 60.0
 """Iterations that take longer than that are left out."""
 
 
@@ -41,13 +41,13 @@ class Measured:
     """What a head did, and how busy it kept its slots.
 
     Attributes:
-        busy: sleep that came back, over slots and time; between the first and the last tenth of the items.
+        busy: sleep, over slots and time; between the first and the last tenth of the answers.
         modules_per_s: in that time.
         driver_ms: processor time of the trainer's process, all threads, for each module.
         head_ms: the same of the head's raylet (with its object store) and control service.
         machine: how much of this machine's processors was in use, by whatever; near 1, it is the machine that is slow.
         iteration_s: time of an iteration by its number of modules, longest first.
-        ideal_s: what it would be with no head at all: the same items on the same slots.
+        ideal_s: what it would be with no head at all: the same requests on the same slots.
     """
 
     slots: int
@@ -100,56 +100,45 @@ def measure_slots(workload: Workload, slots: int, iterations: Sequence[int] = ()
         steady = _steady(pool, workload, workload.requests(workload.names(ROUNDS * slots, 1), policy), head)
         iteration_s, ideal_s = {}, {}
         for count in iterations:
-            batches = [workload.longest_first(count, seed) for seed in range(repeats)]
-            if sum(workload.asleep.compile_s[name] for name in batches[0]) / slots > LONGEST_S:
-                continue
-            iteration_s[count] = statistics.median(
-                _iteration_s(pool, workload, workload.requests(batch, policy)) for batch in batches
-            )
-            ideal_s[count] = statistics.median(
-                ideal([workload.asleep.compile_s[name] for name in batch], slots) for batch in batches
-            )
+            batches = [workload.iteration(count, seed, policy, slots) for seed in range(repeats)]
+            ideals_s = [end_s(map(workload.asleep.seconds, batch), slots) for batch in batches]
+            if max(ideals_s) <= LONGEST_S:
+                iteration_s[count] = statistics.median(_iteration_s(pool, workload, batch) for batch in batches)
+                ideal_s[count] = statistics.median(ideals_s)
         return Measured(slots, *steady, iteration_s, ideal_s)
 
 
-def ideal(seconds: Sequence[float], slots: int) -> float:
-    """When the last of these items ends if each begins as soon as a slot is free, in this order."""
-    free_s = [0.0] * slots
-    for item_s in seconds:
-        first = min(range(slots), key=free_s.__getitem__)
-        free_s[first] += item_s
-    return max(free_s)
-
-
 def _steady(
-    pool: RayPool, workload: Workload, requests: Sequence[Request], head: Sequence[int]
+    pool: RayPool, workload: Workload, requests: Sequence[FlipRequest], head: Sequence[int]
 ) -> tuple[float, float, float, float, float]:
     slots, count = pool.size, len(requests)
     begin, end = count // 10, count - count // 10
-    slept_s = 0.0
-    for done, (_, outcome) in enumerate(pool.map_unordered(workload.asleep, requests)):
-        assert isinstance(outcome, Sampled), outcome
-        if begin < done <= end:
-            slept_s += workload.asleep.compile_s[outcome.module_name]
+    slept: list[tuple[float, float]] = []
+    for done, (i, outcome) in enumerate(pool.map_unordered(workload.asleep, requests)):
+        assert isinstance(outcome, FlipShare), outcome
+        slept.append((time.perf_counter(), workload.asleep.seconds(requests[i])))
         if done == begin:
-            before = _clocks(head)
+            before = clocks(head)
         elif done == end:
-            wall_s, driver_s, head_s, machine_s = (now - then for now, then in zip(_clocks(head), before, strict=True))
+            after = clocks(head)
+    wall_s, driver_s, head_s, machine_s = (now - then for now, then in zip(after, before, strict=True))
+    # Long requests overlap the time that is looked at on both sides.
+    inside_s = sum(max(0.0, min(ended_s, after[0]) - max(ended_s - seconds, before[0])) for ended_s, seconds in slept)
     modules = end - begin
     return (
-        slept_s / (slots * wall_s), modules / wall_s, 1e3 * driver_s / modules, 1e3 * head_s / modules,
+        inside_s / (slots * wall_s), modules / wall_s, 1e3 * driver_s / modules, 1e3 * head_s / modules,
         machine_s / (wall_s * os.cpu_count()),
     )  # fmt: skip
 
 
-def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[Request]) -> float:
+def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[FlipRequest]) -> float:
     began_s = time.perf_counter()
     done = sum(1 for _ in compile_all(pool, workload.asleep, requests, Quarantine(0.0, len(requests))))
     assert done == len(requests)
     return time.perf_counter() - began_s
 
 
-def _clocks(head: Sequence[int]) -> tuple[float, float, float, float]:
+def clocks(head: Sequence[int]) -> tuple[float, float, float, float]:
     """Seconds: the clock, processor time of this process, of the processes `head`, and of all there are."""
     ticks = sum(sum(map(int, _fields(f"/proc/{pid}/stat")[11:13])) for pid in head)
     user, nice, system, _idle, _waiting, interrupts, soft = map(int, _fields("/proc/stat")[1:8])
