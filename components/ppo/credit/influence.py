@@ -46,11 +46,13 @@ def single_flips(calls: Callsites, exists: npt.NDArray[np.bool_]) -> list[Flip]:
         exists: bool [M], whether the object defines the function.
     """
     hosts = Hosts(calls)
-    refused = np.bincount(calls.callee[~calls.inlined], minlength=len(calls.names))
+    emitted = _emitted(calls, hosts, exists)
+    refused = np.bincount(calls.callee[emitted & ~calls.inlined], minlength=len(calls.names))
     settles = calls.discardable & (~exists | (refused <= 1))
     flips: list[Flip] = []
-    for i, (caller, callee) in enumerate(zip(calls.caller.tolist(), calls.callee.tolist(), strict=True)):
-        changes = hosts.of(caller)
+    for i in np.flatnonzero(emitted).tolist():
+        callee = int(calls.callee[i])
+        changes = hosts.of(int(calls.caller[i]))
         if changes is not None:
             changes = changes | {callee} if settles[callee] else changes
             flips.append(Flip(np.array([i], np.intp), callee, changes, changes | {callee}))
@@ -69,6 +71,7 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], exists: npt.ND
     hosts = Hosts(calls)
     flips: list[Flip] = []
     order = np.lexsort((action, calls.callee.astype(np.int64)))
+    order = order[_emitted(calls, hosts, exists)[order]]
     ends = np.flatnonzero(np.diff(calls.callee[order]) | np.diff(action[order])) + 1
     for decisions in np.split(order, ends):
         callee = int(calls.callee[decisions[0]]) if len(decisions) else -1
@@ -81,6 +84,16 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], exists: npt.ND
         if len(known) == len(of_callers) and len(changes) <= MAX_INFLUENCED:
             flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes))
     return flips
+
+
+def _emitted(calls: Callsites, hosts: Hosts, exists: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """bool [N], whether the code that a decision is about is in the object, in its caller or where that was inlined.
+
+    What is available_externally, and what only that calls, is decided about and dropped.
+    """
+    callers = {caller: hosts.of(caller) for caller in np.unique(calls.caller).tolist()}
+    found = {caller for caller, into in callers.items() if into is None or exists[list(into)].any()}
+    return np.array([caller in found for caller in calls.caller.tolist()], bool)
 
 
 class Hosts:
