@@ -53,6 +53,8 @@ class FlipShare:
         flips: a row for each measurement.
         decision: int64 [m], rows of the base's log.
         flip_set: int64 [m], number of the flip set in the module.
+        together: int64 [m], with how many decisions, itself among them, it was flipped; `gain` is its share.
+        group_size: int64 [m], with how many it could have been flipped, see `FlipPlan`.
         error, attributed: see MeasuredFlips.
         compile_s: sum over the compiles.
         compiles: how many there were, the base among them.
@@ -64,6 +66,8 @@ class FlipShare:
     flips: Flips
     decision: NDArray[np.int64]
     flip_set: NDArray[np.int64]
+    together: NDArray[np.int64]
+    group_size: NDArray[np.int64]
     error: float
     attributed: float
     compile_s: float
@@ -81,7 +85,7 @@ def _unpacked(content: bytes) -> FlipShare:
 
 @dataclass(frozen=True)
 class ModuleFlips:
-    """The measured flips of one module, each once: `flips.gain` is the mean of a flip's measurements.
+    """What was measured of one module, each alternative of a decision once.
 
     Other attributes: see FlipShare.
     """
@@ -96,27 +100,42 @@ class ModuleFlips:
 
 
 def merge(shares: Sequence[FlipShare]) -> ModuleFlips:
-    """Return what all shares of a module measured, the same however it was divided."""
+    """Return what all shares of a module measured, the same however it was divided.
+
+    A decision's gain is the mean of its measurements, or of those together with others, whichever is greater: who
+    decides one of a callee's calls decides the others soon, and may do it alike. A decision that loses alone and was
+    not tried with those that it belongs to is left out: whether it loses is not known.
+    """
     shares = sorted(shares, key=lambda share: share.share)
     flips = Flips.concatenate([share.flips for share in shares])
-    decision = np.concatenate([share.decision for share in shares])
-    flip_set = np.concatenate([share.flip_set for share in shares])
-    order = np.lexsort((flip_set, flips.alternative, decision))
-    flip = np.stack([decision, flips.alternative], 1)[order]
-    begins = np.flatnonzero(np.any(np.diff(flip, axis=0, prepend=-1), axis=1))
-    lengths = np.diff(begins, append=len(order))
-    # Adds in the order of the flip sets.
-    sums = np.bincount(np.repeat(np.arange(len(begins)), lengths), flips.gain[order], len(begins))
+    joined = {
+        name: np.concatenate([getattr(share, name) for share in shares])
+        for name in ("decision", "flip_set", "together", "group_size")
+    }
+    order = np.lexsort((joined["flip_set"], flips.alternative, joined["decision"]))
+    tried = np.stack([joined["decision"], flips.alternative], 1)[order]
+    begins = np.flatnonzero(np.any(np.diff(tried, axis=0, prepend=-1), axis=1))
+    of_decision = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(order)))
+    gain, alone = flips.gain[order], joined["together"][order] == 1
+    means = [_means(gain[rows], of_decision[rows], len(begins)) for rows in (alone, ~alone)]
+    best = np.fmax(*means)
+    unknown = (best < 0) & np.isnan(means[1]) & (joined["group_size"][order[begins]] > 1)
     return ModuleFlips(
         shares[0].module_name,
         shares[0].outcome,
-        replace(flips.take(order[begins]), gain=sums / lengths),
+        replace(flips.take(order[begins]), gain=best).take(np.flatnonzero(~unknown)),
         # Bytes, so these sums are exact.
         sum(share.error for share in shares),
         sum(share.attributed for share in shares),
         sum(share.compile_s for share in shares),
         sum(share.compiles for share in shares),
     )
+
+
+def _means(gain: NDArray[np.float64], of: NDArray[np.intp], count: int) -> NDArray[np.float64]:
+    """float64 [count]: mean of the gains of each, added in their order; NaN where there is none."""
+    number = np.bincount(of, minlength=count)
+    return np.where(number > 0, np.bincount(of, gain, count) / np.maximum(number, 1), np.nan)
 
 
 @dataclass(frozen=True)
@@ -154,9 +173,9 @@ class MeasureModule:
             measure = self._flip_sizes if problem.measure == "size" else self._flip_scores
             rows = measure(request, base, columns[problem.decision].reshape(-1), logits)
         if rows is None:
-            none = np.zeros(0, np.int64)
+            none = (np.zeros(0, np.int64),) * 4
             nothing = self._no_flips()
-            return FlipShare(first.module_name, request.share, outcome, nothing, none, none, 0, 0, first.compile_s, 1)
+            return FlipShare(first.module_name, request.share, outcome, nothing, *none, 0, 0, first.compile_s, 1)
         chosen = {name: column[rows.decision] for name, column in columns.items()}
         flips = Flips(
             observations(problem, self.features, self.buckets, chosen),
@@ -172,6 +191,8 @@ class MeasureModule:
             flips,
             rows.decision,
             rows.flip_set,
+            rows.together,
+            rows.group_size,
             rows.error,
             rows.attributed,
             first.compile_s + rows.compile_s,
@@ -190,9 +211,11 @@ class MeasureModule:
         advisor = Advisor("policy", policy=request.advisor.policy, samples=len(plan.forced))
         flipped = self.compiler(Request(request.module, advisor, want_functions=True, forced=plan.forced))
         found = inlining.measure_flips(base, plan, flipped.samples, self.objects.get(request.module.project))
+        together = np.array([len(plan.flips[i].decisions) for i in found.flip.tolist()], np.int64)
         return _Rows(
-            found.decision, found.flip_set, 1 - action[found.decision], found.saved_bytes,
-            found.attributed_error_bytes, found.attributed_bytes, flipped.compile_s, len(plan.forced),
+            found.decision, found.flip_set, together, plan.group_size[found.decision], 1 - action[found.decision],
+            found.saved_bytes, found.attributed_error_bytes, found.attributed_bytes, flipped.compile_s,
+            len(plan.forced),
         )  # fmt: skip
 
     def _flip_scores(
@@ -209,8 +232,8 @@ class MeasureModule:
         assert scores is not None
         found = regalloc.measure_flips(flips, base, scores)
         attributed = float(np.abs(found.worth).sum())
-        no_set = np.zeros_like(found.row)
-        return _Rows(found.row, no_set, found.action, found.worth, 0.0, attributed, flipped.compile_s, 1)
+        no_set, alone = np.zeros_like(found.row), np.ones_like(found.row)
+        return _Rows(found.row, no_set, alone, alone, found.action, found.worth, 0.0, attributed, flipped.compile_s, 1)
 
     def _no_flips(self) -> Flips:
         problem = problems.get(self.compiler.problem)
@@ -225,6 +248,8 @@ class _Rows:
 
     decision: NDArray[np.int64]
     flip_set: NDArray[np.int64]
+    together: NDArray[np.int64]
+    group_size: NDArray[np.int64]
     alternative: NDArray[np.int64]
     gain: NDArray[np.float64]
     error: float
