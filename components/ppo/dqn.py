@@ -26,8 +26,8 @@ from components.policy import networks
 from components.ppo.learner import Learner, require_finite, require_possible
 from components.ppo.replay import Flips, ReplayBuffer
 
-DRAWN_AT_ONCE = 32
-"""Minibatches; drawing takes as long for many as for one."""
+DRAWN_AT_ONCE = 150
+"""Minibatches: flips lie by module, and of each module some are drawn."""
 
 
 @gin.configurable(module="mlgo")

@@ -8,7 +8,7 @@ depends on what it measures and draws, not on how much there is to draw from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,9 @@ class Flips:
 
     def take(self, rows: NDArray[np.intp]) -> Flips:
         """Return some rows, in the given order."""
-        return Flips(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        return Flips(
+            self.observed[rows], self.logits[rows], self.action[rows], self.alternative[rows], self.gain[rows]
+        )
 
     @staticmethod
     def concatenate(parts: Sequence[Flips]) -> Flips:
@@ -50,57 +52,39 @@ class Flips:
 
 @dataclass(frozen=True)
 class Segment:
-    """Measurements of k modules, the flips of each one after the other.
+    """Measurements of k modules.
 
     Attributes:
         number: of the segment in its training; the same number is the same content.
-        modules: names.
-        lengths: int64 [k], flips of each.
-        ages: int64 [k], number of each measurement in its training.
-        flips: of all.
+        modules: name of each.
+        ages: number of each measurement in its training.
+        flips: of each.
     """
 
     number: int
     modules: tuple[str, ...]
-    lengths: NDArray[np.int64]
-    ages: NDArray[np.int64]
-    flips: Flips
+    ages: tuple[int, ...]
+    flips: tuple[Flips, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.flips))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of it but its number, for a file."""
         # Quantiles and magnitudes compress well, and half of the digits of a float32 say nothing here; but a training
         # that goes on must see what it saw, to the last bit.
         names = np.array([name.encode("utf-8", "surrogateescape") for name in self.modules], np.bytes_)
-        columns = {field.name: getattr(self.flips, field.name) for field in fields(Flips)}
-        return {"modules": names, "lengths": self.lengths, "ages": self.ages, **columns}
-
-    def only(self, kept: NDArray[np.bool_]) -> Segment:
-        """Return some of the measurements, bool [k]; its number is not its own."""
-        if kept.all():
-            return self
-        names = tuple(name for name, keep in zip(self.modules, kept.tolist(), strict=True) if keep)
-        rows = np.flatnonzero(np.repeat(kept, self.lengths))
-        return Segment(self.number, names, self.lengths[kept], self.ages[kept], self.flips.take(rows))
-
-    @staticmethod
-    def join(number: int, segments: Sequence[Segment]) -> Segment:
-        """Return all measurements of at least one segment."""
-        if len(segments) == 1:
-            return replace(segments[0], number=number)
-        return Segment(
-            number,
-            tuple(name for segment in segments for name in segment.modules),
-            np.concatenate([segment.lengths for segment in segments]),
-            np.concatenate([segment.ages for segment in segments]),
-            Flips.concatenate([segment.flips for segment in segments]),
-        )
+        lengths, ages = np.array([len(part) for part in self.flips], np.int64), np.array(self.ages, np.int64)
+        return {"modules": names, "lengths": lengths, "ages": ages, **vars(Flips.concatenate(self.flips))}
 
     @staticmethod
     def of(number: int, arrays: dict[str, NDArray[Any]]) -> Segment:
         """The reverse of `arrays`."""
         names = tuple(name.decode("utf-8", "surrogateescape") for name in arrays["modules"].tolist())
-        flips = Flips(**{field.name: arrays[field.name] for field in fields(Flips)})
-        return Segment(number, names, arrays["lengths"], arrays["ages"], flips)
+        ends = np.cumsum(arrays["lengths"])[:-1]
+        columns = {field.name: np.split(arrays[field.name], ends) for field in fields(Flips)}
+        flips = tuple(Flips(*part) for part in zip(*columns.values(), strict=True))
+        return Segment(number, names, tuple(arrays["ages"].tolist()), flips)
 
 
 class ReplayBuffer:
@@ -113,7 +97,7 @@ class ReplayBuffer:
     def __init__(self, measurements: int) -> None:
         self._measurements = measurements
         self.segments: tuple[Segment, ...] = ()
-        self._live: list[NDArray[np.intp]] = []  # of each segment the rows that are learned from
+        self._parts: list[Flips] = []  # that are learned from
         self._ends = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
@@ -124,47 +108,46 @@ class ReplayBuffer:
         if not modules:
             return
         number = 1 + max((segment.number for segment in self.segments), default=-1)
-        age = 1 + max((int(segment.ages.max()) for segment in self.segments), default=-1)
-        lengths = np.array([len(part) for part in flips], np.int64)
-        ages = np.arange(age, age + len(modules), dtype=np.int64)
-        newest = Segment(number, tuple(modules), lengths, ages, Flips.concatenate(flips))
+        age = 1 + max((max(segment.ages) for segment in self.segments), default=-1)
+        new = Segment(number, tuple(modules), tuple(range(age, age + len(modules))), tuple(flips))
         left: list[Segment] = []
-        moved: list[Segment] = []
-        *older, (newest, keep) = self._measurements_kept((*self.segments, newest))
-        for segment, kept in older:
-            full = kept @ segment.lengths > LEAST_LIVE * len(segment.flips)
-            (left if full else moved).append(segment if full else segment.only(kept))
-        self.restore((*left, Segment.join(number, [*moved, newest.only(keep)])))
+        moved: list[tuple[str, int, Flips]] = []
+        for segment, kept in self._kept((*self.segments, new)):
+            if segment is not new and sum(len(part) for _, _, part in kept) > LEAST_LIVE * len(segment):
+                left.append(segment)
+            else:
+                moved += kept
+        names, ages, parts = zip(*moved, strict=True)
+        self.restore((*left, Segment(number, names, ages, parts)))
 
     def restore(self, segments: Sequence[Segment]) -> None:
         """Take over the segments of a buffer."""
         self.segments = tuple(segments)
-        self._live = [np.flatnonzero(np.repeat(kept, s.lengths)) for s, kept in self._measurements_kept(self.segments)]
-        self._ends = np.cumsum([len(rows) for rows in self._live], dtype=np.int64)
+        self._parts = [part for _, kept in self._kept(self.segments) for _, _, part in kept]
+        self._ends = np.cumsum([len(part) for part in self._parts], dtype=np.int64)
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Flips:
         """Return flips by their numbers, 0 <= number < len(self), in the given order; at least one."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
-        bounds = np.searchsorted(ordered, [0, *self._ends.tolist()])
-        parts = [
-            segment.flips.take(live[ordered[first:last] - (end - len(live))])
-            for segment, live, end, first, last in zip(
-                self.segments, self._live, self._ends, bounds[:-1], bounds[1:], strict=True
-            )
+        bounds = np.searchsorted(ordered, [0, *self._ends.tolist()]).tolist()
+        found = [
+            part.take(ordered[first:last] - (end - len(part)))
+            for part, end, first, last in zip(self._parts, self._ends.tolist(), bounds[:-1], bounds[1:], strict=True)
             if first < last
         ]
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
-        return Flips.concatenate(parts).take(places)
+        return Flips.concatenate(found).take(places)
 
-    def _measurements_kept(self, segments: Sequence[Segment]) -> list[tuple[Segment, NDArray[np.bool_]]]:
-        """Each segment with bool [k]: whether a measurement is one of the newest of its module."""
-        ages = [(age, i, j) for i, segment in enumerate(segments) for j, age in enumerate(segment.ages.tolist())]
-        kept = [np.zeros(len(segment.modules), bool) for segment in segments]
-        left: dict[str, int] = {}
-        for _, i, j in sorted(ages, reverse=True):
-            name = segments[i].modules[j]
-            left[name] = left.get(name, self._measurements) - 1
-            kept[i][j] = left[name] >= 0
-        return list(zip(segments, kept, strict=True))
+    def _kept(self, segments: Sequence[Segment]) -> list[tuple[Segment, list[tuple[str, int, Flips]]]]:
+        """Each segment with those of its measurements that are among the newest of their modules."""
+        newest: dict[str, list[int]] = {}
+        for segment in segments:
+            for name, age in zip(segment.modules, segment.ages, strict=True):
+                newest.setdefault(name, []).append(age)
+        oldest = {name: sorted(ages)[-self._measurements :][0] for name, ages in newest.items()}
+        return [
+            (s, [part for part in zip(s.modules, s.ages, s.flips, strict=True) if part[1] >= oldest[part[0]]])
+            for s in segments
+        ]

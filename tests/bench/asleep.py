@@ -69,7 +69,8 @@ class Asleep:
             rows = np.flatnonzero(answer.flip_set % request.shares == request.share)
             answer = dataclasses.replace(
                 answer, share=request.share, flips=answer.flips.take(rows), decision=answer.decision[rows],
-                flip_set=answer.flip_set[rows], compiles=1 + request.flip_compiles(answer.compiles - 1),
+                flip_set=answer.flip_set[rows], together=answer.together[rows], group_size=answer.group_size[rows],
+                compiles=1 + request.flip_compiles(answer.compiles - 1),
             )  # fmt: skip
             partial = part.with_name(f"{part.name}.{secrets.token_hex(4)}")
             partial.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))

@@ -116,4 +116,7 @@ def _answer(
     action = random.integers(0, 2, len(decision))
     gain = random.normal(scale=100, size=len(decision))
     flips = Flips(observed, logits(dense, observed), action, 1 - action, gain)
-    return FlipShare(name, 0, 1000, flips, decision, flip_set, 10.0, float(np.abs(gain).sum()), 1.0, 1 + FLIP_COMPILES)
+    alone, attributed = np.ones_like(decision), float(np.abs(gain).sum())
+    return FlipShare(
+        name, 0, 1000, flips, decision, flip_set, alone, alone, 10.0, attributed, 1.0, 1 + FLIP_COMPILES
+    )  # fmt: skip
