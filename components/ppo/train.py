@@ -249,7 +249,9 @@ class Trainer:
             clock.lap("validate")
         rewards, decisions, losses = self._learn(clock)
         self._take_weights()
-        self.average = blend(self.average, self.dense, config.average_decay)
+        # Less at first, so that the first policy does not linger in it, as tf.train.ExponentialMovingAverage has it.
+        decay = min(config.average_decay, (1 + state.iteration) / (10 + state.iteration))
+        self.average = blend(self.average, self.dense, decay)
         clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
