@@ -2,7 +2,8 @@
 
 A checkpoint is a directory with
 
-    variables.npz   policy weights, Adam's moments and counters (learner.state())
+    variables.npz   policy weights, Adam's moments and counters (Learner.state), what is learned from again
+                    (ReplayBuffer.state)
     average/        the moving average of the weights (weights.npz, see components/policy/dense.py)
     best/           the average that was best on the validation modules so far
     replay/         measured flips that are learned from again, a file for each segment (replay.py)
@@ -44,7 +45,7 @@ REPLAY = "replay"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one iteration left. variables: see Learner.state; average, best, replay: the directories; state: JSON."""
+    """What one iteration left. variables, average, best, replay: see the directory; state: JSON."""
 
     iteration: int
     variables: dict[str, NDArray[Any]]

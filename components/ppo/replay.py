@@ -40,9 +40,7 @@ class Flips:
 
     def take(self, rows: NDArray[np.intp]) -> Flips:
         """Return some rows, in the given order."""
-        return Flips(
-            self.observed[rows], self.logits[rows], self.action[rows], self.alternative[rows], self.gain[rows]
-        )
+        return Flips(self.observed[rows], self.logits[rows], self.action[rows], self.alternative[rows], self.gain[rows])
 
     @staticmethod
     def concatenate(parts: Sequence[Flips]) -> Flips:
