@@ -25,8 +25,8 @@ WARM_UP = 2
 
 def measure(ctx: BenchContext) -> dict[str, float]:
     """ray_overhead_ms_per_module: processor time of all of the head's processes (the trainer with all its threads, the
-    raylet with its object store, the control service) for a module that is sent, answered and unpacked, while SLOTS
-    slots of a simulated cluster are kept busy. ray_slots_busy_512: how busy, see simulation.Measured.
+    raylet with its object store, the control service) for a module that is sent, answered, unpacked and merged, while
+    SLOTS slots of a simulated cluster are kept busy. ray_slots_busy_512: how busy, see simulation.Measured.
     ray_simulation_machine_busy: how much of this machine was in use then, by the head, the simulated nodes and whatever
     else ran; near 1, ray_slots_busy_512 says more about this machine than about the head.
 

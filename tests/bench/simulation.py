@@ -20,7 +20,7 @@ from pathlib import Path
 
 from components.compiler.advisor import POLICY_FILES
 from components.compiler.quarantine import Quarantine, compile_all
-from components.ppo.measured import FlipRequest, FlipShare
+from components.ppo.measured import FlipRequest, FlipShare, merge
 from components.ppo.rollout import end_s
 from components.ppo.weights import emitted
 from components.workers.ray import RayPool
@@ -116,6 +116,7 @@ def _steady(
     slept: list[tuple[float, float]] = []
     for done, (i, outcome) in enumerate(pool.map_unordered(workload.asleep, requests)):
         assert isinstance(outcome, FlipShare), outcome
+        merge([outcome])  # as the trainer does
         slept.append((time.perf_counter(), workload.asleep.seconds(requests[i])))
         if done == begin:
             before = clocks(head)
