@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -79,7 +80,7 @@ class Guard:
             )  # fmt: skip
 
         if confined == "landlock" and writable is not None:
-            return sandbox.start_confined(writable, start)
+            return sandbox.start_confined(writable, start, _kill)
         return start()
 
     def forget(self, leader: int) -> None:
@@ -125,6 +126,11 @@ class Guard:
             os.close(self._held)
             self._shell.returncode = 0  # not a child of this process: nothing to wait for
             self._shell = None
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _sweep(place: Path) -> None:

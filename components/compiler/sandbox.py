@@ -60,8 +60,11 @@ def kind() -> Kind:
         return _kind(os.environ.get(VARIABLE, ""))
 
 
-def start_confined(writable: Path, start: Callable[[], T]) -> T:
+def start_confined(writable: Path, start: Callable[[], T], undo: Callable[[T], object] = lambda _: None) -> T:
     """Call `start` in a thread whose children write only below `writable` and have no network.
+
+    Args:
+        undo: called with what `start` returned if this thread was interrupted meanwhile.
 
     Raises:
         OSError: the kernel refuses what it offered when `kind` tried it.
@@ -78,7 +81,13 @@ def start_confined(writable: Path, start: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=work, name="start confined")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:
+        thread.join()
+        for result in done:
+            undo(result)
+        raise
     if failed:
         raise failed[0]
     return done[0]

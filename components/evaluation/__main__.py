@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from components import problems
+from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import UserError, preset_option, run_step
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
@@ -78,6 +79,7 @@ def main() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
 @click.option("--jobs", type=click.IntRange(min=1), default=JOBS,
               help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
+@ALLOW_CC1_OPTION
 @LINK_VARIANT
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from components import problems
+from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import SEED, preset_option, run_step
 from components.ppo.config import PRESETS, PpoConfig
 from components.ppo.rayjob_options import RAYJOB_OPTIONS, choose_workers
@@ -160,6 +161,7 @@ Examples:
     multiple=True,
     help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4; may be repeated.",
 )
+@ALLOW_CC1_OPTION
 @RAYJOB_OPTIONS
 def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
     """Train a policy by reinforcement learning on the code that it makes: its size, or its scores."""

@@ -7,6 +7,7 @@ from typing import get_args
 
 import click
 
+from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import run_step, say
 from components.storage.options import ARTIFACT, OUTPUT
 from components.storage.uri import shown
@@ -30,6 +31,7 @@ from components.workers.make import HELP as WORKERS_HELP
               help="Seconds after which the compile of a module is killed.")  # fmt: skip
 @click.option("--max-failed-fraction", type=click.FloatRange(0, 1), default=0.05, show_default=True,
               help="Stop with an error if more than this fraction of the modules does not compile.")  # fmt: skip
+@ALLOW_CC1_OPTION
 @click.pass_context
 def main(context: click.Context, **options: object) -> None:
     """Compile a corpus at its own flags with LLVM's default heuristic and record each decision with its features.
