@@ -21,6 +21,7 @@ from components.formats.corpus import Module
 
 _SHOWN = 3
 
+
 def replay_arguments(
     recorded: Sequence[str],
     bitcode: Path,

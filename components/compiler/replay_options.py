@@ -22,7 +22,7 @@ _DROPPED = frozenset({
 })  # fmt: skip
 _DROPPED_OF_DRIVER = frozenset({
     "-c", "-M", "-MM", "-MD", "-MMD", "-save-temps", "-gsplit-dwarf", "-shared", "-static", "-static-libgcc",
-    "-static-libstdc++", "-pie", "-no-pie", "-rdynamic", "-s",
+    "-nostdlibinc", "-static-libstdc++", "-pie", "-no-pie", "-rdynamic", "-s",
 })  # fmt: skip
 _DROPPED_WITH_VALUE = frozenset({
     "-o", "-dependency-file", "-dependency-dot", "-header-include-file", "-opt-record-file", "-opt-record-passes",
@@ -31,7 +31,7 @@ _DROPPED_WITH_VALUE = frozenset({
     "-resource-dir", "-working-directory", "-remap-file", "-chain-include", "-module-dependency-dir",
     "-fmodules-user-build-path", "-fmodule-implementation-of", "-fcuda-include-gpubinary", "-fopenmp-host-ir-file-path",
     "-internal-isystem", "-internal-externc-isystem", "-c-isystem", "-objc-isystem", "-objcxx-isystem",
-    "--sysroot", "-Xpreprocessor", "-Xlinker",
+    "--sysroot", "-Xpreprocessor", "-Xlinker", "-isystem-after", "-stdlib++-isystem", "-add-plugin",
 })  # fmt: skip
 _DROPPED_WITH_VALUE_OR_JOINED = (
     "-D", "-F", "-I", "-MF", "-MQ", "-MT", "-U", "-cxx-isystem", "-iapinotes-modules", "-idirafter", "-iframework",
@@ -39,6 +39,8 @@ _DROPPED_WITH_VALUE_OR_JOINED = (
     "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-vfsoverlay", "-x",
 )  # fmt: skip
 _LIBRARIES = ("-L", "-l")
+_DROPPED_JOINED_WITH_VALUE = "-plugin-arg-"
+"""Plugins that look at source text, as Chromium's, have nothing to do; -load, which may bring passes, is refused."""
 _DROPPED_PREFIXES = (
     "-fembed-bitcode", "-coverage-notes-file", "-coverage-data-file", "-stats-file", "-ftime-trace=", "-save-temps=",
     "-header-include-", "-fthinlto-index=", "-fthin-link-bitcode=", "-flto", "-Werror=", "-fembed-offload-object=",
@@ -79,52 +81,54 @@ _KEPT_WITH_VALUE = frozenset({
     "-msmall-data-limit", "-mthread-model", "-mtp",
 })  # fmt: skip
 # Names before "=". Values of them are words, numbers and strings that end up in the object, never files to open.
-_KEPT_JOINED = frozenset(
-    """
-    --no-system-header-prefix --product-name --system-header-prefix --target -Wframe-larger-than -Wlarge-by-value-copy
-    -complex-range -compress-debug-sections -coverage-version -cuid -darwin-target-variant-sdk-version -debug-info-kind
-    -debugger-tuning -dwarf-version -exception-model -inline-asm -object-file-name -std -stdlib -target-sdk-version
-    -triple -unwindlib -rtlib -vtordisp-mode
-    -faddress-space-map-mangling -falign-functions -falign-loops -faltivec-src-compat -fapinotes-swift-version
-    -fbasic-block-sections -fbfloat16-excess-precision -fbinutils-version -fbuild-session-timestamp -fc++-abi
-    -fcaret-diagnostics-max-lines -fcf-protection -fcf-runtime-abi -fclang-abi-compat -fcomment-block-commands
-    -fcomplex-arithmetic -fconstexpr-backtrace-limit -fconstexpr-depth -fconstexpr-steps -fcoverage-compilation-dir
-    -fcoverage-prefix-map -fcs-profile-generate -fdebug-compilation-dir -fdebug-default-version -fdebug-prefix-map
-    -fdefault-calling-conv -fdenormal-fp-math -fdenormal-fp-math-f32 -fdiagnostics-color -fdiagnostics-format
-    -fdiagnostics-hotness-threshold -fdiagnostics-misexpect-tolerance -femit-dwarf-unwind -ferror-limit
-    -fexcess-precision -fexperimental-assignment-tracking -fexperimental-max-bitint-width
-    -fexperimental-sanitize-metadata -fextend-arguments -ffile-compilation-dir -ffile-prefix-map
-    -ffloat16-excess-precision -ffp-contract -ffp-eval-method -ffp-exception-behavior -ffp-model
-    -ffuchsia-api-level -fgnuc-version -fgpu-default-stream -finline-limit -finline-max-stacksize
-    -flax-vector-conversions -fmacro-backtrace-limit -fmacro-prefix-map -fmax-tokens -fmax-type-align
-    -fmcdc-max-conditions -fmcdc-max-test-vectors -fmemory-profile -fmessage-length -fmodule-format -fmodule-name
-    -fmodules-ignore-macro -fmodules-prune-after -fmodules-prune-interval -fms-compatibility-version -fms-memptr-rep
-    -fms-runtime-lib -fmsc-version -fnew-alignment -fno-experimental-sanitize-metadata -fno-sanitize
-    -fno-sanitize-coverage -fno-sanitize-recover -fno-sanitize-trap -fobjc-arc-cxxlib -fobjc-dispatch-method
-    -fobjc-runtime -fopenmp -fopenmp-cuda-blocks-per-sm -fopenmp-cuda-number-of-sm
-    -fopenmp-cuda-teams-reduction-recs-num -fopenmp-target-debug -fopenmp-targets -fopenmp-version
-    -foperator-arrow-depth -fpack-struct -fpatchable-function-entry -fpatchable-function-entry-offset
-    -fprofile-exclude-files -fprofile-filter-files -fprofile-function-groups -fprofile-generate
-    -fprofile-instr-generate -fprofile-instrument -fprofile-instrument-path -fprofile-selected-function-group
-    -fprofile-update -frandom-seed -frandomize-layout-seed -fsanitize -fsanitize-address-destructor
-    -fsanitize-address-field-padding -fsanitize-address-use-after-return -fsanitize-coverage -fsanitize-coverage-type
-    -fsanitize-hwaddress-abi -fsanitize-memory-track-origins -fsanitize-memtag-mode -fsanitize-recover -fsanitize-trap
-    -fsanitize-undefined-strip-path-components -fshow-overloads -fspell-checking-limit -fstrict-flex-arrays
-    -fswift-async-fp -fsymbol-partition -ftabstop -ftemplate-backtrace-limit -ftemplate-depth -ftime-report
-    -ftime-trace-granularity -ftls-model -ftrap-function -ftrapv-handler -ftrivial-auto-var-init
-    -ftrivial-auto-var-init-max-size -ftrivial-auto-var-init-stop-after -ftype-visibility -funwind-tables -fveclib
-    -fvisibility -fvisibility-dllexport -fvisibility-externs-dllimport -fvisibility-externs-nodllstorageclass
-    -fvisibility-global-new-delete -fvisibility-nodllstorageclass -fwarn-stack-size -fwchar-type
-    -fxray-function-groups -fxray-instruction-threshold -fxray-instrumentation-bundle -fxray-modes
-    -fxray-selected-function-group -fzero-call-used-regs
-    """.split()
-)
+_KEPT_JOINED = frozenset({
+    "--no-system-header-prefix", "--product-name", "--system-header-prefix", "--target", "-Wframe-larger-than",
+    "-Wlarge-by-value-copy", "-complex-range", "-compress-debug-sections", "-coverage-version", "-cuid",
+    "-darwin-target-variant-sdk-version", "-debug-info-kind", "-debugger-tuning", "-dwarf-version", "-exception-model",
+    "-inline-asm", "-object-file-name", "-std", "-stdlib", "-target-sdk-version", "-triple", "-unwindlib", "-rtlib",
+    "-vtordisp-mode", "-faddress-space-map-mangling", "-falign-functions", "-falign-loops", "-faltivec-src-compat",
+    "-fapinotes-swift-version", "-fbfloat16-excess-precision", "-fbinutils-version", "-fbuild-session-timestamp",
+    "-fc++-abi", "-fcaret-diagnostics-max-lines", "-fcf-protection", "-fcf-runtime-abi", "-fclang-abi-compat",
+    "-fcomment-block-commands", "-fcomplex-arithmetic", "-fconstexpr-backtrace-limit", "-fconstexpr-depth",
+    "-fconstexpr-steps", "-fcoverage-compilation-dir", "-fcoverage-prefix-map", "-fcs-profile-generate",
+    "-fdebug-compilation-dir", "-fdebug-default-version", "-fdebug-prefix-map", "-fdefault-calling-conv",
+    "-fdenormal-fp-math", "-fdenormal-fp-math-f32", "-fdiagnostics-color", "-fdiagnostics-format",
+    "-fdiagnostics-hotness-threshold", "-fdiagnostics-misexpect-tolerance", "-femit-dwarf-unwind", "-ferror-limit",
+    "-fexcess-precision", "-fexperimental-assignment-tracking", "-fexperimental-max-bitint-width",
+    "-fexperimental-sanitize-metadata", "-fextend-arguments", "-ffile-compilation-dir", "-ffile-prefix-map",
+    "-ffloat16-excess-precision", "-ffp-contract", "-ffp-eval-method", "-ffp-exception-behavior", "-ffp-model",
+    "-ffuchsia-api-level", "-fgnuc-version", "-fgpu-default-stream", "-finline-limit", "-finline-max-stacksize",
+    "-flax-vector-conversions", "-fmacro-backtrace-limit", "-fmacro-prefix-map", "-fmax-tokens", "-fmax-type-align",
+    "-fmcdc-max-conditions", "-fmcdc-max-test-vectors", "-fmemory-profile", "-fmessage-length", "-fmodule-format",
+    "-fmodule-name", "-fmodules-ignore-macro", "-fmodules-prune-after", "-fmodules-prune-interval",
+    "-fms-compatibility-version", "-fms-memptr-rep", "-fms-runtime-lib", "-fmsc-version", "-fnew-alignment",
+    "-fno-experimental-sanitize-metadata", "-fno-sanitize", "-fno-sanitize-coverage", "-fno-sanitize-recover",
+    "-fno-sanitize-trap", "-fobjc-arc-cxxlib", "-fobjc-dispatch-method", "-fobjc-runtime", "-fopenmp",
+    "-fopenmp-cuda-blocks-per-sm", "-fopenmp-cuda-number-of-sm", "-fopenmp-cuda-teams-reduction-recs-num",
+    "-fopenmp-target-debug", "-fopenmp-targets", "-fopenmp-version", "-foperator-arrow-depth", "-fpack-struct",
+    "-fpatchable-function-entry", "-fpatchable-function-entry-offset", "-fprofile-exclude-files",
+    "-fprofile-filter-files", "-fprofile-function-groups", "-fprofile-generate", "-fprofile-instr-generate",
+    "-fprofile-instrument", "-fprofile-instrument-path", "-fprofile-selected-function-group", "-fprofile-update",
+    "-frandom-seed", "-frandomize-layout-seed", "-fsanitize", "-fsanitize-address-destructor",
+    "-fsanitize-address-field-padding", "-fsanitize-address-use-after-return", "-fsanitize-coverage",
+    "-fsanitize-coverage-type", "-fsanitize-hwaddress-abi", "-fsanitize-memory-track-origins", "-fsanitize-memtag-mode",
+    "-fsanitize-recover", "-fsanitize-trap", "-fsanitize-undefined-strip-path-components", "-fshow-overloads",
+    "-fspell-checking-limit", "-fstrict-flex-arrays", "-fswift-async-fp", "-fsymbol-partition", "-ftabstop",
+    "-ftemplate-backtrace-limit", "-ftemplate-depth", "-ftime-report", "-ftime-trace-granularity", "-ftls-model",
+    "-ftrap-function", "-ftrapv-handler", "-ftrivial-auto-var-init", "-ftrivial-auto-var-init-max-size",
+    "-ftrivial-auto-var-init-stop-after", "-ftype-visibility", "-funwind-tables", "-fveclib", "-fvisibility",
+    "-fvisibility-dllexport", "-fvisibility-externs-dllimport", "-fvisibility-externs-nodllstorageclass",
+    "-fvisibility-global-new-delete", "-fvisibility-nodllstorageclass", "-fwarn-stack-size", "-fwchar-type",
+    "-fxray-function-groups", "-fxray-instruction-threshold", "-fxray-instrumentation-bundle", "-fxray-modes",
+    "-fxray-selected-function-group", "-fzero-call-used-regs",
+})  # fmt: skip
 _KEPT_PATTERN = re.compile(
     r"""
     -O[0-9a-z]*
     | -f[A-Za-z0-9][\w+-]*
     | -m[a-z0-9][\w+.-]* (=.*)?
     | -g[a-z0-9-]* (=[\w+,-]+)?
+    | -fbasic-block-sections=(all|labels|none)  # list= takes a file
     | -cl-[a-z-]+ (=[\w.+]+)?
     | -[WR] [a-zA-Z][\w+-]* (=.*)?
     """,
@@ -147,9 +151,10 @@ _LLVM_VALUE = re.compile(r"[+-]?\d+(\.\d+)?|true|false|TRUE|FALSE")
 _LLVM_WORDS = frozenset({"x86-asm-syntax", "x86-align-branch", "aarch64-neon-syntax", "align-all-functions"})
 """LLVM's options that may have a word as their value."""
 _LLVM_REFUSED = frozenset({"load", "load-pass-plugin", "o"})
-_LLVM_REFUSED_WORDS = frozenset(
-    "file filename files path paths dir directory plugin plugins dot view output replay mlgo".split()
-)
+_LLVM_REFUSED_WORDS = frozenset({
+    "file", "filename", "files", "path", "paths", "dir", "directory", "plugin", "plugins", "dot", "view", "output",
+    "replay", "mlgo",
+})  # fmt: skip
 """An option whose name has one of these words takes a file, or is for the training clang."""
 
 
@@ -202,6 +207,8 @@ def select_options(recorded: Sequence[str], is_cc1: bool, allowed: Collection[st
         elif argument in _DROPPED_WITH_VALUE or argument in dropped_or_joined:
             _value(arguments, argument)
             after = argument
+        elif argument.startswith(_DROPPED_JOINED_WITH_VALUE):
+            _value(arguments, argument)
         elif argument in dropped or argument.startswith(_DROPPED_PREFIXES):
             continue
         elif argument in _KEPT_WITH_VALUE:

@@ -10,6 +10,7 @@ installed, for some 5 ms. Reading is not confined: compilers find their librarie
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import platform
@@ -29,6 +30,8 @@ Kind = Literal["landlock", "bubblewrap", "none"]
 VARIABLE = "MLGO_COMPILE_SANDBOX"
 """Environment variable: landlock, bubblewrap, or none to have compiles not confined. Default: the first that works."""
 _KINDS: tuple[Kind, ...] = ("landlock", "bubblewrap", "none")
+_NOT_HERE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES, errno.EINVAL)
+"""Errors of a kernel or a container that has no Landlock. Others, as too many open files, must not pass for these."""
 _DISCARDING_DEVICES = ("/dev/null", "/dev/full")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -98,7 +101,7 @@ def bubblewrap_arguments(writable: Path) -> list[str]:
     # The devices first: scratch directories often are in /dev/shm.
     return [
         "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(writable), str(writable), "--unshare-net",
-        "--unshare-ipc", "--die-with-parent", "--",
+        "--unshare-ipc", "--",
     ]  # fmt: skip
 
 
@@ -131,9 +134,10 @@ def _kind(wanted: str) -> Kind:
 def _landlock_problem() -> str | None:
     """Why Landlock cannot be used here; None if it can."""
     try:
-        with tempfile.TemporaryDirectory(prefix="mlgo-sandbox-") as directory:
-            start_confined(Path(directory), lambda: None)
+        start_confined(Path(os.sep), lambda: None)
     except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
         return f"no Landlock: {error.strerror}"
     return None
 

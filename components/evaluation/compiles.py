@@ -71,7 +71,9 @@ def compile_variants(
     compile_s: dict[str, float] = {}
     excluded: list[Excluded] = []
     for variant in variants:
-        compiler = _OutcomeOf(Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options), outcome)
+        compiler = _OutcomeOf(
+            Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options), outcome
+        )
         left = [module for module in order if module.name not in quarantine]
         functions, flags = variant.name in with_functions, variant.extra_flags
         requests = [Request(module, variant.advisor, functions, flags) for module in left]

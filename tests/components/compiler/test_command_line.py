@@ -44,6 +44,7 @@ def replay(*recorded: str, **options) -> list[str]:
         ["-D", "__GCC_HAVE_DWARF2_CFI_ASM=1", "-DNDEBUG", "-U", "X"],
         ["-I", "include", "-Iinclude", "-isystem", "@sys", "-internal-externc-isystem", "/usr/include"],
         ["-resource-dir", "/usr/lib/llvm-19/lib/clang/19", "-include", "config.h", "-fmodule-file=m=/b/m.pcm"],
+        ["-add-plugin", "find-bad-constructs", "-plugin-arg-find-bad-constructs", "check-ipc"],
         ["-save-temps=obj", "-as-secure-log-file", "/b/log"],
         ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"],
         ["-mllvm", "--lto-embed-bitcode=optimized"],
@@ -82,7 +83,17 @@ def test_without_the_leading_cc1_they_are_the_drivers(gone: list[str]) -> None:
 
 
 def test_flags_of_the_driver_for_cc1_and_the_assembler_stay() -> None:
-    recorded = ["-march=native", "-Xclang", "-disable-free", "-Wa,--noexecstack", "-Xclang", "-I", "-Xclang", "@x", "-g"]
+    recorded = [
+        "-march=native",
+        "-Xclang",
+        "-disable-free",
+        "-Wa,--noexecstack",
+        "-Xclang",
+        "-I",
+        "-Xclang",
+        "@x",
+        "-g",
+    ]
     kept = ["-march=native", "-Wa,--noexecstack", "-g", "-Xclang", "-disable-free"]
     assert replay(*recorded) == ["-c", *kept, "-fno-crash-diagnostics", *END[1:]]
 
@@ -101,6 +112,7 @@ CC1_ATTACKS = {
     "-mllvm evil": ["-mllvm", "evil"],
     "-fprofile-instrument-use-path=": ["-fprofile-instrument-use-path=/e/profile"],
     "-fprofile-sample-use=": ["-fprofile-sample-use=/e/profile"],
+    "-fbasic-block-sections=": ["-fbasic-block-sections=list=/e/list"],
     "-fmemory-profile-use=": ["-fmemory-profile-use=/e/profile"],
     "-fsanitize-coverage-allowlist=": ["-fsanitize-coverage-allowlist=/e/list"],
     "-mlink-bitcode-file": ["-mlink-bitcode-file", "/e/evil.bc"],
@@ -208,7 +220,11 @@ def test_what_may_stay_takes_no_file_by_clangs_own_help() -> None:
         "-fsanitize-undefined-strip-path-components=",
     }  # fmt: skip
     for name, kind, of_cc1, _ in clang_options():
-        if kind == "Flag" or not re.search(r"file|path|dir\b|plugin|load|list\b|index|script", name) or name in strings:
+        if (
+            kind == "Flag"
+            or not re.search(r"file|path|dir\b|plugin|\bload\b|list\b|index|script", name)
+            or name in strings
+        ):
             continue
         words = [f"{name}/e/x"] if "Joined" in kind or kind == "Joined" else [name, "/e/x"]
         selection = select_options([*words, "-O1"], of_cc1)

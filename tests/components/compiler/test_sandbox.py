@@ -176,7 +176,7 @@ def test_a_kind_that_does_not_exist_or_does_not_work(monkeypatch: pytest.MonkeyP
         sandbox._kind.cache_clear()
 
 
-# What runs code, as a stranger's .cmd may have it; {so} is a shared object, {program} a program, {options} a file with options.
+# What runs code, as a stranger's .cmd may have it; {options} is a file with options.
 CODE = {
     "-load": ["-cc1", "-load", "{so}"],
     "-fpass-plugin=": ["-cc1", "-fpass-plugin={so}"],
@@ -210,7 +210,7 @@ def test_options_that_load_code_are_not_replayed(
     subprocess.run(command, cwd=tmp_path, capture_output=True)
     (tmp_path / "marker").unlink()
     (tmp_path / "loaded").unlink()
-    with pytest.raises(UserError, match="--allow-cc1-option|take these modules out"):
+    with pytest.raises(UserError, match=r"--allow-cc1-option|take these modules out"):
         Compiler(clang, "inlining")(Request(module, DEFAULT))
     assert not (tmp_path / "marker").exists()
 
