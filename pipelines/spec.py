@@ -37,6 +37,10 @@ def load_spec(path: Path) -> dict[str, Any]:
         raise ValueError("it has no task")
 
 
+_OF_SHAPE = expect_shape("the pipeline", "a compiled pipeline of KFP", "mlgo pipeline compile --output FILE makes one")
+
+
+@_OF_SHAPE
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
     """A copy of `spec` that names images by `references`: name in the compiled pipeline -> digest.
 
@@ -56,6 +60,7 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     return copy
 
 
+@_OF_SHAPE
 def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
     """The pipeline's parameters: `given` (as text), the defaults for the others.
 

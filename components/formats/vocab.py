@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.console import UserError
-from components.storage.input_files import MissingFile, expect_shape, read_json, read_text
+from components.storage.input_files import MissingFile, expect_shape, read_bytes, read_json
 from components.storage.manifest import require_artifact
 
 DESCRIPTION = "vocab.json"
@@ -56,11 +56,11 @@ def load_vocab(directory: Path) -> dict[str, npt.NDArray[np.float64]]:
 def read_buckets(path: Path) -> npt.NDArray[np.float64]:
     """The quantiles in one file, checked. UserError naming the file if they are not what they should be."""
     try:
-        text = read_text(path, _REMEDY)
+        content = read_bytes(path, _REMEDY)
     except MissingFile:
         raise UserError(f"{path} is missing", _REMEDY) from None
     with expect_shape(path, "a list of a number a line", _REMEDY):
-        values = np.array(text.split(), np.float64)
+        values = np.array(content.decode("ascii").split(), np.float64)
     if values.shape != (QUANTILES,):
         raise UserError(f"{path} has {len(values)} numbers, expected {QUANTILES}", _REMEDY)
     if not np.isfinite(values).all() or (np.diff(values) < 0).any():
