@@ -27,7 +27,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 BODIES = (
     b"", b"{}", b"[]", b"null", b"1", b'"x"', b"<html>proxy</html>", b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe",
     b'{"items": 3}', b'{"items": [3]}', b'{"items": [{"name": 3}]}', b'{"items": [{}], "nextPageToken": 5}',
-    b'{"generation": "x", "name": null}', b'{"error": 5}', 
+    b'{"generation": "x", "name": null}', b'{"error": 5}',
     b'{"error": {"message": []}}', b'{"version": 1, "files": [{}]}',
 )  # fmt: skip
 HEADERS = (

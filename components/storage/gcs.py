@@ -107,8 +107,11 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
     try:
         with say_if_slow(waiting):
             yield
-    except api.PreconditionFailed:
-        raise
+    except api.PreconditionFailed as error:
+        if "ifGenerationMatch" in str(error):  # the URL is in it: the request had a precondition
+            raise
+        problem = f"{uri}: {_server()} refuses a precondition that was not asked for: {_told(error)}"
+        raise StorageError(problem, f"check {EMULATOR}, and who answers there") from None
     except api.NotFound as error:
         if not missing:
             raise
