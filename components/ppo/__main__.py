@@ -53,7 +53,8 @@ Examples:
 @click.option(
     "--samples",
     type=COUNT,
-    help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without.  "
+    help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without; of register "
+    "allocation flips of each function.  "
     f"[default: {problems.told('samples')}]",
 )
 @click.option(
