@@ -25,6 +25,7 @@ from typing import Any
 from components.console import UserError, say
 from components.launcher.images import CLUSTER, STEPS
 from components.storage.directory import make_directory
+from components.storage.input_files import MissingFile, expect_shape, read_json
 from pipelines.source import ROOT
 
 IMAGES_JSON = Path("build/images.json")
@@ -110,12 +111,14 @@ def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
 def read_images(path: Path) -> dict[str, Image]:
     """Reads images.json. UserError if there is none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return {name: Image(**fields) for name, fields in document.items()}
-    except FileNotFoundError:
+        document = read_json(path, "make images")
+    except MissingFile:
         raise UserError(f"there are no images: {path} does not exist", "make images, or mlgo images build") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a list of images ({error})", "make images") from None
+    with expect_shape(path, "a list of images", "make images"):
+        images = {name: Image(**fields) for name, fields in document.items()}
+        if not all(isinstance(text, str) for image in images.values() for text in (image.tag, image.reference)):
+            raise ValueError("a tag or reference is no text")
+    return images
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 import warnings
@@ -15,12 +14,13 @@ from typing import Any
 import yaml
 
 from components.console import UserError, say
+from components.console.number_types import environment_number
 from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
 from pipelines.images import Image
 from pipelines.polling import TIMEOUT_S, NoAnswer, look, may_recover, run_goes_on
 from pipelines.spec import load_spec, parameter_values, with_images
 
-POLL_S = float(os.environ.get("MLGO_POLL_S", "10"))
+POLL_S = environment_number("MLGO_POLL_S", 10)
 _ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
 _FOLLOWING = {
     "cpuLimit": 1.0, "cpuRequest": 0.1, "memoryLimit": 2.0, "memoryRequest": 0.5,

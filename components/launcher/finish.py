@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import requests
 
 from components.console import UserError, run_step, say
+from components.storage.input_files import expect_shape, parse_json
 
 _TIMEOUT_S = 20.0
 
@@ -22,12 +21,11 @@ def main(status: str, notify_url: str) -> None:
     Example:
       python -m components.launcher.finish --status '{"state": "SUCCEEDED"}'
     """
-    try:
-        told = json.loads(status)
+    remedy = "it is what KFP passes"
+    told = parse_json(status, "--status", remedy)
+    with expect_shape("--status", "a final status of KFP", remedy):
         state = str(told["state"])
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"--status {status!r} is not a final status of KFP", "it is what KFP passes") from None
-    error = (told.get("error") or {}).get("message", "")
+        error = str((told.get("error") or {}).get("message", ""))
     say(f"the pipeline ended: {state}" + (f": {error}" if error else ""))
     if notify_url:
         outcome = {"pipeline": told.get("pipelineJobResourceName", ""), "state": state, "error": error}

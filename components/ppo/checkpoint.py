@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.console import UserError
-from components.policy.dense import DensePolicy, read_dense
+from components.policy.dense import NPZ_ERRORS, DensePolicy, read_dense
 from components.ppo.begun import EarlierCredit, require_known_credit
 from components.storage import publish
+from components.storage.input_files import read_json
 from components.storage.manifest import verify
 from components.storage.uri import shown
 
@@ -75,7 +76,7 @@ def read(directory: Path) -> Checkpoint:
     """
     try:
         verify(directory)
-        state = json.loads((directory / STATE).read_text())
+        state = read_json(directory / STATE)
         # Before the policies, which an earlier version wrote in another form: that is not damage.
         require_known_credit(directory.parent.parent, state.get("inputs", {}))
         with np.load(directory / VARIABLES, allow_pickle=False) as arrays:
@@ -87,6 +88,6 @@ def read(directory: Path) -> Checkpoint:
         return found
     except EarlierCredit:
         raise
-    except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (UserError, *NPZ_ERRORS) as error:
         told = error.problem if isinstance(error, UserError) else error
         raise UserError(f"the checkpoint {shown(directory)} is damaged: {told}") from None

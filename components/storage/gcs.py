@@ -11,12 +11,14 @@ import os
 import random
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from components.console import UserError, say
+from components.console import UserError, say, say_if_slow
+from components.storage.http_download import require_http
 from components.storage.uri import GsUri
 
 # About versions of Python and gRPC that Google will want years from now.
@@ -31,6 +33,10 @@ _READS = 20
 """Of an object that is replaced between the question for its generation and that for its content."""
 TELL_S = 2.0
 """From a request's first failure to the word that it is being repeated: a blink of the network is nobody's concern."""
+
+
+_OTHER_ANSWERS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+"""What the client raises for answers of another kind, a proxy's page of HTML or JSON of another shape."""
 
 
 class StorageError(UserError):
@@ -97,10 +103,15 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
     from google.auth import exceptions as auth
     from google.cloud.storage.exceptions import DataCorruption
 
+    waiting = f"waiting for object storage at {_server()} to answer about {uri}, at most {TIMEOUT_S[1]:.0f} s"
     try:
-        yield
-    except api.PreconditionFailed:
-        raise
+        with say_if_slow(waiting):
+            yield
+    except api.PreconditionFailed as error:
+        if "ifGenerationMatch" in str(error):  # the URL is in it: the request had a precondition
+            raise
+        problem = f"{uri}: {_server()} refuses a precondition that was not asked for: {_told(error)}"
+        raise StorageError(problem, f"check {EMULATOR}, and who answers there") from None
     except api.NotFound as error:
         if not missing:
             raise
@@ -129,6 +140,11 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
         raise UserError(f"{uri}: what arrived is not what was sent: {error}", "run the same command again") from None
     except api.GoogleAPICallError as error:
         raise StorageError(f"{uri}: {_told(error)}", "see the message of the service") from None
+    except (requests.RequestException, zlib.error, *_OTHER_ANSWERS) as error:
+        raise StorageError(
+            f"{uri}: what {_server()} answers is not Cloud Storage's API: {_told(error)}",
+            f"check {EMULATOR}, and who answers there",
+        ) from None
 
 
 class _Patience:
@@ -157,6 +173,12 @@ def _server() -> str:
 def _client() -> Any:
     from google.cloud import storage
 
+    if emulator := os.environ.get(EMULATOR):
+        try:
+            require_http(emulator)
+        except UserError:
+            problem = f"{EMULATOR}={emulator!r} is not the URL of a server"
+            raise UserError(problem, f"write it as {EMULATOR}=http://HOST:PORT") from None
     # Only listing and creating buckets would need a project, and nobody here does.
     return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "unset"))
 

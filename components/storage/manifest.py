@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import google_crc32c
 
 from components.console import UserError
+from components.storage.input_files import MissingFile, read_json
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -89,14 +90,12 @@ def read_manifest(directory: Path) -> Manifest:
     """Reads manifest.json. UserError if there is none, or if it is not one of ours."""
     path = directory / MANIFEST
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        document = read_json(path, "delete the directory and make it again")
+    except MissingFile:
         raise UserError(
             f"{directory} is no finished artifact: it has no {MANIFEST}",
             "check the path; if the step that makes it was interrupted, run that step again",
         ) from None
-    except ValueError:
-        document = None
     return Manifest(directory, parse_manifest(document, str(path)))
 
 
@@ -111,7 +110,7 @@ def parse_manifest(document: Any, name: str) -> tuple[ManifestEntry, ...]:
             else ManifestEntry(f["name"], int(f["bytes"]), f["crc32c"], executable=bool(f.get("executable")))
             for f in document["files"]
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{name} is not a manifest ({error!r})", "delete the directory and make it again") from None
 
 

@@ -93,5 +93,5 @@ def parse(document: Any, where: str) -> tuple[Pack, ...]:
             Pack(str(p["name"]), int(p["bytes"]), str(p["crc32c"]), {str(n): int(o) for n, o in p["offsets"].items()})
             for p in document.get("packs", [])
         )
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
         raise UserError(f"{where} says of packs what cannot be read ({error!r})", "make the artifact again") from None

@@ -26,6 +26,7 @@ from typing import Any
 
 from components.console import Progress, UserError, say
 from components.storage.gcs import bucket_of, explained, read_object, request
+from components.storage.input_files import parse_json
 from components.storage.manifest import (
     MANIFEST,
     Manifest,
@@ -68,10 +69,7 @@ def look(uri: GsUri) -> RemoteManifest:
     text, generation = read_object(uri / MANIFEST)
     if text is None:
         return RemoteManifest(uri)
-    try:
-        document = json.loads(text)
-    except ValueError:
-        document = None
+    document = parse_json(text, str(uri / MANIFEST), "delete it and make the artifact again")
     files = parse_manifest(document, str(uri / MANIFEST))
     packs = parse_packs(document, str(uri / MANIFEST))
     return RemoteManifest(uri, generation, str(document.get("data", "")), files, packs)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from components.console import UserError
 from components.storage.cache import default_cache_dir
@@ -59,10 +59,11 @@ def parse_place(text: str) -> GsUri | Path:
             raise UserError(f"{text} names no place in the bucket {bucket}", "write it as gs://BUCKET/PATH")
         return GsUri(bucket, path)
     if text.startswith("file://"):
-        parts = urlsplit(text)
-        if parts.netloc not in ("", "localhost") or not parts.path:
+        host, slash, path = text.removeprefix("file://").partition("/")
+        path = unquote(slash + path)
+        if host not in ("", "localhost") or not path or "\0" in path:
             raise UserError(f"{text} names no file of this machine", "write it as file:///PATH, with three slashes")
-        return Path(unquote(parts.path))
+        return Path(path)
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", text):
         raise UserError(f"{text}: artifacts are read and written at gs://, file:// or a path", "use one of these")
     return Path(text)

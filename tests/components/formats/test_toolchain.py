@@ -37,7 +37,7 @@ def test_a_mode_can_be_required(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda d: (d / FILE_NAME).unlink(), "toolchain.json is missing"),
-        (lambda d: (d / FILE_NAME).write_text("{"), "is not a toolchain description"),
+        (lambda d: (d / FILE_NAME).write_text("{"), "is not valid JSON"),
         (lambda d: (d / FILE_NAME).write_text("[]"), "is not a toolchain description"),
         (lambda d: (d / FILE_NAME).write_text('{"mode": "training"}'), "is not a toolchain description"),
         (lambda d: (d / "bin" / "clang").unlink(), "bin/clang is missing"),

@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 
 from components.launcher.__main__ import without_empty
+from tests import bitcode as whole
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,7 +27,7 @@ def launch(*arguments: object, module: str = "components.launcher") -> subproces
 def bitcode(tmp_path: Path) -> Path:
     (tmp_path / "bitcode").mkdir()
     for name in ("a", "b", "c"):
-        (tmp_path / "bitcode" / f"{name}.bc").write_bytes(b"BC\xc0\xde" + name.encode())
+        (tmp_path / "bitcode" / f"{name}.bc").write_bytes(whole.bitcode(name.encode()))
     return tmp_path / "bitcode"
 
 

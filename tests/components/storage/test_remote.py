@@ -21,6 +21,7 @@ from components.storage.manifest import Manifest, describe
 from components.storage.remote import RemoteManifest, download, look, look_whole, upload
 from components.storage.uri import GsUri, mirror
 from components.storage.workdir import listing
+from tests.bitcode import bitcode
 
 
 def write(uri: GsUri, **files: str) -> None:
@@ -322,7 +323,7 @@ def test_steps_take_uris(place: GsUri, cache: Path) -> None:
     """A real step from its command line: a corpus from the bucket to the bucket."""
     environment: dict[str, Any] = os.environ | {"MLGO_CACHE_DIR": str(cache)}
     for name in ("a.bc", "b/c.bc"):
-        gcs.bucket_of(place).blob((place / "loose" / name).path).upload_from_string(b"BC\xc0\xde" + name.encode())
+        gcs.bucket_of(place).blob((place / "loose" / name).path).upload_from_string(bitcode(name.encode()))
     command = [
         sys.executable, "-m", "components.corpus", "make", "--input", f"{place}/loose", "--default-args", "-cc1 -Oz",
         "--output", f"{place}/corpus",
