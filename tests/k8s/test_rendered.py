@@ -148,6 +148,14 @@ def test_a_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
     assert sorted(paths) == ["ca.crt", "namespace", "token"] and mount["readOnly"] is True
 
 
+def test_a_cluster_wants_a_token_and_no_manifest_holds_it(place: str) -> None:
+    """KubeRay generates it, and sets the variables by which Ray reads it."""
+    for cluster in (one(place, "RayCluster", "ray")["spec"], one(place, "RayJob", "ppo")["spec"]["rayClusterSpec"]):
+        assert cluster["authOptions"] == {"mode": "token"}
+    text = yaml.safe_dump_all(rendered(place))
+    assert "RAY_AUTH" not in text and "auth_token" not in text and "Secret" not in {d["kind"] for d in rendered(place)}
+
+
 def _items(source: dict[str, Any]) -> list[dict[str, Any]]:
     """The files of one source of a projected volume."""
     (content,) = source.values()
