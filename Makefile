@@ -27,7 +27,7 @@ demo: setup ## train a policy on nine Debian packages and build the clang that c
 .PHONY: test
 test: setup-test ## run all tests, the whole chain on a tiny preset included
 	@$(BIN)/ruff check components pipelines tests
-	@$(BIN)/mypy components pipelines
+	@$(BIN)/mypy components pipelines tests
 	@.ci/with-docker $(BIN)/python -m pytest
 
 .PHONY: test-fast
@@ -37,7 +37,7 @@ test-fast: setup-test ## run the tests that take seconds
 .PHONY: lint
 lint: setup-test ## ruff and mypy
 	@$(BIN)/ruff check components pipelines tests
-	@$(BIN)/mypy components pipelines
+	@$(BIN)/mypy components pipelines tests
 
 .PHONY: bench
 bench: setup-test ## measure what this project promises; writes build/bench.json

@@ -142,7 +142,7 @@ def _steady(
     modules = end - begin
     return (
         slept_s / (slots * wall_s), modules / wall_s, 1e3 * driver_s / modules, 1e3 * head_s / modules,
-        machine_s / (wall_s * os.cpu_count()),
+        machine_s / (wall_s * (os.cpu_count() or 1)),
     )  # fmt: skip
 
 
