@@ -13,6 +13,7 @@ from components import problems
 from components.console import UserError, say
 from components.console.number_types import FRACTION, LLVM_MAJOR, FiniteFloatRange
 from components.evaluation.judges import JUDGES
+from components.launcher.notify import notify
 from components.storage.options import ARTIFACT
 from pipelines.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.pipeline_cli import make_runner, parameters
@@ -53,6 +54,8 @@ def check(
 ) -> None:  # fmt: skip
     """Say whether to train again, and why. What no option names is not looked at; the age always is.
 
+    A reason to train again is also POSTed to the webhook in $MLGO_NOTIFY_URL, if that is set.
+
     \b
     Example:
       mlgo retrain check --state gs://my-bucket/retrain.json --llvm-major 19 --corpus gs://my-bucket/corpus
@@ -76,6 +79,8 @@ def check(
     if github_output:
         with open(github_output, "a", encoding="utf-8") as stream:
             stream.write(f"retrain={'true' if found else 'false'}\nreasons={json.dumps(found)}\n")
+    if found:
+        notify({"retrain": True, "reasons": found})
 
 
 @retrain_group.command()

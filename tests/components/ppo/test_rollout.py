@@ -41,7 +41,8 @@ def measured(name: str, share: int, shares: int) -> FlipShare:
         decision % 2, 1 - decision % 2, gain,
     )  # fmt: skip
     compiles = 1 + len(range(share, 5, shares))
-    return FlipShare(name, share, 1000, flips, decision, flip_set, 3.0 * share, 7.0, 0.5, compiles)
+    alone = np.ones(len(decision), np.int64)
+    return FlipShare(name, share, 1000, flips, decision, flip_set, alone, alone, 3.0 * share, 7.0, 0.5, compiles)
 
 
 def assert_same(left: Flips, right: Flips) -> None:
@@ -63,7 +64,8 @@ def test_merged_shares_are_what_one_request_measures_to_the_bit(shares: int) -> 
 def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
     none, decision = np.zeros((3, 2), np.float32), np.array([4, 4, 1])
     flips = Flips(none, none, np.zeros(3, np.int64), np.array([2, 1, 3]), np.array([0.5, 0.25, 0.125]))
-    merged = merge([FlipShare("a", 0, {}, flips, decision, np.zeros(3, np.int64), 0.0, 1.0, 0.1, 2)]).flips
+    flip_set, alone = np.zeros(3, np.int64), np.ones(3, np.int64)
+    merged = merge([FlipShare("a", 0, {}, flips, decision, flip_set, alone, alone, 0.0, 1.0, 0.1, 2)]).flips
     np.testing.assert_array_equal(merged.alternative, [3, 1, 2])
     np.testing.assert_array_equal(merged.gain, [0.125, 0.25, 0.5])
 
@@ -71,7 +73,7 @@ def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
 def test_nothing_measured_merges_to_nothing() -> None:
     none = np.zeros(0, np.int64)
     flips = Flips(np.zeros((0, 6), np.float32), np.zeros((0, 2), np.float32), none, none, np.zeros(0))
-    merged = merge([FlipShare("a", i, 5, flips, none, none, 0.0, 0.0, 0.1, 1) for i in range(2)])
+    merged = merge([FlipShare("a", i, 5, flips, none, none, none, none, 0.0, 0.0, 0.1, 1) for i in range(2)])
     assert len(merged.flips) == 0 and merged.flips.observed.shape == (0, 6) and merged.compiles == 2
 
 

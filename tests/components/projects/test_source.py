@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,8 @@ def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, t
     source = Source("path", str(tree))
     linked = fetch(source, tmp_path / "w1")
     assert linked.is_symlink() and (linked / "lib/a.c").exists()
-    for number, recipe in enumerate(({"cmake_options": None, "commands": ("make",)}, {"prepare": ("true",)})):
+    recipes: list[dict[str, Any]] = [{"cmake_options": None, "commands": ("make",)}, {"prepare": ("true",)}]
+    for number, recipe in enumerate(recipes):
         copy = fetch(source, tmp_path / f"c{number}", **recipe)
         assert not copy.is_symlink()
         (copy / "README").write_text("changed\n")

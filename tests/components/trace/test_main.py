@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,9 @@ def run(step: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def make_toolchain(directory: Path, clang: Path, mode: str = "training", features: object = (FEATURE,)) -> Path:
+def make_toolchain(
+    directory: Path, clang: Path, mode: str = "training", features: Iterable[object] = (FEATURE,)
+) -> Path:
     """What toolchain.json says, with a stock clang (or a script) in the place of the one that logs."""
     (directory / "bin").mkdir(parents=True)
     (directory / "bin" / "clang").symlink_to(clang)
