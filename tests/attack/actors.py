@@ -63,7 +63,12 @@ class Actor:
     process: Any
     result: Path
 
-    def kill(self, counts: Counts) -> None:
+    def kill(self, counts: Counts, begun: Path, after_s: float) -> None:
+        """Kill the process that long after the file `begun` is there."""
+        until_s = time.monotonic() + HANG_S
+        while not begun.exists() and self.process.is_alive() and time.monotonic() < until_s:
+            time.sleep(0.01)
+        time.sleep(after_s)
         self.process.kill()
         self.process.join()
         counts.tried += 1
@@ -107,17 +112,14 @@ def _run(act: Callable[..., None], host: str, cache: str, result: str, arguments
     Path(result).write_text(json.dumps(ended))
 
 
-def write(uri: GsUri, text: str) -> None:
-    """Publish an artifact whose files all hold `text`, then read what won."""
+def write(uri: GsUri, text: str, begun: Path) -> None:
+    """Publish an artifact whose files all hold `text`, then read what won; `begun` is made before the upload."""
     with publish(mirror(uri)) as directory:
-        fill(directory, text)
+        for number in range(FILES):
+            (directory / f"{number:03}").write_text(text)
+        (directory / "large").write_text(text * (LARGE_BYTES // len(text)))
+        begun.touch()
     check(fetch(uri))
-
-
-def fill(directory: Path, text: str) -> None:
-    for number in range(FILES):
-        (directory / f"{number:03}").write_text(text)
-    (directory / "large").write_text(text * (LARGE_BYTES // len(text)))
 
 
 def read(uri: GsUri, times: int) -> None:

@@ -101,8 +101,13 @@ def spoiling_proxy(target: str, spoiling: Spoiling) -> Iterator[str]:
             self.wfile.write(content[: len(content) // 2] if cut else content)
             self.close_connection |= cut
 
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    proxy.daemon_threads = True
+    class Proxy(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_arguments: object) -> None:
+            """Say nothing: clients that are killed break their connections."""
+
+    proxy = Proxy(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,6 +34,7 @@ def test_writers_race_and_die_behind_a_spoilt_connection(
     place: GsUri, storage_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts, defects, seed = Counts(), list[str](), random.randrange(1 << 32)
+    abandoned = 0
     chance = random.Random(seed)
     spoiling = Spoiling(SHARE, chance)
     tomorrow = timedelta(seconds=ABANDONED_AFTER_S + 3600)
@@ -48,17 +48,21 @@ def test_writers_race_and_die_behind_a_spoilt_connection(
                 result = tmp_path / f"{number}-{who}.json"
                 return start(act, host, tmp_path / f"{number}-{cache}", result, *arguments)  # type: ignore[arg-type]
 
-            defects.append(begin("first", "a", write, uri, "writer-0").count(counts))
+            def begin_writer(who: str, cache: str, uri: GsUri = uri, number: int = number) -> tuple[Actor, Path]:
+                begun = tmp_path / f"{number}-{who}-begun"
+                return begin(who, cache, write, uri, who, begun), begun
+
+            defects.append(begin_writer("writer-0", "a")[0].count(counts))
             # Of the machines a and b, each with several processes that share a cache.
-            actors = [begin(f"writer-{i}", "ab"[i % 2], write, uri, f"writer-{i}") for i in (1, 2, 3, 4)]
+            actors = [begin_writer(f"writer-{i}", "ab"[i % 2])[0] for i in (1, 2, 3, 4)]
             actors += [begin(f"reader-{i}", "ab"[i % 2], read, uri, 4) for i in (1, 2)]
-            victims = [begin(f"victim-{i}", "abc"[i % 3], write, uri, f"victim-{i}") for i in (5, 6, 7)]
-            for victim in victims:
-                time.sleep(chance.uniform(0, 1.5))
-                victim.kill(counts)
+            victims = [begin_writer(f"victim-{i}", "abc"[i % 3]) for i in (5, 6, 7)]
+            for victim, begun in victims:
+                victim.kill(counts, begun, chance.uniform(0, 0.3))
             defects += [actor.count(counts) for actor in actors]
             defects.append(begin("last", "c", read, uri, 1).count(counts))
-            swept = list(sweep(uri))
+            swept = [str(folder.uri) for folder in sweep(uri)]
+            abandoned += len(swept)
             left = {
                 blob.name.removeprefix(f"{uri.path}/") for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/")
             }
@@ -66,7 +70,8 @@ def test_writers_race_and_die_behind_a_spoilt_connection(
             assert left == {"manifest.json", f"{remote.data}/large", f"{remote.data}/{remote.packs[0].name}"}, swept
             defects.append(begin("after", "d", read, uri, 1).count(counts))
     with capsys.disabled():
-        print(f"\nraces, seed {seed}: {counts}; {spoiling.passed} requests, spoilt: {dict(spoiling.done)}")
+        print(f"\nraces, seed {seed}: {counts}; {abandoned} abandoned folders swept")
+        print(f"{spoiling.passed} requests, spoilt: {dict(spoiling.done)}")
     assert [defect for defect in defects if defect] == []
 
 
