@@ -11,6 +11,7 @@ from components.compiler.compile import CompileError, Request
 from components.console import Progress, UserError
 from components.workers.pool import WorkerPool
 
+Q = TypeVar("Q", bound=Request)
 R = TypeVar("R")
 
 _VERSION = 1
@@ -94,11 +95,11 @@ class Quarantine:
 
 def compile_all(
     pool: WorkerPool,
-    compiler: Callable[[Request], R],
-    requests: Iterable[Request],
+    compiler: Callable[[Q], R],
+    requests: Iterable[Q],
     quarantine: Quarantine,
     progress: Progress | None = None,
-) -> Generator[tuple[Request, R], None, None]:
+) -> Generator[tuple[Q, R], None, None]:
     """Yields each request that could be compiled with its result, as they are done.
 
     `compiler` is a Compiler, or what makes something smaller of a Compiler's results where the compile ran. Requests of
@@ -108,7 +109,7 @@ def compile_all(
 
     Raises UserError as soon as more modules failed than the quarantine allows; any exception but CompileError at once.
     """
-    failed: list[Request] = []
+    failed: list[Q] = []
     first = [request for request in requests if request.module.name not in quarantine]
     for policy in {request.advisor.policy for request in first}:
         if policy is not None:

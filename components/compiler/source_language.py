@@ -14,6 +14,10 @@ _SUFFIXES: dict[str, Language] = {
     ".c": "c", ".cc": "c++", ".cp": "c++", ".cpp": "c++", ".cxx": "c++", ".c++": "c++", ".C": "c++", ".CPP": "c++",
     ".m": "other", ".mm": "other", ".cu": "other", ".rs": "other", ".swift": "other",
 }  # fmt: skip
+_OF_OPTION: dict[str, Language] = {
+    "c": "c", "cpp-output": "c", "c-header": "c", "c++": "c++", "c++-cpp-output": "c++", "c++-header": "c++",
+}  # fmt: skip
+"""What follows -x: cpp-output is what was preprocessed before it was compiled, as ccache does."""
 _OBJECT_SUFFIXES = frozenset({".o", ".obj", ".lo", ".os", ".pic"})
 
 
@@ -26,7 +30,7 @@ def source_language(arguments: Sequence[str], name: str) -> Language:
     """
     language = dict(pairwise(arguments)).get("-x", "")
     if language not in ("", "ir", "none"):
-        return "c" if language == "c" else "c++" if language == "c++" else "other"
+        return _OF_OPTION.get(language, "other")
     path = PurePosixPath(name)
     while path.suffix in _OBJECT_SUFFIXES:
         path = path.with_suffix("")

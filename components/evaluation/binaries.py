@@ -66,13 +66,15 @@ def compare_projects(
     Both builds are made of a fresh source tree at the same place, at the problem's level of optimization, and differ
     only in the compiler and its advisor's flags. `work` is a directory for them, empty again afterwards.
 
-    A project that stock clang cannot build in another variant than its own is left out of that variant.
+    A project that stock clang cannot build in another variant than its own is left out of that variant, where there
+    are others.
 
     Raises:
-        UserError: a project cannot be fetched or built, links nothing, or not the same under both compilers.
+        UserError: a project cannot be fetched or built, links nothing, or not the same under both compilers; or nothing
+            is left to compare.
     """
-    binaries = []
-    for name in link_variants:
+    binaries: list[Binary] = []
+    for name in dict.fromkeys(link_variants):
         variant = LINK_VARIANTS[name]
         sides = two_sides(stock_clang, release, problem, variant)
         for recipe in recipes:
@@ -80,6 +82,12 @@ def compare_projects(
                 say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")
             else:
                 binaries += _compare(changed, variant, sides, work, cache, jobs)
+    if not binaries:
+        raise UserError(
+            f"no program of {', '.join(recipe.name for recipe in recipes)} can be compared as "
+            f"{' or '.join(link_variants)}",
+            "compare them as default, or name programs as `binaries` in the recipes",
+        )
     return binaries
 
 

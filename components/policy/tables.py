@@ -49,11 +49,6 @@ class FeatureTable:
         rank = 0 if self.usual_bucket == 0 else int(self.ranks[self.usual_bucket - 1])
         return np.float32(rank) / np.float32(self.rank_scale)
 
-    @property
-    def usual_value(self) -> np.generic:
-        """The least value of the usual bucket, whose magnitude the biases hold."""
-        return self.boundaries[self.usual_bucket - 1]
-
 
 def distinct_boundaries(
     spec: FeatureSpec, boundaries: NDArray[np.float64]

@@ -52,7 +52,8 @@ Examples:
 @click.option(
     "--samples",
     type=click.IntRange(min=1),
-    help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without.  "
+    help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without; of register "
+    "allocation flips of each function.  "
     f"[default: {problems.told('samples')}]",
 )
 @click.option(

@@ -2,7 +2,8 @@
 
 A checkpoint is a directory with
 
-    variables.npz   policy weights, Adam's moments and counters (learner.state())
+    variables.npz   policy weights, Adam's moments and counters (Learner.state), what is learned from again
+                    (ReplayBuffer.state)
     average/        the moving average of the weights (weights.npz, see components/policy/dense.py)
     best/           the average that was best on the validation modules so far
     state.json      what it was begun with, iteration, seconds trained, sampler, generators, quarantine, history of
@@ -37,7 +38,7 @@ AVERAGE, BEST = "average", "best"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one iteration left. variables: see PpoLearner.state; average, best: see the directories; state: JSON."""
+    """What one iteration left. variables: see the directory; average, best: see the directories; state: JSON."""
 
     iteration: int
     variables: dict[str, NDArray[Any]]

@@ -23,8 +23,8 @@ class PpoConfig:
 
     corpus, toolchain, trace, warmstart: artifact directories. root_dir: checkpoints and TensorBoard logs, kept between
     runs; one run at a time. output: where the policy of the best checkpoint is published.
-    modules, samples: of an iteration, and compiles of each (with counterfactuals one more, without flips); 0 becomes
-        what the problem wants.
+    modules, samples: of an iteration, and compiles of each; with counterfactuals one more, without flips, and of
+        problems with scores flips of each function in one compile. 0 becomes what the problem wants.
     credit_assignment: where a decision's advantage comes from: "counterfactual", measured by compiling with it flipped;
         "function" or "module", estimated from sampled compiles, see `credit/`. None becomes "counterfactual", or
         "module" where the algorithm assigns no credit.
@@ -34,7 +34,7 @@ class PpoConfig:
         the project keeps; "modules", all of them.
     module_weight: weight of the module's own size next to its functions' (credit assignment "function").
     validate_every: iterations between two looks at the validation modules.
-    average_decay: of the moving average of the weights, per iteration.
+    average_decay: of the moving average of the weights, per iteration, at most: in the first ones it is less.
     keep: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training publishes one
         of its last finished iteration, too, but a killed one cannot.
     root_by_inputs: train in a folder of root_dir that is named after everything that decides what is learned, so that
@@ -98,6 +98,12 @@ class PpoConfig:
                 f"--algorithm {self.algorithm} learns from --credit-assignment {learns_from} only, not "
                 f"{self.credit_assignment}",
                 f"pass --credit-assignment {learns_from}, or --algorithm ppo",
+            )
+        if self.algorithm == "es" and self.min_finished_fraction < 1:
+            raise UserError(
+                f"--min-finished-fraction {self.min_finished_fraction:g} with --algorithm es: perturbations are "
+                "compared on the same modules",
+                "leave --min-finished-fraction out",
             )
         if self.algorithm == "es" and self.samples % 2:
             raise UserError(f"--samples {self.samples}: perturbations come in pairs", "pass an even number")

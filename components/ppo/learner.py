@@ -74,9 +74,11 @@ def require_possible(parameters: Any, least: Mapping[str, float]) -> None:
     # Here and not in __post_init__, whose errors gin would wrap.
     for field in fields(parameters):
         value, lower = getattr(parameters, field.name), least.get(field.name, 0)
-        if not (isinstance(value, int | float) and lower <= value < float("inf")):
+        whole = field.type in ("int", int)
+        if not (isinstance(value, int if whole else int | float) and lower <= value < float("inf")):
+            kind = "whole number" if whole else "number"
             raise UserError(
-                f"{type(parameters).__name__}.{field.name} is {value!r}, and must be a number of at least {lower}",
+                f"{type(parameters).__name__}.{field.name} is {value!r}, and must be a {kind} of at least {lower}",
                 "correct the gin file or the --gin-binding",
             )
 
@@ -86,5 +88,5 @@ def require_finite(variables: Iterable[tf.Variable]) -> None:
     if not all(np.isfinite(variable.numpy()).all() for variable in variables):
         raise UserError(
             "the training diverged: weights are not finite any more",
-            "lower the learning rate (--gin-binding) and begin anew in another --root-dir",
+            "lower the learning rate (--gin-binding) and train in another --root-dir",
         )

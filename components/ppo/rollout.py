@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +21,18 @@ from components.console import say
 from components.formats.corpus import Module
 from components.policy.dense import DensePolicy
 from components.policy.observation import observation_shape
-from components.ppo.measured import MeasureModule, ModuleFlips
+from components.ppo.measured import FlipRequest, FlipShare, MeasureModule, merge
 from components.ppo.measures import MEASURES, Measure
 from components.ppo.replay import Flips
 from components.ppo.sample import OutcomeOf, Sampled, SampleModule
 from components.problems import Problem
 from components.workers import WorkerPool
 
-M = TypeVar("M", Sampled, ModuleFlips)
+Q = TypeVar("Q", bound=Request)
+M = TypeVar("M", Sampled, FlipShare)
+
+LEAST_GAIN = 0.05
+"""Of an iteration's time; the times that it is made of are known no better than that."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class MeasuredModules:
         rewards: float64 [modules], of each module's base, see Measure.reward.
         flips: of each module.
         error_percent: how far the attributed changes of a compile are from the real one, as a share of all attributed.
-        compiles: of each module, the base among them.
+        compiles: of each module, its base among them, once for each share of the flip sets.
         compile_s: sum over them.
     """
 
@@ -108,7 +114,8 @@ class RolloutCollector:
             for i, module in enumerate(modules)
         ]
         sample = SampleModule(self.compiler, dense.features, dense.buckets, self.function_credit, self.module_weight)
-        return self._collected(self._finished(sample, requests, quarantine), dense)
+        done = self._finished(sample, requests, lambda _: samples, quarantine)
+        return self._collected([part for parts in done for part in parts], dense)
 
     def measure(
         self,
@@ -121,51 +128,71 @@ class RolloutCollector:
     ) -> MeasuredModules:
         """Compile each module under the greedy policy and `flip_compiles` times with flipped decisions.
 
+        The compiles of a large module are divided among slots; what is measured does not depend on how.
+
         Args:
             seed: of the choice of flips; equal seeds give equal flips.
         """
         advisor = Advisor("policy", policy=policy, log=True)
-        requests = [Request(module, advisor, want_functions=self._measure.wants_functions(True)) for module in modules]
+        whole_sizes = self._measure.wants_functions(True)
+        requests = [
+            FlipRequest(module, advisor, want_functions=whole_sizes, share=share, shares=shares)
+            for module, shares in zip(modules, self._shares(modules, flip_compiles), strict=True)
+            for share in range(shares)
+        ]
         measure = MeasureModule(self.compiler, dense.features, dense.buckets, flip_compiles, seed, self.objects)
-        done = self._finished(measure, requests, quarantine)
+        parts = self._finished(measure, requests, lambda r: 1 + r.flip_compiles(flip_compiles), quarantine)
+        done = [merge(shares) for shares in parts]
         attributed = sum(part.attributed for part in done)
         return MeasuredModules(
             modules=tuple(part.module_name for part in done),
             rewards=np.array([self._measure.reward(part.outcome, self.baselines[part.module_name]) for part in done]),
-            flips=tuple(
-                Flips(part.observed, part.logits, part.action, part.alternative, part.gain) for part in done
-            ),
+            flips=tuple(part.flips for part in done),
             error_percent=100 * sum(part.error for part in done) / attributed if attributed else 0.0,
             compiles=tuple(part.compiles for part in done),
             compile_s=sum(part.compile_s for part in done),
         )
 
-    def _finished(
-        self, compile_module: Callable[[Request], M], requests: Sequence[Request], quarantine: Quarantine
-    ) -> list[M]:
-        """What `compile_module` makes of the modules, in the order of the requests; the slow rest may be given up."""
-        order = {request.module.name: i for i, request in enumerate(requests)}
-        # The longest first, so that the workers end together: a long one that begins last has them wait for it.
-        requests = sorted(requests, key=lambda request: self.compile_s[request.module.name], reverse=True)
-        done: list[M] = []
-        enough = math.ceil(self.min_finished_fraction * len(requests))
-        with closing(compile_all(self.pool, compile_module, requests, quarantine)) as results:
-            for _, part in results:
-                done.append(part)
-                if enough <= len(done) < len(requests):
-                    break
-        self._tell_dropped(requests, {part.module_name for part in done}, quarantine)
-        return sorted(done, key=lambda part: order[part.module_name])
+    def _shares(self, modules: Sequence[Module], flip_compiles: int) -> list[int]:
+        """Among how many requests the flip sets of each module are divided; other flips are one compile anyway."""
+        if self.problem.measure != "size":
+            return [1] * len(modules)
+        return choose_shares([self.compile_s[module.name] for module in modules], flip_compiles, self.pool.size)
 
-    def _tell_dropped(self, requests: Sequence[Request], finished: Set[str], quarantine: Quarantine) -> None:
+    def _finished(
+        self, compile_module: Callable[[Q], M], requests: Sequence[Q], compiles: Callable[[Q], int],
+        quarantine: Quarantine,
+    ) -> list[list[M]]:  # fmt: skip
+        """What `compile_module` makes of the requests of each module, in the order of the modules.
+
+        Modules with a request that failed are left out, and the slow rest may be given up. compiles: of a request.
+        """
+        wanted = Counter(request.module.name for request in requests)
+        parts: dict[str, list[M]] = {name: [] for name in wanted}
+        finished: set[str] = set()
+        # The longest first, so that the workers end together: a long one that begins last has them wait for it.
+        requests = sorted(requests, key=lambda r: self.compile_s[r.module.name] * compiles(r), reverse=True)
+        enough = math.ceil(self.min_finished_fraction * len(wanted))
+        with closing(compile_all(self.pool, compile_module, requests, quarantine)) as results:
+            for request, part in results:
+                name = request.module.name
+                parts[name].append(part)
+                if len(parts[name]) == wanted[name]:
+                    finished.add(name)
+                if enough <= len(finished) < len(wanted):
+                    break
+        self._tell_dropped(list(wanted), finished, quarantine)
+        return [found for name, found in parts.items() if name in finished]
+
+    def _tell_dropped(self, names: Sequence[str], finished: Set[str], quarantine: Quarantine) -> None:
         """What is left out is slow, and slow is not random: the training is biased by as much as is told here."""
-        dropped = [r.module.name for r in requests if r.module.name not in finished and r.module.name not in quarantine]
+        dropped = [name for name in names if name not in finished and name not in quarantine]
         if dropped:
             named = ", ".join(
                 f"{name} ({self._measure.extent(self.baselines[name])}, {self.compile_s[name]:.2g} s in the trace)"
                 for name in dropped
             )
-            say(f"closed with {len(finished)} of {len(requests)} modules; left out: {named}")
+            say(f"closed with {len(finished)} of {len(names)} modules; left out: {named}")
 
     def _collected(self, done: Sequence[Sampled], dense: DensePolicy) -> Rollout:
         nothing = Sampled(
@@ -216,3 +243,38 @@ class RolloutCollector:
             for name in names
         ]
         return names, np.array(rewards).reshape(len(names), len(policies))
+
+
+def choose_shares(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:
+    """Return among how many requests the flip compiles of each module are divided.
+
+    Each further share compiles the module's base once more, so a module is divided only where that ends the iteration
+    earlier, by LEAST_GAIN at least.
+
+    Args:
+        compile_s: about how long a compile of each module takes.
+        flip_compiles: of each module, next to its base.
+        slots: how many requests run at the same time.
+    """
+    of_module_s = np.asarray(compile_s, np.float64)
+    per_share = np.array([1 + math.ceil(flip_compiles / shares) for shares in range(1, flip_compiles + 1)])
+    request_s = np.multiply.outer(of_module_s, per_share)  # [modules, shares], descending
+    best = np.ones(len(of_module_s), np.int64)
+    best_s = end_s(request_s[:, 0], slots)
+    # No iteration is shorter than this one.
+    bound_s = max(float(request_s[:, 0].sum()) / slots, float(request_s[:, -1].max(initial=0.0)))
+    for factor in (1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6):
+        longer = np.sum(request_s > factor * bound_s, axis=1)
+        shares = np.minimum(1 + longer, flip_compiles)
+        now_s = end_s(np.repeat(of_module_s * per_share[shares - 1], shares), slots)
+        if now_s < (1 - LEAST_GAIN) * best_s:
+            best, best_s = shares, now_s
+    return best.tolist()
+
+
+def end_s(request_s: Iterable[float], slots: int) -> float:
+    """Return when the last of some requests ends if they begin as soon as a slot is free, the longest first."""
+    free_s = [0.0] * slots
+    for request in sorted(request_s, reverse=True):
+        heapq.heapreplace(free_s, free_s[0] + request)
+    return max(free_s)

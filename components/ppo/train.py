@@ -157,11 +157,12 @@ class Trainer:
         self._unsaved: Checkpoint | None = None
         self._checkpoint_s = 0.0
         compiler = Compiler(self.clang, problem.name, config.timeout_s)
+        objects = self._objects()
         self.pool = make_pool(config.workers)
         compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
         self.collector = RolloutCollector(
             compiler, self.pool, problem, self.baselines, compile_s, config.credit_assignment == "function",
-            config.module_weight, config.min_finished_fraction, self._objects(),
+            config.module_weight, config.min_finished_fraction, objects,
         )  # fmt: skip
 
     def _some_observed(self, policy: DensePolicy) -> NDArray[np.float32]:
@@ -248,7 +249,9 @@ class Trainer:
             clock.lap("validate")
         rewards, decisions, losses = self._learn(clock)
         self._take_weights()
-        self.average = blend(self.average, self.dense, config.average_decay)
+        # Less at first, so that the first policy does not linger in it, as tf.train.ExponentialMovingAverage has it.
+        decay = min(config.average_decay, (1 + state.iteration) / (10 + state.iteration))
+        self.average = blend(self.average, self.dense, decay)
         clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
@@ -276,7 +279,7 @@ class Trainer:
     def _evolve(
         self, learner: EsLearner, clock: _Clock
     ) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile under perturbed weights and update; rewards [modules, perturbations], their number and losses."""
+        """Compile under perturbed weights and update; rewards [modules, perturbations], no decisions, and losses."""
         count = self.config.samples
         with ExitStack() as stack:
             policies = [
@@ -288,7 +291,7 @@ class Trainer:
         clock.lap("compile")
         losses = learner.update(rewards, self.state.iteration) if rewards.size else {}
         clock.lap("update")
-        return rewards, rewards.size, losses
+        return rewards, 0, losses
 
     def _sample(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
         """Compile under the sampled policy and update; rewards [modules, samples], decisions and losses."""
@@ -320,7 +323,7 @@ class Trainer:
         self.compiles = dict(zip(measured.modules, measured.compiles, strict=True))
         clock.lap("compile")
         new = sum(map(len, measured.flips))
-        losses = {"credit_error_percent": measured.error_percent}
+        losses = {"attribution_error_percent": measured.error_percent} if self.measure.wants_functions(True) else {}
         if new:
             flips = Flips.concatenate(list(measured.flips))
             self._rescale(flips.gain)

@@ -106,6 +106,7 @@ class RayPool:
     @property
     def size(self) -> int:
         """Slots of the agents that are there now; waits for the first."""
+        self._cluster.want(1)  # without work an autoscaler starts nothing
         self._await_agents()
         return sum(agent.slots for agent in self._agents if agent.ready)
 

@@ -16,7 +16,7 @@ from components.console import say
 from components.formats.corpus import Module
 from components.policy import networks
 from components.ppo.config import PpoConfig
-from components.ppo.credit.inlining import measure_flips, plan_flips
+from components.ppo.credit.inlining import force_flips, measure_flips, plan_flips
 from components.ppo.dqn import DqnLearner
 from components.ppo.replay import Flips
 from components.ppo.sample import log_columns
@@ -113,13 +113,17 @@ def _flips_of(
         return nothing, nothing
     shared = compiler(Request(module, _samples(advisor, len(plan.forced)), True, forced=plan.forced)).samples
     measured = measure_flips(base, plan, shared)
-    places = random.permutation(len(measured.decision))[:SINGLE_FLIPS_PER_MODULE]
-    singles = [plan.alone(int(decision)) for decision in measured.decision[places]]
-    if not singles:
+    found, which = np.unique(measured.flip, return_inverse=True)
+    places = random.permutation(len(found))[:SINGLE_FLIPS_PER_MODULE]
+    flips = [plan.flips[i] for i in found[places].tolist()]
+    if not flips:
         return nothing, nothing
-    samples = compiler(Request(module, _samples(advisor, len(singles)), forced=tuple(singles))).samples
+    # Rows are shares of a flip, the same in every measurement of it.
+    share = (np.bincount(which, measured.saved_bytes, len(found)) / np.bincount(which, minlength=len(found)))[places]
+    singles = force_flips(base, action, [[flip] for flip in flips])
+    samples = compiler(Request(module, _samples(advisor, len(singles)), forced=singles)).samples
     real = np.array([base.text_size_bytes - sample.text_size_bytes for sample in samples], np.float64)
-    return measured.saved_bytes[places], real
+    return share * np.array([len(flip.decisions) for flip in flips]), real
 
 
 def _samples(advisor: Advisor, count: int) -> Advisor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
+from components import problems
 from components.compiler.compile import Compiler
 from components.compiler.measure import plain_compile_all
 from components.formats.corpus import Module
@@ -24,7 +25,11 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     checkpoint) over the plain compile of its modules as often as it compiled each, same clang and workers, median over
     iterations. That is a base and up to `samples` compiles with flips; small modules are exhausted by fewer. Validation
     is compiles as well and is not in it.
+
+    Nothing for a problem judged by scores: there one compile forks at every flip.
     """
+    if problems.get(ctx.problem).measure != "size":
+        return {}
     config = PpoConfig(
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
         iterations=WARM_UP + ctx.repeats, validate_every=VALIDATE_NEVER, workers=f"local:{WORKERS}",

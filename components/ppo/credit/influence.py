@@ -1,4 +1,4 @@
-"""Which functions one flip of an inlining decision can change, read from the base's log.
+"""Which inlining decisions can be flipped, and which functions that can change, read from the base's log.
 
 A decision is about a call of `callee` in `caller`. Taking it the other way changes the caller; the functions that the
 caller's code was inlined into; and the callee, where its definition goes when nothing uses it and this decision settles
@@ -18,44 +18,82 @@ MAX_INFLUENCED = 40
 """A decision whose caller went into more functions is not measured: in one compile it would exclude most others."""
 
 
+MAX_CALLS = 12
+"""Of a callee with more calls that are decided alike no flip of them all is tried: nearly none of them pays."""
+
+
 @dataclass(frozen=True)
-class Influence:
-    """What each of N decisions can change if it alone is flipped; functions are indices of `Callsites.names`.
+class Flip:
+    """Decisions of a base that are taken the other way together; functions are indices of `Callsites.names`.
 
     Attributes:
-        changes: by decision, the functions whose size the flip can change; None if there are too many to measure.
+        decisions: intp [n], ascending: one, or all calls of `callee` that the base decided alike.
+        callee: what they call.
+        changes: the functions whose size the flip can change.
         touches: `changes` and the callee: two flips may share a compile if theirs are disjoint.
-        callee: int32 [N].
     """
 
-    changes: tuple[frozenset[int] | None, ...]
-    touches: tuple[frozenset[int], ...]
-    callee: npt.NDArray[np.int32]
-
-    @property
-    def measurable(self) -> npt.NDArray[np.intp]:
-        """Indices of the decisions that can be measured."""
-        return np.flatnonzero([changes is not None for changes in self.changes])
+    decisions: npt.NDArray[np.intp]
+    callee: int
+    changes: frozenset[int]
+    touches: frozenset[int]
 
 
-def influence_of(calls: Callsites, exists: npt.NDArray[np.bool_]) -> Influence:
-    """Return the influence of each decision of a compile.
+def single_flips(calls: Callsites, exists: npt.NDArray[np.bool_]) -> list[Flip]:
+    """Return the flips of one decision that can be measured, in the order of the decisions.
 
     Args:
         exists: bool [M], whether the object defines the function.
     """
     hosts = Hosts(calls)
-    refused = np.bincount(calls.callee[~calls.inlined], minlength=len(calls.names))
+    emitted = _emitted(calls, hosts, exists)
+    refused = np.bincount(calls.callee[emitted & ~calls.inlined], minlength=len(calls.names))
     settles = calls.discardable & (~exists | (refused <= 1))
-    changes: list[frozenset[int] | None] = []
-    touches: list[frozenset[int]] = []
-    for caller, callee in zip(calls.caller.tolist(), calls.callee.tolist(), strict=True):
-        changed = hosts.of(caller)
-        if changed is not None and settles[callee]:
-            changed = changed | {callee}
-        changes.append(changed)
-        touches.append((changed or frozenset()) | {callee})
-    return Influence(tuple(changes), tuple(touches), calls.callee)
+    flips: list[Flip] = []
+    for i in np.flatnonzero(emitted).tolist():
+        callee = int(calls.callee[i])
+        changes = hosts.of(int(calls.caller[i]))
+        if changes is not None:
+            changes = changes | {callee} if settles[callee] else changes
+            flips.append(Flip(np.array([i], np.intp), callee, changes, changes | {callee}))
+    return flips
+
+
+def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], exists: npt.NDArray[np.bool_]) -> list[Flip]:
+    """Return the flips of all calls of a callee that were refused, or of all that were inlined, where they are several.
+
+    A definition that the linker may drop goes when its last call does, so the first of two refused calls looks like a
+    loss, and the second one, too: only together do they pay.
+
+    Args:
+        action: int64 [N], 1 to inline. exists: bool [M], whether the object defines the function.
+    """
+    hosts = Hosts(calls)
+    flips: list[Flip] = []
+    order = np.lexsort((action, calls.callee.astype(np.int64)))
+    order = order[_emitted(calls, hosts, exists)[order]]
+    ends = np.flatnonzero(np.diff(calls.callee[order]) | np.diff(action[order])) + 1
+    for decisions in np.split(order, ends):
+        callee = int(calls.callee[decisions[0]]) if len(decisions) else -1
+        refused = len(decisions) and action[decisions[0]] == 0
+        if not (1 < len(decisions) <= MAX_CALLS and calls.discardable[callee]) or (refused and not exists[callee]):
+            continue
+        of_callers = [hosts.of(caller) for caller in set(calls.caller[decisions].tolist())]
+        known = [changed for changed in of_callers if changed is not None]
+        changes = frozenset({callee}).union(*known)
+        if len(known) == len(of_callers) and len(changes) <= MAX_INFLUENCED:
+            flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes))
+    return flips
+
+
+def _emitted(calls: Callsites, hosts: Hosts, exists: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """bool [N], whether the code that a decision is about is in the object, in its caller or where that was inlined.
+
+    What is available_externally, and what only that calls, is decided about and dropped.
+    """
+    callers = {caller: hosts.of(caller) for caller in np.unique(calls.caller).tolist()}
+    found = {caller for caller, into in callers.items() if into is None or exists[list(into)].any()}
+    return np.array([caller in found for caller in calls.caller.tolist()], bool)
 
 
 class Hosts:

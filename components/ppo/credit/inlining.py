@@ -11,7 +11,7 @@ the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECT
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
 from components.compiler.forced_decisions import ForcedDecisions, ordinals
 from components.ppo.credit.flip_sets import choose_flip_sets
-from components.ppo.credit.influence import Influence, influence_of
+from components.ppo.credit.influence import Flip, callee_flips, single_flips
 
 Float64 = npt.NDArray[np.float64]
 
@@ -30,35 +30,43 @@ class FlipPlan:
     """The counterfactual compiles of one module.
 
     Attributes:
-        influence: of the base's N decisions.
-        flip_sets: per compile, the decisions to flip.
+        flips: what can be flipped in the base.
+        group_size: int64 [N], of each decision how many are in the flip of several that it is part of, else 1.
+        flip_sets: per compile, indices of the flips in it.
         forced: per compile, the same for the compiler.
+        numbers: per compile, the number of its flip set among all of the module's.
     """
 
-    influence: Influence
+    flips: tuple[Flip, ...]
+    group_size: npt.NDArray[np.int64]
     flip_sets: tuple[npt.NDArray[np.intp], ...]
     forced: tuple[ForcedDecisions, ...]
+    numbers: range
 
-    def alone(self, decision: int) -> ForcedDecisions:
-        """Return what flips one decision of the plan and nothing else, to compare with."""
-        for flips, forced in zip(self.flip_sets, self.forced, strict=True):
-            if len(places := np.flatnonzero(flips == decision)):
-                return ForcedDecisions(forced.names, forced.rows[places])
-        raise ValueError(f"decision {decision} is in no flip set")
+    def share(self, share: int, shares: int) -> FlipPlan:
+        """Return every `shares`-th compile from number `share` on: the first sets flip more than the last."""
+        every = slice(share, None, shares)
+        return replace(
+            self, flip_sets=self.flip_sets[every], forced=self.forced[every], numbers=self.numbers[every]
+        )
 
 
 @dataclass(frozen=True)
 class MeasuredFlips:
-    """m decisions of one base whose flip was measured, each once however often it was flipped.
+    """What the flips of one base were measured to save; m rows, one for each decision of each measurement.
 
     Attributes:
-        decision: intp [m], indices of the base's decisions, ascending.
-        saved_bytes: float64 [m], by how much the objective is smaller with the decision flipped.
+        flip: intp [m], the plan's flip.
+        flip_set: int64 [m], the number of the flip set that it was in; no decision is twice in one.
+        decision: intp [m], index of one of the flip's decisions.
+        saved_bytes: float64 [m], by how much the objective is smaller with the flip, divided by its decisions.
         attributed_error_bytes: over the compiles, sum of |attributed change - real change of the text|.
         attributed_bytes: over all measurements, sum of |attributed change|.
         void: measurements that were thrown away.
     """
 
+    flip: npt.NDArray[np.intp]
+    flip_set: npt.NDArray[np.int64]
     decision: npt.NDArray[np.intp]
     saved_bytes: Float64
     attributed_error_bytes: float
@@ -76,10 +84,26 @@ def plan_flips(
         action: int64 [N], the base's decisions, 1 to inline. uncertainty: float64 [N] of the policy.
     """
     calls = _callsites(base)
-    influence = influence_of(calls, ~np.isnan(_sizes(base, calls.names)))
-    chosen = choose_flip_sets(influence.changes, influence.touches, uncertainty, compiles, random)
+    exists = ~np.isnan(_sizes(base, calls.names))
+    groups = callee_flips(calls, action, exists)
+    flips = (*single_flips(calls, exists), *groups)
+    group_size = np.ones(len(action), np.int64)
+    for group in groups:
+        group_size[group.decisions] = len(group.decisions)
+    of_flips = np.array([uncertainty[flip.decisions].mean() for flip in flips], np.float64)
+    chosen = choose_flip_sets(flips, of_flips, compiles, random)
+    forced = force_flips(base, action, [[flips[i] for i in flip_set.tolist()] for flip_set in chosen])
+    return FlipPlan(flips, group_size, tuple(chosen), forced, range(len(chosen)))
+
+
+def force_flips(
+    base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
+) -> tuple[ForcedDecisions, ...]:
+    """Return what has the compiler do each set of flips."""
+    calls = _callsites(base)
     ordinal = ordinals(calls.caller, calls.callee)
-    return FlipPlan(influence, tuple(chosen), tuple(_forced(calls, ordinal, action, flips) for flips in chosen))
+    decisions = [np.sort(np.concatenate([flip.decisions for flip in flips])) for flips in flip_sets]
+    return tuple(_forced(calls, ordinal, action, flipped) for flipped in decisions)
 
 
 def _forced(
@@ -105,29 +129,31 @@ def measure_flips(
     calls = _callsites(base)
     before = _sizes(base, calls.names)
     kept = np.array([1.0 / (objects or {}).get(name, 1) for name in calls.names])
-    saved: dict[int, list[float]] = {}
+    measured: list[tuple[int, int, int, float]] = []
     error = attributed = 0.0
     void = 0
-    for flips, sample in zip(plan.flip_sets, flipped, strict=True):
+    for number, flips, sample in zip(plan.numbers, plan.flip_sets, flipped, strict=True):
         after = _sizes(sample, calls.names)
         gone = ~np.isnan(before) & np.isnan(after)
         change = np.nan_to_num(after) - np.nan_to_num(before)
         total = 0.0
         for i in flips.tolist():
-            influenced = plan.influence.changes[i]
-            assert influenced is not None
-            functions = np.fromiter(influenced, np.intp, len(influenced))
-            if np.any(gone[functions] & (functions != calls.callee[i])):
+            flip = plan.flips[i]
+            functions = np.fromiter(flip.changes, np.intp, len(flip.changes))
+            if np.any(gone[functions] & (functions != flip.callee)):
                 void += 1
                 continue
             own = float(change[functions].sum())
             total += own
             attributed += abs(own)
-            saved.setdefault(i, []).append(-float((change * kept)[functions].sum()))
+            each = -float((change * kept)[functions].sum()) / len(flip.decisions)
+            measured += [(i, number, decision, each) for decision in flip.decisions.tolist()]
         error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
-    decision = np.array(sorted(saved), np.intp)
-    means = np.array([np.mean(saved[i]) for i in decision.tolist()], np.float64)
-    return MeasuredFlips(decision, means, error, attributed, void)
+    flip_, flip_set, decision_, saved = zip(*measured, strict=True) if measured else ((), (), (), ())
+    return MeasuredFlips(
+        np.array(flip_, np.intp), np.array(flip_set, np.int64), np.array(decision_, np.intp),
+        np.array(saved, np.float64), error, attributed, void,
+    )  # fmt: skip
 
 
 def _sizes(sample: Sample, names: Sequence[str]) -> Float64:

@@ -33,7 +33,6 @@ UNIFORM_SHARE = 0.2
 is in proportion to the base policy's probabilities."""
 
 _TINY = 1e-30  # a policy may be so sure that all alternatives have the probability 0
-UInt64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,6 @@ class Flips:
         row: int64 [M], the decision: a row of the log's columns, all contexts one after the other.
         ordinal: int64 [M], the same within its function.
         action: int64 [M], what is tried in place of the base's action; the mask allows it.
-        key: uint64 [M], names (function, actions before, action) and is the same whenever it is met again.
         names: of all functions with decisions.
     """
 
@@ -55,7 +53,6 @@ class Flips:
     row: npt.NDArray[np.int64]
     ordinal: npt.NDArray[np.int64]
     action: npt.NDArray[np.int64]
-    key: UInt64
     names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -89,26 +86,24 @@ class Flips:
 
 @dataclass(frozen=True)
 class MeasuredFlips:
-    """What M flips of one module are worth; see Flips for `row`, `action` and `key`.
+    """What M flips of one module are worth; see Flips for `row` and `action`.
 
     Attributes:
         row: int64 [M].
         action: int64 [M].
         worth: float64 [M], see the module's docstring.
-        key: uint64 [M].
     """
 
     row: npt.NDArray[np.int64]
     action: npt.NDArray[np.int64]
     worth: npt.NDArray[np.float64]
-    key: UInt64
 
     def __len__(self) -> int:
         return len(self.row)
 
 
-def choose_flips(module: str, log: TrainingLog, per_function: int, seed: int, measured: UInt64 | None = None) -> Flips:
-    """Return up to `per_function` flips of each function of a module: the first are those that were never measured.
+def choose_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> Flips:
+    """Return up to `per_function` flips of each function of a module.
 
     A function with fewer alternatives has all of them tried. From one with more they are drawn without replacement, by
     the base policy's probability of the action: what it finds probable, and where it is unsure. Without logits, which
@@ -117,24 +112,21 @@ def choose_flips(module: str, log: TrainingLog, per_function: int, seed: int, me
     Args:
         log: of the base compile.
         seed: with the same one the same flips are chosen.
-        measured: uint64 [any], keys of flips that are known from earlier iterations.
     """
-    known = np.unique(measured) if measured is not None else np.empty(0, np.uint64)
     rng = np.random.default_rng([seed, _hash(module)])
     empty = np.empty(0, np.int64)
-    parts = [(empty, empty, empty, empty, empty.astype(np.uint64))]
+    parts = [(empty, empty, empty, empty)]
     first_row = 0
     for function, context in enumerate(log.contexts):
         ordinal, action, weight = _alternatives(context)
-        key = _flip_keys(f"{module}\0{context.name}", context, ordinal, action)
         # Weights and this noise, the largest first: a draw without replacement.
         noisy = np.log(weight) + rng.gumbel(size=len(weight))
-        order = np.lexsort((-noisy, np.isin(key, known)))[:per_function]
+        order = np.argsort(-noisy, kind="stable")[:per_function]
         rows = first_row + ordinal[order]
-        parts.append((np.full_like(order, function), rows, ordinal[order], action[order], key[order]))
+        parts.append((np.full_like(order, function), rows, ordinal[order], action[order]))
         first_row += len(context)
-    functions, row, ordinal, action, key = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Flips(module, functions, row, ordinal, action, key, tuple(context.name for context in log.contexts))
+    functions, row, ordinal, action = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Flips(module, functions, row, ordinal, action, tuple(context.name for context in log.contexts))
 
 
 def measure_flips(flips: Flips, base: Sample, scores: npt.NDArray[np.float32]) -> MeasuredFlips:
@@ -153,7 +145,7 @@ def measure_flips(flips: Flips, base: Sample, scores: npt.NDArray[np.float32]) -
             flips.module, "log", f"flips in {', '.join(missing[:3])} did not occur; is the base another?"
         )
     before = logs([base.scores[name] for name in flips.names])
-    return MeasuredFlips(flips.row, flips.action, before[flips.function] - logs(scores), flips.key)
+    return MeasuredFlips(flips.row, flips.action, before[flips.function] - logs(scores))
 
 
 def _alternatives(
@@ -177,25 +169,6 @@ def _alternatives(
     return ordinal.astype(np.int64), action.astype(np.int64), weights
 
 
-def _flip_keys(
-    function: str, context: Context, ordinal: npt.NDArray[np.int64], action: npt.NDArray[np.int64]
-) -> UInt64:
-    """Return uint64 [C]. What a decision is about follows from its function and the actions before it."""
-    taken = context.columns[REGALLOC.decision].reshape(-1).astype(np.uint64) + np.uint64(1)
-    terms = taken * _mix(np.arange(len(taken), dtype=np.uint64))
-    before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)[:-1]])
-    of_decision = _mix(before + np.uint64(_hash(function)) + np.arange(len(taken), dtype=np.uint64))
-    return _mix(of_decision[ordinal] + action.astype(np.uint64))
-
-
 def _hash(text: str) -> int:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def _mix(values: UInt64) -> UInt64:
-    """SplitMix64's finalizer: uint64 that hardly differ become uint64 that have nothing in common."""
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

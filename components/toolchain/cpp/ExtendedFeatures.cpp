@@ -21,10 +21,14 @@ const std::vector<TensorSpec> &mlgo::inliningFeatures() {
   return Features;
 }
 
+/// By what becomes of the definition: what is available externally is in no
+/// object, so that no call of it can take it away.
 static int64_t linkageOf(const Function &F) {
   if (F.hasLocalLinkage())
-    return 2;
-  return F.isDiscardableIfUnused() ? 1 : 0;
+    return 3;
+  if (F.hasAvailableExternallyLinkage())
+    return 1;
+  return F.isDiscardableIfUnused() ? 2 : 0;
 }
 
 namespace {

@@ -10,7 +10,7 @@
 #define MLGO_EXTENDED_FEATURES_H
 
 #include "FunctionFacts.h"
-#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/TensorSpec.h"
 #include "llvm/IR/InstrTypes.h"
@@ -22,7 +22,7 @@ namespace mlgo {
 
 // clang-format off
 #define MLGO_EXTENDED_FEATURES(M)                                              \
-  M(callee_linkage, "0 external, 1 discardable if unused, 2 local")            \
+  M(callee_linkage, "0 external, 1 in another object, 2 discardable, 3 local") \
   M(caller_linkage, "the same of the caller")                                  \
   M(callee_instructions, "instructions of the callee")                         \
   M(caller_instructions, "instructions of the caller")                         \
@@ -34,18 +34,18 @@ namespace mlgo {
   M(caller_invokes, "calls with a landing pad in the caller")                  \
   M(callee_memory_accesses, "loads and stores in the callee")                  \
   M(callee_allocas, "stack objects of the callee")                             \
-  M(callee_calls_left, "calls of the callee, this one included")               \
-  M(callee_other_uses, "uses of the callee that are not calls of it")          \
-  M(callee_calls_in_caller, "of its calls, those in the caller")               \
+  M(callee_calls_left, "calls of the callee among its first 64 uses")          \
+  M(callee_other_uses, "others of these uses")                                 \
+  M(callee_calls_in_caller, "of these calls, those in the caller")             \
   M(callee_calls_refused, "decisions so far not to inline the callee")         \
   M(callee_calls_inlined, "decisions so far to inline the callee")             \
-  M(caller_calls_left, "calls of the caller")                                  \
-  M(caller_other_uses, "uses of the caller that are not calls of it")          \
+  M(caller_calls_left, "calls of the caller among its first 64 uses")          \
+  M(caller_other_uses, "others of these uses")                                 \
   M(callee_has_personality, "whether the callee handles exceptions")           \
   M(caller_has_personality, "whether the caller handles exceptions")           \
   M(callee_nounwind, "whether the callee never throws")                        \
   M(callsite_is_invoke, "whether the call has a landing pad")                  \
-  M(callsite_is_cold, "whether the call leads to no return")                   \
+  M(callsite_is_cold, "whether the block is a landing pad or never returns")   \
   M(callsite_arguments, "arguments of the call")                               \
   M(callsite_result_used, "whether the result of the call is used")            \
   M(callee_inline_hint, "whether the source says inline")
@@ -66,23 +66,25 @@ inline size_t indexOf(ExtendedFeature Feature) {
 /// LLVM's features and then the extended ones, each int64 [1].
 const std::vector<llvm::TensorSpec> &inliningFeatures();
 
-/// What was decided so far about the calls of each function.
+/// What was decided so far about the calls of each function. Functions go by
+/// their names: a pass that replaces one gives its name to the new one, and its
+/// address to any other.
 class DecisionHistory {
 public:
   struct Counts {
     int64_t Refused = 0, Inlined = 0;
   };
   void add(const llvm::Function &Callee, bool Inlined) {
-    Counts &C = ByCallee[&Callee];
+    Counts &C = ByCallee[Callee.getName()];
     ++(Inlined ? C.Inlined : C.Refused);
   }
-  void forget(const llvm::Function &Callee) { ByCallee.erase(&Callee); }
+  void forget(const llvm::Function &Callee) { ByCallee.erase(Callee.getName()); }
   Counts of(const llvm::Function &Callee) const {
-    return ByCallee.lookup(&Callee);
+    return ByCallee.lookup(Callee.getName());
   }
 
 private:
-  llvm::DenseMap<const llvm::Function *, Counts> ByCallee;
+  llvm::StringMap<Counts> ByCallee;
 };
 
 /// Computes the extended features of `Call` and passes each to `Set`.

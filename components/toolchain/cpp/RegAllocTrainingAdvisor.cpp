@@ -15,7 +15,6 @@
 #include "FunctionScores.h"
 #include "PolicySampling.h"
 #include "RegAllocEvictionAdvisor.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
@@ -53,35 +52,6 @@ std::string contextName(const MachineFunction &MF) {
   if (Name.empty())
     return "." + std::to_string(MF.getFunctionNumber());
   return json::isUTF8(Name) ? Name.str() : json::fixUTF8(Name);
-}
-
-cl::opt<std::string> OnlyFunctions(
-    "mlgo-only-functions", cl::Hidden,
-    cl::desc("Generate code for the functions in this file alone, names that "
-             "each end with NUL"));
-
-/// Makes declarations of what -mlgo-only-functions does not name. Functions are
-/// compiled one after the other here, and none depends on another's code.
-void dropOtherFunctions(Module &M) {
-  if (OnlyFunctions.empty())
-    return;
-  auto Buffer = MemoryBuffer::getFile(OnlyFunctions);
-  if (!Buffer)
-    report_fatal_error("cannot read " + Twine(OnlyFunctions) + ": " +
-                           Buffer.getError().message(),
-                       /*gen_crash_diag=*/false);
-  StringSet<> Kept;
-  SmallVector<StringRef> Names;
-  (*Buffer)->getBuffer().split(Names, '\0');
-  for (StringRef Name : Names)
-    Kept.insert(mlgo::symbolName(Name));
-  for (Function &F : M)
-    if (!F.isDeclaration() && !Kept.contains(mlgo::symbolName(F.getName()))) {
-      const bool Local = F.isDSOLocal();
-      F.deleteBody();
-      F.setComdat(nullptr);
-      F.setDSOLocal(Local);
-    }
 }
 
 /// The decisions of a module, in LLVM's format: a context for each function that has some, with its score as the outcome
@@ -292,7 +262,6 @@ private:
   }
 
   bool doInitialization(Module &M) override {
-    dropOtherFunctions(M);
     S.emplace(M.getContext());
     return false;
   }

@@ -23,7 +23,7 @@ def test_the_name_tells_where_the_arguments_do_not(name: str, language: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "language"),
     [(["-x", "c"], "c"), (["-x", "c++"], "c++"), (["-x", "objective-c++"], "other"), (["-x", "ir"], "c++"),
-     (["-o", "-x"], "c++")],
+     (["-o", "-x"], "c++"), (["-x", "cpp-output"], "c"), (["-x", "c++-cpp-output"], "c++")],
 )  # fmt: skip
 def test_arguments_come_first(arguments: list[str], language: str) -> None:
     assert source_language(["-cc1", *arguments], "p/a.cpp.o") == language

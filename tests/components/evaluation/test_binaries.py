@@ -171,6 +171,15 @@ def test_what_does_not_link_in_another_way_is_left_out_there(
     assert "library: its recipe names no program, so it is not compared as hidden" in said
     (default,) = compare_projects(recipes[1:2], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
     assert default.link_variant == "default"
+    with pytest.raises(UserError, match="no program of broken, library can be compared as hidden"):
+        compare_projects(recipes[1:], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("hidden",))
+
+
+def test_a_way_to_link_that_is_named_twice_is_built_once(tmp_path: Path, fake_builds: Toolchain) -> None:
+    recipe = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
+    twice = ("hidden", "hidden")
+    found = compare_projects([recipe], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, twice)
+    assert [(b.name, b.link_variant) for b in found] == [("main", "hidden")]
 
 
 @pytest.mark.slow

@@ -72,7 +72,10 @@ def test_a_state_of_another_network_is_refused() -> None:
         learner().restore(other.state())
 
 
-@pytest.mark.parametrize("parameters", [{"learning_rate": float("nan")}, {"minibatch_size": 0}, {"replays": -1.0}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{"learning_rate": float("nan")}, {"minibatch_size": 0}, {"minibatch_size": 256.5}, {"replays": -1.0}],
+)
 def test_impossible_hyperparameters_are_named(parameters) -> None:
     with pytest.raises(UserError, match=f"DqnParameters.{next(iter(parameters))}"):
         learner(**parameters)

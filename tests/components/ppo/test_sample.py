@@ -15,7 +15,7 @@ from components.ppo.sample import Sampled
 
 def test_a_node_of_a_cluster_needs_none_of_the_trainers_packages() -> None:
     """It has no TensorFlow, and no pyarrow: docker/requirements/cluster.txt."""
-    code = "import sys, components.ppo.sample, components.workers.agent\n"
+    code = "import sys, components.ppo.measured, components.ppo.sample, components.workers.agent\n"
     code += "print({'tensorflow', 'pyarrow', 'gin'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

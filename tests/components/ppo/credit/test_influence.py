@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.compiler.callsites import Callsites
-from components.ppo.credit.influence import MAX_INFLUENCED, Hosts, influence_of
+from components.ppo.credit.influence import MAX_CALLS, MAX_INFLUENCED, Hosts, callee_flips, single_flips
 
 
 def callsites(names: str, calls: list[tuple[str, str, bool]], discardable: str = "") -> Callsites:
@@ -20,7 +20,7 @@ def callsites(names: str, calls: list[tuple[str, str, bool]], discardable: str =
 
 
 def named(calls: Callsites, functions: frozenset[int] | None) -> str:
-    assert functions is not None
+    assert functions is not None, "too many"
     return "".join(sorted(calls.names[i] for i in functions))
 
 
@@ -38,15 +38,25 @@ def test_cycles_of_inlining_end() -> None:
 def test_a_callee_counts_where_this_decision_settles_whether_it_stays() -> None:
     calls = callsites("abcde", [("a", "b", False), ("a", "c", False), ("d", "c", False), ("a", "e", True)], "bce")
     exists = np.array([True, True, True, True, False])
-    influence = influence_of(calls, exists)
+    flips = single_flips(calls, exists)
     # b has one call left; c another one; e is gone and comes back if its call is not inlined.
-    assert [named(calls, changed) for changed in influence.changes] == ["ab", "a", "d", "ae"]
-    assert [named(calls, touched) for touched in influence.touches] == ["ab", "ac", "cd", "ae"]
+    assert [named(calls, flip.changes) for flip in flips] == ["ab", "a", "d", "ae"]
+    assert [named(calls, flip.touches) for flip in flips] == ["ab", "ac", "cd", "ae"]
+
+
+def test_code_that_is_not_emitted_is_neither_flipped_nor_a_use() -> None:
+    # x is available_externally, y only x calls: of c's three refused calls one is in the object.
+    calls = callsites("acxy", [("a", "c", False), ("x", "c", False), ("y", "c", False), ("x", "y", True)], "cy")
+    exists = np.array([True, True, False, False])
+    flips = single_flips(calls, exists)
+    assert [flip.decisions.tolist() for flip in flips] == [[0]]
+    assert named(calls, flips[0].changes) == "ac"
+    assert not callee_flips(calls, np.zeros(4, np.int64), exists)
 
 
 def test_an_external_callee_stays_whatever_is_decided() -> None:
     calls = callsites("ab", [("a", "b", True)])
-    assert named(calls, influence_of(calls, np.ones(2, bool)).changes[0]) == "a"
+    assert named(calls, single_flips(calls, np.ones(2, bool))[0].changes) == "a"
 
 
 def test_code_that_went_everywhere_is_not_measured() -> None:
@@ -60,6 +70,32 @@ def test_code_that_went_everywhere_is_not_measured() -> None:
         names,
         np.zeros(count + 2, bool),
     )
-    influence = influence_of(calls, np.ones(count + 2, bool))
-    assert influence.changes[-1] is None  # the caller f0 is part of all others
-    assert influence.measurable.tolist() == list(range(count))
+    # The last decision's caller f0 is part of all others.
+    exists = np.ones(count + 2, bool)
+    assert [flip.decisions.tolist() for flip in single_flips(calls, exists)] == [[i] for i in range(count)]
+    assert not callee_flips(calls, np.zeros(count + 1, np.int64), exists)
+
+
+def test_calls_of_a_callee_that_are_decided_alike_are_flipped_together() -> None:
+    calls = callsites(
+        "abcde",
+        [("a", "c", False), ("b", "c", False), ("d", "c", True), ("e", "c", True), ("e", "d", True), ("a", "e", False)],
+        "cd",
+    )
+    exists = np.array([True, True, True, False, True])
+    flips = callee_flips(calls, calls.inlined.astype(np.int64), exists)
+    assert [flip.decisions.tolist() for flip in flips] == [[0, 1], [2, 3]]
+    # d's code is in e.
+    assert [named(calls, flip.changes) for flip in flips] == ["abc", "cde"]
+    assert [(calls.names[flip.callee], flip.touches == flip.changes) for flip in flips] == [("c", True)] * 2
+
+
+def test_what_cannot_go_is_not_flipped_together() -> None:
+    several = [("a", "b", False), ("c", "b", False)]
+    everywhere, refused = np.ones(3, bool), np.zeros(2, np.int64)
+    assert not callee_flips(callsites("abc", several), refused, everywhere)  # others may call it
+    assert not callee_flips(callsites("abc", several, "b"), refused, np.array([True, False, True]))  # gone already
+    assert callee_flips(callsites("abc", several, "b"), refused, everywhere)
+    many = callsites("ab", [("a", "b", False)] * (MAX_CALLS + 1), "b")
+    assert not callee_flips(many, np.zeros(MAX_CALLS + 1, np.int64), everywhere)
+    assert not callee_flips(callsites("ab", []), np.zeros(0, np.int64), everywhere)

@@ -67,18 +67,6 @@ def test_flips_go_into_one_compile_or_one_of_each_function_into_each_of_several(
     assert flips.scores(samples).tolist() == [1.0, 3.0, 2.0]
 
 
-def test_what_was_never_measured_comes_first() -> None:
-    log = TrainingLog((), (large(decisions=10),))  # 30 alternatives
-    first = choose_flips("m", log, 20, seed=0)
-    second = choose_flips("m", log, 20, seed=1, measured=first.key)
-    assert len(set(tried(first)) | set(tried(second))) == 30
-    assert set(tried(second)[:10]).isdisjoint(tried(first))
-    # Behind another action the same ordinal is another decision, and so it is in another module.
-    other = TrainingLog((), (function("large", [[0, 1, 2, 32]] * 10, [0] + [1] * 9),))
-    assert not set(first.key) & set(choose_flips("m", other, 30, seed=0).key[1:]) - set(first.key[first.ordinal == 0])
-    assert not set(first.key) & set(choose_flips("n", log, 20, seed=0).key)
-
-
 def test_probable_alternatives_and_unsure_decisions_are_preferred() -> None:
     # Decision 7 is a coin toss between 1 and 2; all others are sure.
     logits = [{1: 9.0, 2: 8.9} if i == 7 else {1: 9.0} for i in range(40)]
@@ -100,7 +88,6 @@ def test_worth_is_the_change_of_the_functions_log_score() -> None:
     measured = measure_flips(flips, base, np.array([4.0, 199.0, 49.0], np.float32))
     assert measured.row.tolist() == [0, 1, 1] and measured.action.tolist()[0] == 1
     assert measured.worth == pytest.approx([np.log(2), -np.log(2), np.log(2)])
-    np.testing.assert_array_equal(measured.key, flips.key)
 
 
 def test_a_compile_that_is_not_the_bases_is_refused() -> None:

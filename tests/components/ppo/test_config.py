@@ -1,0 +1,37 @@
+"""Which options go together."""
+
+from pathlib import Path
+
+import pytest
+
+from components.console import UserError
+from components.ppo.config import PpoConfig
+
+
+def config(**options) -> PpoConfig:
+    names = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
+    return PpoConfig(**{name: Path(name) for name in names}, iterations=1, **options)
+
+
+CREDITS = [("dqn", "counterfactual"), ("ppo", "counterfactual"), ("es", "module")]
+
+
+@pytest.mark.parametrize(("algorithm", "credit"), CREDITS)
+def test_credit_follows_the_algorithm(algorithm, credit):
+    assert config(algorithm=algorithm).credit_assignment == credit
+    assert config(algorithm="ppo", credit_assignment="function").credit_assignment == "function"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"credit_assignment": "function"}, "--algorithm dqn learns from --credit-assignment counterfactual only"),
+        ({"algorithm": "es", "credit_assignment": "counterfactual"}, "es learns from --credit-assignment module only"),
+        ({"algorithm": "es", "samples": 3}, "--samples 3: perturbations come in pairs"),
+        ({"algorithm": "es", "min_finished_fraction": 0.5}, "--min-finished-fraction 0.5 with --algorithm es"),
+        ({"algorithm": "ppo", "credit_assignment": "module", "samples": 1}, "--samples 1: a sample is judged against"),
+    ],
+)
+def test_what_does_not_go_together_is_named(options, problem):
+    with pytest.raises(UserError, match=problem):
+        config(**options)

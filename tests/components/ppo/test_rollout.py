@@ -1,0 +1,191 @@
+"""Flip sets of a module are divided among slots, and what is measured does not depend on how."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components import problems
+from components.compiler.compile import CompileError, Compiler
+from components.compiler.quarantine import Quarantine
+from components.console import UserError
+from components.formats.corpus import Corpus, Module, load_corpus
+from components.formats.trace import read_modules
+from components.policy.dense import read_dense
+from components.ppo import rollout
+from components.ppo.measured import FlipRequest, FlipShare, merge
+from components.ppo.measures import MEASURES
+from components.ppo.replay import Flips
+from components.ppo.rollout import MeasuredModules, RolloutCollector, choose_shares, end_s
+from components.ppo.weights import emitted
+from components.workers import LocalPool
+
+FLIP_COMPILES = 8
+
+
+def measured(name: str, share: int, shares: int) -> FlipShare:
+    """A share of five flip sets. Decision i is in set i % 5, and decisions 3, 6, 9 ... are in the next one, too."""
+    rows = [(i, (i + again) % 5) for i in range(40) for again in range(2 if i % 3 == 0 else 1)]
+    decision, flip_set = np.array([row for row in rows if row[1] % shares == share], np.int64).reshape(-1, 2).T
+    gain = np.random.default_rng(0).normal(size=(40, 5))[decision, flip_set]
+    flips = Flips(
+        np.stack([decision, -decision], 1).astype(np.float32), np.zeros((len(decision), 2), np.float32),
+        decision % 2, 1 - decision % 2, gain,
+    )  # fmt: skip
+    compiles = 1 + len(range(share, 5, shares))
+    return FlipShare(name, share, 1000, flips, decision, flip_set, 3.0 * share, 7.0, 0.5, compiles)
+
+
+def assert_same(left: Flips, right: Flips) -> None:
+    for field in dataclasses.fields(Flips):
+        np.testing.assert_array_equal(getattr(left, field.name), getattr(right, field.name))
+
+
+@pytest.mark.parametrize("shares", [2, 3, 5, 8])
+def test_merged_shares_are_what_one_request_measures_to_the_bit(shares: int) -> None:
+    whole = merge([measured("a", 0, 1)])
+    np.testing.assert_array_equal(whole.flips.observed[:, 0], np.arange(40))
+    parts = [pickle.loads(pickle.dumps(measured("a", share, shares))) for share in reversed(range(shares))]
+    merged = merge(parts)
+    assert_same(merged.flips, whole.flips)
+    assert merged.error == 3.0 * sum(range(shares)) and merged.attributed == 7.0 * shares
+    assert merged.compiles == shares + 5 and merged.compile_s == 0.5 * shares
+
+
+def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
+    none, decision = np.zeros((3, 2), np.float32), np.array([4, 4, 1])
+    flips = Flips(none, none, np.zeros(3, np.int64), np.array([2, 1, 3]), np.array([0.5, 0.25, 0.125]))
+    merged = merge([FlipShare("a", 0, {}, flips, decision, np.zeros(3, np.int64), 0.0, 1.0, 0.1, 2)]).flips
+    np.testing.assert_array_equal(merged.alternative, [3, 1, 2])
+    np.testing.assert_array_equal(merged.gain, [0.125, 0.25, 0.5])
+
+
+def test_nothing_measured_merges_to_nothing() -> None:
+    none = np.zeros(0, np.int64)
+    flips = Flips(np.zeros((0, 6), np.float32), np.zeros((0, 2), np.float32), none, none, np.zeros(0))
+    merged = merge([FlipShare("a", i, 5, flips, none, none, 0.0, 0.0, 0.1, 1) for i in range(2)])
+    assert len(merged.flips) == 0 and merged.flips.observed.shape == (0, 6) and merged.compiles == 2
+
+
+def test_few_slots_with_many_modules_divide_nothing() -> None:
+    compile_s = np.random.default_rng(0).lognormal(sigma=1.2, size=16).tolist()
+    assert choose_shares(compile_s, FLIP_COMPILES, 2) == [1] * 16
+
+
+def test_a_dominating_module_is_divided() -> None:
+    assert choose_shares([1.0, 0.01, 0.01], FLIP_COMPILES, 2) == [2, 1, 1]
+    assert choose_shares([1.0], FLIP_COMPILES, 512) == [FLIP_COMPILES]
+    assert choose_shares([1.0], 1, 512) == [1]
+    assert choose_shares([], FLIP_COMPILES, 2) == []
+
+
+@pytest.mark.parametrize("slots", [1, 8, 64, 512])
+def test_no_module_keeps_the_slots_waiting(slots: int) -> None:
+    compile_s = np.random.default_rng(1).lognormal(-2.5, 1.4, 2000)
+    shares = choose_shares(compile_s.tolist(), FLIP_COMPILES, slots)
+    work_s = 9 * compile_s.sum() / slots
+    request_s = [
+        seconds * (1 + len(range(share, FLIP_COMPILES, count)))
+        for seconds, count in zip(compile_s.tolist(), shares, strict=True)
+        for share in range(count)
+    ]
+    assert end_s(request_s, slots) <= 1.2 * max(work_s, 2 * compile_s.max())
+    assert sum(request_s) <= 1.2 * work_s * slots
+    assert slots > 1 or shares == [1] * 2000
+
+
+class MeasureAsTold:
+    """In place of MeasureModule: share 1 of a module called "broken" fails, a module called "slow" waits."""
+
+    compiled: list[tuple[str, int]]
+    release: threading.Event
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, request: FlipRequest) -> FlipShare:
+        self.compiled.append((request.module.name, request.share))
+        if request.module.name == "broken" and request.share == 1:
+            raise CompileError("broken", "failed", "status 1")
+        if request.module.name == "slow" and request.share == 1:
+            self.release.wait(60)
+        return measured(request.module.name, request.share, request.shares)
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., MeasuredModules]]:
+    """A measurement of modules by name, each in three shares, with `MeasureAsTold`."""
+    give_up = LocalPool._give_up
+
+    def release_and_give_up(pool: LocalPool, futures: Any) -> None:
+        MeasureAsTold.release.set()
+        give_up(pool, futures)
+
+    MeasureAsTold.compiled, MeasureAsTold.release = [], threading.Event()
+    monkeypatch.setattr(rollout, "MeasureModule", MeasureAsTold)
+    monkeypatch.setattr(rollout, "choose_shares", lambda compile_s, *_: [3] * len(compile_s))
+    monkeypatch.setattr(LocalPool, "_give_up", release_and_give_up)
+    dense = SimpleNamespace(features=(), buckets={})
+    with LocalPool(4) as pool:
+
+        def run(names: list[str], quarantine: Quarantine, fraction: float = 1.0) -> MeasuredModules:
+            collector = RolloutCollector(
+                Compiler(Path("clang"), "inlining"), pool, problems.get("inlining"), dict.fromkeys(names, 2000),
+                dict.fromkeys(names, 0.1), True, 1.0, fraction,
+            )  # fmt: skip
+            modules = [Module(name, Path()) for name in names]
+            return collector.measure(modules, tmp_path, dense, FLIP_COMPILES, 0, quarantine)  # type: ignore[arg-type]
+
+        yield run
+
+
+def test_a_module_with_a_share_that_fails_twice_is_set_aside_whole(measure) -> None:
+    quarantine = Quarantine(1.0)
+    found = measure(["a", "broken", "b"], quarantine)
+    assert found.modules == ("a", "b") and found.compiles == (8, 8)
+    assert found.rewards.tolist() == [0.5, 0.5]
+    assert [error.module for error in quarantine.errors] == ["broken"]
+    assert sorted(MeasureAsTold.compiled).count(("broken", 1)) == 2
+    assert sorted(MeasureAsTold.compiled).count(("broken", 0)) == 1
+    with pytest.raises(UserError, match="1 of 3 modules do not compile"):
+        measure(["a", "broken", "b"], Quarantine(0.1))
+
+
+def test_an_iteration_that_is_closed_early_counts_whole_modules(measure, capsys) -> None:
+    found = measure(["slow", "a", "b", "c"], Quarantine(1.0), 0.75)
+    assert found.modules == ("a", "b", "c")
+    assert "closed with 3 of 4 modules; left out: slow" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", [2, 3, 7])
+def test_real_flips_do_not_depend_on_the_division(artifacts, monkeypatch, shares: int) -> None:
+    given = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
+    corpus: Corpus = load_corpus(given["--corpus"])
+    dense = read_dense(given["--warmstart"])
+    clang = Path(given["--toolchain"]) / "bin" / "clang"
+    table = read_modules(given["--trace"])
+    compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
+    problem = problems.get("inlining")
+    baselines = MEASURES[problem.measure].baselines(given["--trace"])
+    found = []
+    with LocalPool(2) as pool, emitted(dense, clang) as policy:
+        collector = RolloutCollector(Compiler(clang, "inlining"), pool, problem, baselines, compile_s, True, 1.0)
+        for count in (1, shares):
+            monkeypatch.setattr(rollout, "choose_shares", lambda compile_s, *_, n=count: [n] * len(compile_s))
+            found.append(collector.measure(corpus.modules, policy, dense, 5, 3, Quarantine(0.0)))
+    whole, divided = found
+    assert sum(map(len, whole.flips)) > 20
+    assert divided.modules == whole.modules and divided.error_percent == whole.error_percent
+    np.testing.assert_array_equal(divided.rewards, whole.rewards)
+    for left, right in zip(divided.flips, whole.flips, strict=True):
+        assert_same(left, right)
+    assert [n - shares for n in divided.compiles] == [n - 1 for n in whole.compiles]
