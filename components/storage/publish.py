@@ -6,6 +6,7 @@ Here on a file system; what is published into the mirror of a gs:// URI (compone
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import secrets
@@ -134,9 +135,12 @@ def _require_replaceable(output: Path) -> None:
 
 
 def _put_in_place(partial: Path, output: Path) -> None:
-    if not output.exists():
-        os.rename(partial, output)
+    try:
+        os.rename(partial, output)  # where there is nothing, or an empty directory
         return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
     try:
         _exchange(partial, output)
     except OSError:

@@ -179,8 +179,10 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
         if in_time:
             return after
         say(f"{before.uri}: uploading took more than {ABANDONED_AFTER_S / 3600:.0f} h, it is done once more")
-        _remove(bucket_of(before.uri), before.uri / after.data)
-        before = RemoteManifest(after.uri, after.generation)
+        before = RemoteManifest(
+            after.uri, after.generation, after.data
+        )  # without files: whether they are there is open
+    _withdraw(after)
     raise UserError(
         f"{before.uri} cannot be published: uploading takes more than {ABANDONED_AFTER_S / 3600:.0f} h each time",
         "publish from a machine with a faster connection",
@@ -232,10 +234,10 @@ def _upload_once(
     outdated = before.data if after.data == data else data
     if outdated:
         _remove(bucket, uri / outdated)
-    return after, after.data != data or _published_in_time(bucket, [object_ for _path, object_ in pairs], blob)
+    return after, after.data != data or _published_in_time(uri, [object_ for _path, object_ in pairs], blob)
 
 
-def _published_in_time(bucket: Any, objects: Sequence[Any], manifest: Any) -> bool:
+def _published_in_time(uri: GsUri, objects: Sequence[Any], manifest: Any) -> bool:
     """Whether no sweep can have taken these objects for abandoned before their manifest was there.
 
     By the server's own times: a process, or a whole machine, that was stopped for a day does not know of it.
@@ -245,9 +247,21 @@ def _published_in_time(bucket: Any, objects: Sequence[Any], manifest: Any) -> bo
         return True
     published: datetime | None = manifest.updated
     if published is None:  # the answer that had it was lost
-        found = bucket.get_blob(manifest.name, **request())
+        with explained(uri):
+            found = bucket_of(uri).get_blob(manifest.name, **request())
         published = found.updated if found else None
     return published is None or (published - min(created)).total_seconds() < ABANDONED_AFTER_S
+
+
+def _withdraw(artifact: RemoteManifest) -> None:
+    """Removes an artifact unless another writer has replaced it."""
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    bucket = bucket_of(artifact.uri)
+    with explained(artifact.uri, missing=False), suppress(NotFound, PreconditionFailed):
+        manifest = bucket.blob((artifact.uri / MANIFEST).path)
+        manifest.delete(if_generation_match=artifact.generation, **request())
+    _remove(bucket, artifact.uri / artifact.data)
 
 
 def _require_publishable(uri: GsUri, files: Sequence[ManifestEntry]) -> None:

@@ -125,6 +125,7 @@ def test_the_times_of_the_server_tell_a_writer_that_it_is_late(place: GsUri, mon
     with monkeypatch.context() as late, pytest.raises(UserError, match="takes more than"):
         late.setattr(remote_module, "ABANDONED_AFTER_S", -1.0)
         write(place, "late")
+    assert names(place) == set()
     write(place, "sound")
     assert names(place) == {"manifest.json", f"{look(place).data}/a"}
 
