@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from components.storage.directory import make_directory
+
 
 def hold(directory: Path) -> int | None:
     """Take a shared lock on a directory; return the descriptor that holds it, None if the directory is gone.
@@ -29,6 +31,22 @@ def hold(directory: Path) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
+
+
+def make_held(parent: Path, prefix: str, wanted: Path) -> tuple[Path, int]:
+    """Make a directory with a new name and take a shared lock on it, again if others remove it in between.
+
+    Args:
+        wanted: what errors are about.
+
+    Returns:
+        The directory and the descriptor that holds the lock.
+    """
+    while True:
+        directory = parent / f"{prefix}{secrets.token_hex(4)}"
+        make_directory(directory, wanted)
+        if (descriptor := hold(directory)) is not None:
+            return directory, descriptor
 
 
 def is_at(descriptor: int, directory: Path) -> bool:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +17,7 @@ from pathlib import Path
 from components.console import UserError, say
 from components.storage.directory import empty, make_directory
 from components.storage.manifest import MANIFEST, Manifest, ManifestEntry, describe, write_manifest
-from components.storage.orphans import remove_orphans
+from components.storage.orphans import make_held, remove_orphans
 from components.storage.uri import uri_of
 
 _AT_FDCWD = -100
@@ -89,10 +87,8 @@ def put(output: Path, replace_anything: bool = False) -> Iterator[Partial]:
         _require_replaceable(output)
     make_directory(output.parent, output)
     remove_orphans(output.parent.glob(f".{output.name}.partial-*"))
-    partial = output.parent / f".{output.name}.partial-{secrets.token_hex(4)}"
-    make_directory(partial, output)
-    lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see remove_orphans
+    # Held while this process lives: see remove_orphans.
+    partial, lock = make_held(output.parent, f".{output.name}.partial-", output)
     try:
         filled = Partial(partial)
         yield filled

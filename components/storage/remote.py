@@ -12,12 +12,11 @@ until components.storage.sweep removes it: a day after its last object, when no 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import secrets
-import tempfile
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -44,6 +43,7 @@ from components.storage.manifest import (
     manifest_document,
     parse_manifest,
 )
+from components.storage.orphans import make_held
 from components.storage.packs import Pack, plan, unpack
 from components.storage.packs import parse as parse_packs
 from components.storage.packs import write as write_pack
@@ -395,13 +395,12 @@ def _beside(directory: Path) -> Iterator[str]:
 
     Named and locked as a partial artifact is (components.storage.publish), so that what a kill leaves is removed.
     """
-    with tempfile.TemporaryDirectory(prefix=f"{directory.name}-packs-", dir=directory.parent) as scratch:
-        lock = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            yield scratch
-        finally:
-            os.close(lock)
+    scratch, lock = make_held(directory.parent, f"{directory.name}-packs-", directory)
+    try:
+        yield str(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(lock)
 
 
 def remove(uri: GsUri) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import digest, gcs, publish, verify
+from components.storage import digest, gcs, orphans, publish, verify
 from components.storage.fetch import fetch, fetch_file, fetch_tree
-from components.storage.orphans import hold, remove_unused
+from components.storage.orphans import hold, make_held, remove_orphans, remove_unused
 from components.storage.uri import GsUri, mirror, uri_of
 
 
@@ -136,6 +136,24 @@ def test_a_folder_whose_objects_cannot_be_files_is_told(place: GsUri) -> None:
         gcs.bucket_of(place).blob(f"{place.path}/{name}").upload_from_string(name)
     with pytest.raises(Exception, match=f"{place} cannot be a directory on this machine: a/b lies below a"):
         fetch_tree(place)
+
+
+def test_a_directory_that_is_taken_for_an_orphan_before_its_lock_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[Path] = []
+
+    def hold_late(directory: Path) -> int | None:
+        if not removed:  # another process publishes here at this moment
+            remove_orphans([directory])
+            removed.append(directory)
+        return hold(directory)
+
+    monkeypatch.setattr(orphans, "hold", hold_late)
+    made, descriptor = make_held(tmp_path, ".trace.partial-", tmp_path)
+    remove_orphans([made])
+    assert made.is_dir() and removed and not removed[0].exists()
+    os.close(descriptor)
 
 
 def test_a_directory_that_is_held_is_not_removed(tmp_path: Path) -> None:
