@@ -17,6 +17,7 @@ from pipelines.flags import RUN_DIRECTORY
 from pipelines.images_cli import images_group
 from pipelines.pipeline_cli import pipeline_group
 from pipelines.retrain_cli import retrain_group
+from pipelines.storage_cli import storage_group
 
 STEPS = {
     "toolchain": "build a training clang, or the release clang that embeds a policy",
@@ -82,6 +83,7 @@ def cli() -> None:
 cli.add_command(images_group)
 cli.add_command(pipeline_group)
 cli.add_command(retrain_group)
+cli.add_command(storage_group)
 
 
 @cli.command(context_settings={"show_default": True})

@@ -59,7 +59,9 @@ def _status_of(command: Callable[..., Any]) -> int:
         result = command.main(**_SETTINGS) if isinstance(command, click.Command) else command()
         return result if isinstance(result, int) else 0
     except UserError as error:
-        return _fail(f"error: {error}")
+        from components.storage.uri import name_mirrors_by_uri  # which imports this package
+
+        return _fail(f"error: {name_mirrors_by_uri(str(error))}")
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -7,6 +7,7 @@ an action that the mask excludes has the logit -inf.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,9 +139,18 @@ class DensePolicy:
         features = [f.to_json() for f in self.features]
         header = {"version": _VERSION, "problem": self.problem, "features": features, "layers": len(self.layers)}
         path = directory / WEIGHTS_FILE
-        with open(path, "wb") as stream:
-            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        write_npz(path, header=np.array(json.dumps(header)), **arrays)
         return path
+
+
+def write_npz(path: Path, /, **arrays: NDArray[Any]) -> None:
+    """Writes arrays as `np.savez` does, by way of memory.
+
+    On a full disk zipfile would fail once more when it is collected, after the error has been told.
+    """
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    path.write_bytes(stream.getbuffer())
 
 
 def read_dense(directory: Path) -> DensePolicy:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.console import UserError
-from components.policy.dense import NPZ_ERRORS, DensePolicy, read_dense
+from components.policy.dense import NPZ_ERRORS, DensePolicy, read_dense, write_npz
 from components.ppo.begun import EarlierCredit, require_known_credit
 from components.storage import publish
 from components.storage.input_files import read_json
@@ -59,7 +59,7 @@ class Checkpoint:
 def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Publishes it as `directory`."""
     with publish(directory) as partial:
-        np.savez(partial / VARIABLES, **checkpoint.variables)  # type: ignore[arg-type]
+        write_npz(partial / VARIABLES, **checkpoint.variables)
         for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
             (partial / name).mkdir()
             policy.save(partial / name)

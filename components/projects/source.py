@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import lzma
 import re
@@ -80,6 +81,21 @@ def _download(source: Source, cache: Path, progress: Say) -> Path:
     archive = folder / f"{source.pin[:16]}-{name or 'archive'}"
     if archive.is_file() and _sha256(archive) == source.pin:
         return archive
+    # One build at a time: the next one finds the archive, and what a kill leaves is overwritten.
+    locks = cache / "locks"
+    locks.mkdir(exist_ok=True)
+    with open(locks / archive.name, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another build that downloads {source.location}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (archive.is_file() and _sha256(archive) == source.pin):
+            _download_archive(source, archive, progress)
+    return archive
+
+
+def _download_archive(source: Source, archive: Path, progress: Say) -> None:
     progress(f"downloading {source.location}")
     partial = archive.with_name(archive.name + ".partial")
     try:
@@ -93,7 +109,6 @@ def _download(source: Source, cache: Path, progress: Say) -> Path:
         partial.rename(archive)
     finally:
         partial.unlink(missing_ok=True)
-    return archive
 
 
 def _sha256(path: Path) -> str:

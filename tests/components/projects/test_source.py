@@ -6,8 +6,12 @@ import hashlib
 import os
 import subprocess
 import tarfile
+import threading
+import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +74,34 @@ def test_an_archive_that_is_not_the_one_pinned(tree: Path, tmp_path: Path, serve
     with pytest.raises(UserError, match="has the SHA-256"):
         fetch(Source("url", source.location, "0" * 64), tmp_path / "w")
     assert list((tmp_path / "cache/archives").iterdir()) == []
+
+
+def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_path: Path) -> None:
+    pin = archive(tree, "tar.gz", "http://127.0.0.1:1").pin
+    content = (tree.parent / "p.tar.gz").read_bytes()
+    requests: list[str] = []
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[:20])
+            time.sleep(1.0)
+            self.wfile.write(content[20:])
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        slow = Source("url", f"http://127.0.0.1:{server.server_port}/p.tar.gz", pin)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [(where / "lib/a.c").read_text() for where in found] == ["int a;\n"] * 4
+    assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
 
 
 def test_an_archive_that_is_none_or_not_there(tmp_path: Path, server: str) -> None:
