@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq -
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: apt $(VENV)/.training ## install what the steps need: Debian packages, and Python packages in .venv
@@ -27,7 +27,7 @@ demo: setup ## train a policy on nine Debian packages and build the clang that c
 .PHONY: test
 test: setup-test ## run all tests, the whole chain on a tiny preset included
 	@$(BIN)/ruff check components pipelines tests
-	@$(BIN)/mypy components pipelines
+	@$(BIN)/mypy components pipelines tests
 	@.ci/with-docker $(BIN)/python -m pytest
 
 .PHONY: test-fast
@@ -37,7 +37,7 @@ test-fast: setup-test ## run the tests that take seconds
 .PHONY: lint
 lint: setup-test ## ruff and mypy
 	@$(BIN)/ruff check components pipelines tests
-	@$(BIN)/mypy components pipelines
+	@$(BIN)/mypy components pipelines tests
 
 .PHONY: bench
 bench: setup-test ## measure what this project promises; writes build/bench.json
@@ -64,7 +64,11 @@ lock: $(VENV)/.training ## resolve the packages anew: Python's with their hashes
 	resolve --extra cluster -c $(LOCKS)/steps.txt -o $(LOCKS)/cluster.txt; \
 	resolve --extra pipelines -o $(LOCKS)/pipelines.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
-	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt
+	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
+
+.PHONY: lock-images
+lock-images: ## pin the base images by digest, in docker/requirements/base-images.txt and where they are named
+	@$(LOCKS)/pin-images
 
 .PHONY: clean
 clean: ## remove .venv, build/ and caches; keep runs/

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from components import problems
-from components.console import PRESETS, SEED, UserError
+from components.console import PRESETS, UserError
+from components.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.evaluation.config import RELEASE_IF
 from components.ppo.rayjob_options import parse_settings, parse_spot
 from components.projects.recipe import recipe_place
@@ -24,8 +25,9 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "problem": (click.Choice(problems.names()), "inlining"),
     "release_if": (click.Choice(RELEASE_IF), "always"),
     "seed": (SEED, "1"),
-    "train_minutes": (click.FloatRange(min=0, min_open=True), "60"),
-    "min_reduction_percent": (click.FloatRange(max=100), "0.5"),
+    "llvm_major": (LLVM_MAJOR, "19"),
+    "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
+    "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
 }
 """What a parameter of the pipeline may be, and an example."""
 

@@ -10,12 +10,14 @@ from typing import NoReturn
 import click
 
 from components import problems
-from components.console import PRESETS, SEED, UserError, run_step
+from components.console import PRESETS, UserError, run_step
+from components.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
 from components.projects.option import RECIPE
 from pipelines.flags import RUN_DIRECTORY
 from pipelines.images_cli import images_group
 from pipelines.pipeline_cli import pipeline_group
 from pipelines.retrain_cli import retrain_group
+from pipelines.storage_cli import storage_group
 
 STEPS = {
     "toolchain": "build a training clang, or the release clang that embeds a policy",
@@ -81,6 +83,7 @@ def cli() -> None:
 cli.add_command(images_group)
 cli.add_command(pipeline_group)
 cli.add_command(retrain_group)
+cli.add_command(storage_group)
 
 
 @cli.command(context_settings={"show_default": True})
@@ -94,16 +97,17 @@ cli.add_command(retrain_group)
               help="Where the artifact of each step goes. Use the same one again to go on or to reuse.")
 @click.option("--preset", type=click.Choice(PRESETS), default="demo",
               help="How much training: tiny only shows that it works, full trains for an hour.")
-@click.option("--train-minutes", type=float, metavar="M", help="Minutes of PPO, instead of the preset's.")
+@click.option("--train-minutes", type=MINUTES, metavar="M", help="Minutes of PPO, instead of the preset's.")
 @click.option("--problem", type=click.Choice(problems.names()), default="inlining",
               help="The decision that the policy makes.")
 @click.option("--workers", default="local", metavar="KIND[:N]", help="Where modules are compiled, how many at a time.")
-@click.option("--llvm-major", type=int, default=19, metavar="N", help="The LLVM whose clang is trained and released.")
+@click.option("--llvm-major", type=LLVM_MAJOR, default=19, metavar="N",
+              help="The LLVM whose clang is trained and released.")
 @click.option("--llvm-source", default="deb", metavar="deb|git:TAG|PATH",
               help="Where LLVM's matching source files come from.")
 @click.option("--seed", type=SEED, default=1, metavar="N",
               help="Of everything random: same seed, same training.")
-@click.option("--min-reduction-percent", type=float, metavar="X",
+@click.option("--min-reduction-percent", type=FINITE_FLOAT, metavar="X",
               help="Held-out modules must shrink, or get lower scores, by this for the verdict `better`."
                    f"  [default: {problems.told('min_reduction_percent')}]")
 @click.option("--with-policy", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",

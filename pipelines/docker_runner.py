@@ -13,6 +13,7 @@ from typing import Any
 from components.console import UserError, say
 from components.formats.policy import IMAGE_VARIABLE
 from components.launcher.images import IMAGES, STEPS
+from components.launcher.notify import NOTIFY_VARIABLE
 from components.storage.cache import default_cache_dir
 from pipelines.images import Image, docker_client
 from pipelines.mounts import shown_paths
@@ -76,7 +77,8 @@ class DockerRunner(Runner):
         folders += [Path(self.places.artifact(step.work))] if step.work else []
         for folder in filter(Path.is_dir, folders):
             self._own(folder)
-        here = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        passed_on = (*_PASSED_ON, NOTIFY_VARIABLE) if step.always else _PASSED_ON
+        here = {name: os.environ[name] for name in passed_on if name in os.environ}
         try:
             container = self._client.containers.run(
                 reference,

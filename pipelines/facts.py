@@ -11,6 +11,7 @@ from pathlib import Path
 from components.console import UserError
 from components.projects.compile_commands import objects_in
 from components.projects.recipe import load_recipes
+from components.storage.input_files import read_bytes
 from components.storage.manifest import manifest_digest
 from components.storage.uri import GsUri
 
@@ -37,7 +38,7 @@ def build_facts(compile_commands: Path) -> tuple[str, ...]:
 
     What is not a compilation database is identified by its content alone: the step says what is wrong with it.
     """
-    content = compile_commands.read_text(encoding="utf-8", errors="replace")
+    content = read_bytes(compile_commands).decode("utf-8", "replace")
     return (_sha256("\n".join([content, *(_stamp(path) for _directory, path in objects_in(content))])),)
 
 
@@ -85,7 +86,7 @@ def remote_facts(uri: GsUri) -> tuple[str, ...]:
 def _stamp(path: str) -> str:
     try:
         status = os.lstat(path)
-    except OSError:
+    except (OSError, ValueError):  # the latter of what is no path
         return "missing"
     return f"{status.st_size} {status.st_mtime_ns}"
 

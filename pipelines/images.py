@@ -3,7 +3,8 @@
 build/images.json (IMAGES_JSON), which `mlgo pipeline` reads:
 
     {"toolchain": {"tag": "mlgo-toolchain:5d41402abc4b", "reference": "sha256:... or REGISTRY/...@sha256:...",
-                   "bytes": 1012345678, "local_base": false}, "training": {...}}
+                   "bytes": 1012345678, "local_base": false, "base": "debian:bookworm-slim@sha256:..."},
+     "training": {...}}
 
 `reference` never moves, because KFP caches on an image's name: the digest in a registry where the image was pushed, its
 identity on this machine otherwise. A tag is for people.
@@ -25,6 +26,7 @@ from typing import Any
 from components.console import UserError, say
 from components.launcher.images import CLUSTER, STEPS
 from components.storage.directory import make_directory
+from components.storage.input_files import MissingFile, expect_shape, read_json
 from pipelines.source import ROOT
 
 IMAGES_JSON = Path("build/images.json")
@@ -32,6 +34,8 @@ LOCAL_BASE = "mlgo.local-base"
 _PYTHON = "python:3.11-slim-bookworm"
 BASES = {"toolchain": "debian:bookworm-slim", "training": _PYTHON, CLUSTER: _PYTHON}
 """What each image is built on; the keys are the folders of docker/ with a Dockerfile."""
+BASES_LOCK = ROOT / "docker" / "requirements" / "base-images.txt"
+"""A line for each base image, NAME:TAG@sha256:DIGEST, or without a digest where nobody has looked it up."""
 ON_IMAGE = {CLUSTER: "training"}
 """Images that are built on another one of ours, of the same commit."""
 _TIMEOUT_S = 1800
@@ -39,12 +43,19 @@ _TIMEOUT_S = 1800
 
 @dataclass(frozen=True)
 class Image:
-    """An image that was built. bytes: its size unpacked. local_base: its base was made here, so it stays here."""
+    """An image that was built.
+
+    Attributes:
+        bytes: its size unpacked.
+        local_base: its base was made here, so it stays here.
+        base: what it was built on, NAME:TAG@sha256:DIGEST where the lock has a digest and a registry had the image.
+    """
 
     tag: str
     reference: str
     bytes: int
     local_base: bool
+    base: str = ""
 
 
 def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[str, Image]:
@@ -102,6 +113,9 @@ def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
                     f"{image.tag} was built on a base image made on this machine, with this machine's certificates",
                     "build it where a registry can be reached, and push it from there",
                 )
+            if "@sha256:" not in image.base:
+                base = image.base or BASES[name]
+                say(f"warning: {image.tag} was built on {base} by its tag: make lock-images pins its digest")
             images[name] = _push(client, image)
     write_images(output, images)
     return {name: images[name] for name in names}
@@ -110,12 +124,14 @@ def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
 def read_images(path: Path) -> dict[str, Image]:
     """Reads images.json. UserError if there is none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return {name: Image(**fields) for name, fields in document.items()}
-    except FileNotFoundError:
+        document = read_json(path, "make images")
+    except MissingFile:
         raise UserError(f"there are no images: {path} does not exist", "make images, or mlgo images build") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a list of images ({error})", "make images") from None
+    with expect_shape(path, "a list of images", "make images"):
+        images = {name: Image(**fields) for name, fields in document.items()}
+        if not all(isinstance(text, str) for image in images.values() for text in (image.tag, image.reference)):
+            raise ValueError("a tag or reference is no text")
+    return images
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:
@@ -159,14 +175,41 @@ def ensure_bases(names: tuple[str, ...]) -> None:
         raise UserError(problem, remedy)
 
 
+def locked_base(base: str) -> str:
+    """The reference of a base image in the lock. UserError if the lock does not have it."""
+    for line in BASES_LOCK.read_text(encoding="utf-8").splitlines():
+        reference = line.partition("#")[0].strip()
+        if reference.partition("@")[0] == base:
+            return reference
+    raise UserError(f"{base} is not in {BASES_LOCK}", "add it, and make lock-images")
+
+
+def _base(client: Any, name: str) -> str:
+    """What the image `name` is built on, now that docker/base-image has run.
+
+    By the lock's digest where that is here. An image that was made here or loaded from an archive has no digest to be
+    named by; it is built on by its tag.
+    """
+    from docker.errors import ImageNotFound
+
+    locked = locked_base(BASES[name])
+    try:
+        client.images.get(locked)
+    except ImageNotFound:
+        say(f"[{name}] {locked} is not here: building on {BASES[name]} by its tag")
+        return BASES[name]
+    return locked
+
+
 def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Image:
     from docker.errors import APIError
 
     revision = commit()
     tag = f"{prefix}mlgo-{name}:{revision[:12]}{'-dirty' if _dirty() else ''}"
     say(f"[{name}] building {tag}")
+    base = _base(client, name)
     arguments = {
-        "BASE": BASES[name],
+        "BASE": base,
         "VERSION": version("mlgo-pipeline"),
         "REVISION": revision,
         "CREATED": _committed_at(),
@@ -189,8 +232,8 @@ def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Imag
     except APIError as error:
         raise UserError(f"building {tag} failed: {error.explanation}", "see docker/README.md") from None
     found = client.images.get(tag)
-    base = client.images.get(BASES[name])
-    return Image(tag, found.id, found.attrs["Size"], base.labels.get(LOCAL_BASE) == "true")
+    is_local = client.images.get(base).labels.get(LOCAL_BASE) == "true"
+    return Image(tag, found.id, found.attrs["Size"], is_local, base)
 
 
 def _push(client: Any, image: Image) -> Image:
@@ -205,7 +248,7 @@ def _push(client: Any, image: Image) -> Image:
     if not digest:
         raise UserError(f"the registry gave no digest for {image.tag}", "push it again")
     say(f"pushed {image.tag}: {digest}")
-    return Image(image.tag, f"{image.tag.rpartition(':')[0]}@{digest}", image.bytes, image.local_base)
+    return Image(image.tag, f"{image.tag.rpartition(':')[0]}@{digest}", image.bytes, image.local_base, image.base)
 
 
 def commit() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from components.console import UserError
 from components.projects.compile_commands import objects_in
 from components.projects.recipe import load_recipes, recipe_files
+from components.storage.input_files import read_bytes
 from components.storage.uri import parse_place
 
 _IMAGES_OWN = tuple(
@@ -43,7 +44,7 @@ def shown_paths(command: Sequence[str]) -> tuple[Path, ...]:
 
 def _of_build(database: Path) -> Iterator[Path]:
     """The directories that commands ran in, which hold the objects; of objects elsewhere the directory, or they."""
-    for directory, written in objects_in(database.read_text(encoding="utf-8", errors="replace")):
+    for directory, written in objects_in(read_bytes(database).decode("utf-8", "replace")):
         path = Path(os.path.abspath(written))
         within = [Path(directory)] if path.is_relative_to(directory) else []
         yield from itertools.islice((place for place in (*within, path.parent, path) if not _hides(place)), 1)

@@ -85,11 +85,13 @@ def run_command(
 @click.option("--wait", is_flag=True, help="Follow the run: exit status 0 only if it succeeds.")
 @click.option("--service-account", "account", default="", metavar="NAME",
               help="Kubernetes' account of the steps, mlgo-steps of k8s/base for example.  [default: the server's]")
+@click.option("--notify-secret", default="", metavar="NAME",
+              help="A Kubernetes Secret with the key `url`: a webhook that is told how the run ended.")
 @PARAMS
 @_PIPELINE
 @IMAGES
 def submit_command(
-    host: str | None, vertex: str | None, pipeline_root: str, name: str, wait: bool, account: str,
+    host: str | None, vertex: str | None, pipeline_root: str, name: str, wait: bool, account: str, notify_secret: str,
     params: tuple[str, ...], pipeline: Path, images: Path,
 ) -> None:  # fmt: skip
     """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
@@ -104,12 +106,14 @@ def submit_command(
     project, slash, region = (vertex or "").partition("/")
     if vertex and not (project and slash and region):
         raise UserError(f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4")
+    if vertex and notify_secret:
+        raise UserError("--notify-secret: Vertex AI has no Kubernetes Secrets", "use Vertex AI's own notifications")
     if vertex or pipeline_root:
         check_cloud_root(pipeline_root)
     if host:
         in_pipelines_environment()
     from pipelines.images import read_images
-    from pipelines.submit import follow, ready_spec, run_page, submit
+    from pipelines.submit import follow, notify_settings, ready_spec, run_page, submit
 
     given = parameters(params)
     ray = uses_rayjob(checked_values(load_spec(pipeline), given))
@@ -121,7 +125,8 @@ def submit_command(
     spec = ready_spec(pipeline, read_images(images), ray)
     name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     if host:
-        run_id = submit(spec, given, host, pipeline_root, name, account)
+        platform = notify_settings(spec, notify_secret) if notify_secret else None
+        run_id = submit(spec, given, host, pipeline_root, name, account, platform)
         say(f"run {name}: {run_page(host, run_id)}")
         if wait:
             follow(run_id, host.rstrip("/"))

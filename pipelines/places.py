@@ -6,7 +6,7 @@ from pathlib import Path
 
 from components.console import UserError
 from components.storage import digest, require_artifact
-from components.storage.manifest import manifest_digest
+from components.storage.manifest import NotAManifest, manifest_digest
 from components.storage.uri import GsUri, parse_place
 
 
@@ -22,7 +22,7 @@ def whole_digest(place: str) -> str:
         require_artifact(where, where.name)
         return digest(where)
     except UserError as error:
-        if isinstance(where, GsUri) and "is not a manifest" not in error.problem:
+        if isinstance(where, GsUri) and not isinstance(error, NotAManifest):
             raise  # no answer, no access: not the same as no artifact
         return ""
 

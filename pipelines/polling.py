@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,8 +12,9 @@ import click
 
 from components.console import UserError, say
 from components.console.command import interrupted_status
+from components.console.number_types import environment_number
 
-PATIENCE_S = float(os.environ.get("MLGO_POLL_PATIENCE_S", "300"))
+PATIENCE_S = environment_number("MLGO_POLL_PATIENCE_S", 300)
 """How long answers may be lost one after the other."""
 TIMEOUT_S = 60.0
 """For one answer."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from components.launcher.notify import NOTIFY_VARIABLE
 from pipelines.facts import toolchain_facts
 from pipelines.runner import Runner, Running
 from pipelines.source import ROOT, SourceDigests
@@ -51,7 +52,7 @@ class ProcessRunner(Runner):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"TF_CPP_MIN_LOG_LEVEL": "1"} | os.environ | {"PYTHONUNBUFFERED": "1"},  # no chat about CPU features
+            env=_environment(step),
             cwd=self.root,
             start_new_session=True,  # Ctrl-C reaches this process only, which stops the steps in order
             preexec_fn=_die_with_parent,
@@ -74,6 +75,12 @@ class ProcessRunner(Runner):
     def _kill(self, running: Running) -> None:
         _signal_group(running, signal.SIGKILL)
         running.handle.wait()
+
+
+def _environment(step: Step) -> dict[str, str]:
+    """This process' own. The webhook's URL is a secret of the step that tells it, and not of compilers."""
+    here = {name: value for name, value in os.environ.items() if step.always or name != NOTIFY_VARIABLE}
+    return {"TF_CPP_MIN_LOG_LEVEL": "1"} | here | {"PYTHONUNBUFFERED": "1"}  # no chat about CPU features
 
 
 def _signal_group(running: Running, number: int) -> None:

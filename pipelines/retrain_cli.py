@@ -11,7 +11,9 @@ import click
 
 from components import problems
 from components.console import UserError, say
+from components.console.number_types import FRACTION, LLVM_MAJOR, FiniteFloatRange
 from components.evaluation.judges import JUDGES
+from components.launcher.notify import notify
 from components.storage.options import ARTIFACT
 from pipelines.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.pipeline_cli import make_runner, parameters
@@ -36,13 +38,13 @@ def retrain_group() -> None:
 
 @retrain_group.command()
 @_STATE
-@click.option("--llvm-major", type=int, help="Compare the installed clang-N's version with the policy's.")
+@click.option("--llvm-major", type=LLVM_MAJOR, help="Compare the installed clang-N's version with the policy's.")
 @click.option("--toolchain", type=ARTIFACT, help="A training toolchain of today: compare its features.")
 @click.option("--corpus", metavar="DIR|URI", help="A corpus of today: compare its modules' content.")
 @click.option("--evaluation", type=ARTIFACT, help="An evaluation of the deployed policy on fresh code.")
-@click.option("--max-drift", type=click.FloatRange(0, 1), default=Limits.drift, show_default=True,
+@click.option("--max-drift", type=FRACTION, default=Limits.drift, show_default=True,
               help="Share of modules that may be new or changed.")
-@click.option("--max-age-days", type=click.FloatRange(min=0), default=Limits.age_days, show_default=True,
+@click.option("--max-age-days", type=FiniteFloatRange(min=0, max=36600), default=Limits.age_days, show_default=True,
               help="How old the policy may become.")
 @click.option("--github-output", type=click.Path(path_type=Path, dir_okay=False), envvar="GITHUB_OUTPUT",
               help="Append retrain=true or retrain=false to this file.  [default: $GITHUB_OUTPUT]")
@@ -51,6 +53,8 @@ def check(
     max_drift: float, max_age_days: float, github_output: Path | None,
 ) -> None:  # fmt: skip
     """Say whether to train again, and why. What no option names is not looked at; the age always is.
+
+    A reason to train again is also POSTed to the webhook in $MLGO_NOTIFY_URL, if that is set.
 
     \b
     Example:
@@ -75,6 +79,8 @@ def check(
     if github_output:
         with open(github_output, "a", encoding="utf-8") as stream:
             stream.write(f"retrain={'true' if found else 'false'}\nreasons={json.dumps(found)}\n")
+    if found:
+        notify({"retrain": True, "reasons": found})
 
 
 @retrain_group.command()

@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from components import problems
 from components.console import UserError
+from components.console.number_types import finite_float
 from components.storage.document import Document, read_document, write_document
+from components.storage.input_files import expect_shape
 
 VERSION = 2
 KEPT = 20
@@ -74,17 +77,16 @@ def load_state(place: str) -> State:
     read = read_document(place)
     if read.content is None:
         return State(read=read)
-    try:
+    with expect_shape(place, "a state of retraining", "restore an older one"):
         if read.content["version"] not in (1, VERSION):
-            raise UserError(f"{place} has version {read.content['version']}", f"this program reads 1 and {VERSION}")
+            version = f"{read.content['version']!r:.20}"
+            raise UserError(f"{place} has version {version}", f"this program reads 1 and {VERSION}")
         deployed = _deployed(read.content["deployed"])
         history = tuple(filter(None, map(_deployed, read.content["history"])))
         regressed = tuple(map(str, read.content["regressed"]))
         if deployed and read.content["version"] == 1:
             deployed = replace(deployed, regressed=regressed)
         return State(deployed, history, read)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{place} is not a state of retraining ({error!r})", "restore an older one") from None
 
 
 def save_state(place: str, state: State) -> None:
@@ -101,6 +103,13 @@ def save_state(place: str, state: State) -> None:
 def _deployed(fields: Any) -> Deployed | None:
     if fields is None:
         return None
+    numbers = (fields["reduction_percent"], fields["promoted_at"])
+    if not all(isinstance(number, int | float) and abs(finite_float(number)) < 1e11 for number in numbers):
+        raise ValueError("reduction_percent or promoted_at is no number")
+    texts = ("policy", "policy_digest", "problem", "llvm_version")
+    if not all(isinstance(fields[name], str) for name in texts):
+        raise ValueError(f"one of {', '.join(texts)} is no text")
+    problems.get(fields["problem"])
     names = {"features": tuple(fields["features"]), "regressed": tuple(map(str, fields.get("regressed", ())))}
     pairs = {key: tuple(fields[key]) if fields.get(key) is not None else None for key in ("ci95", "better_ci95")}
     return Deployed(**{**fields, **pairs, **names})

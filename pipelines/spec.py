@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from components.console import UserError
+from components.console.number_types import finite_float
 from components.formats.policy import IMAGE_VARIABLE
 from components.launcher.images import CLUSTER_VARIABLE
+from components.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
 from pipelines.constructs import ON_KFP
 
 COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
@@ -19,8 +19,13 @@ COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
 
 def load_spec(path: Path) -> dict[str, Any]:
     """The PipelineSpec in a YAML file. UserError if it is none."""
+    remedy = "mlgo pipeline compile --output FILE makes one"
     try:
-        document, *others = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        text = read_text(path, remedy)
+    except MissingFile:
+        raise UserError(f"there is no pipeline at {path}", remedy) from None
+    with expect_shape(path, "a compiled pipeline of KFP", remedy):
+        document, *others = parse_yaml(text, str(path), remedy)
         for platforms in (other["platforms"] for other in others if other):
             if platforms:
                 raise UserError(
@@ -29,13 +34,13 @@ def load_spec(path: Path) -> dict[str, Any]:
                 )
         if document["schemaVersion"] and document["root"]["dag"]["tasks"]:
             return dict(document)
-    except FileNotFoundError:
-        raise UserError(f"there is no pipeline at {path}", "mlgo pipeline compile --output FILE makes one") from None
-    except (yaml.YAMLError, KeyError, TypeError, ValueError):
-        pass
-    raise UserError(f"{path} is not a compiled pipeline of KFP", "mlgo pipeline compile --output FILE makes one")
+        raise ValueError("it has no task")
 
 
+_OF_SHAPE = expect_shape("the pipeline", "a compiled pipeline of KFP", "mlgo pipeline compile --output FILE makes one")
+
+
+@_OF_SHAPE
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
     """A copy of `spec` that names images by `references`: name in the compiled pipeline -> digest.
 
@@ -55,6 +60,7 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     return copy
 
 
+@_OF_SHAPE
 def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
     """The pipeline's parameters: `given` (as text), the defaults for the others.
 
@@ -81,7 +87,7 @@ def _typed(name: str, text: str, kind: str) -> Any:
     readers: dict[str, Callable[[str], Any]] = {
         "STRING": str,
         "NUMBER_INTEGER": int,
-        "NUMBER_DOUBLE": float,
+        "NUMBER_DOUBLE": finite_float,
         "BOOLEAN": _boolean,
     }
     try:
@@ -89,8 +95,9 @@ def _typed(name: str, text: str, kind: str) -> Any:
     except KeyError:
         raise UserError(f"the parameter {name} is of kind {kind}, unknown here", ON_KFP) from None
     except ValueError:
-        words = {"NUMBER_INTEGER": "a whole number", "NUMBER_DOUBLE": "a number", "BOOLEAN": "true or false"}[kind]
-        raise UserError(f"the parameter {name} is {text!r}, and must be {words}", f"--param {name}=VALUE") from None
+        kinds = {"NUMBER_INTEGER": "a whole number", "NUMBER_DOUBLE": "a finite number", "BOOLEAN": "true or false"}
+        problem = f"the parameter {name} is {text!r}, and must be {kinds[kind]}"
+        raise UserError(problem, f"--param {name}=VALUE") from None
 
 
 def _boolean(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import tempfile
 import time
 import warnings
@@ -15,12 +15,17 @@ from typing import Any
 import yaml
 
 from components.console import UserError, say
+from components.console.number_types import environment_number
 from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
+from components.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import Image
 from pipelines.polling import TIMEOUT_S, NoAnswer, look, may_recover, run_goes_on
 from pipelines.spec import load_spec, parameter_values, with_images
 
-POLL_S = float(os.environ.get("MLGO_POLL_S", "10"))
+POLL_S = environment_number("MLGO_POLL_S", 10)
+NOTIFY_KEY = "url"
+"""Of the Secret that --notify-secret names."""
+_SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
 _FOLLOWING = {
     "cpuLimit": 1.0, "cpuRequest": 0.1, "memoryLimit": 2.0, "memoryRequest": 0.5,
@@ -56,13 +61,42 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool = False) -
     return spec
 
 
+def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    """KFP's PlatformSpec by which the step that tells how the pipeline ended gets the webhook's URL.
+
+    Args:
+        secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
+
+    Raises:
+        UserError: no name of a Secret, or the pipeline has no such step.
+    """
+    if len(secret) > 253 or not _SECRET.fullmatch(secret):
+        # Not in its words: a URL given by mistake is the secret itself.
+        raise UserError(
+            "--notify-secret is not the name of a Kubernetes Secret",
+            f"kubectl create secret generic mlgo-notify --from-file {NOTIFY_KEY}=FILE, and --notify-secret mlgo-notify",
+        )
+    tells = [
+        label for label, executor in spec["deploymentSpec"]["executors"].items()
+        if "components.launcher.finish" in executor.get("container", {}).get("command", ())
+    ]  # fmt: skip
+    if not tells:
+        raise UserError("no step of the pipeline tells how it ended", "leave --notify-secret out")
+    variable = {"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}
+    config = {"secretAsEnv": [{"secretName": secret, "keyToEnv": [variable]}]}
+    executors = {label: config for label in tells}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
+
+
 def submit(
-    spec: Mapping[str, Any], given: Mapping[str, str], host: str, pipeline_root: str, name: str, account: str = ""
-) -> str:
+    spec: Mapping[str, Any], given: Mapping[str, str], host: str, pipeline_root: str, name: str, account: str = "",
+    platform: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
     """Starts a run on the KFP server at `host`; returns its id.
 
     Args:
         account: Kubernetes' service account of its steps; empty for the server's own.
+        platform: of `notify_settings`; None for nothing to be told.
 
     Raises:
         UserError: a parameter is wrong, the server does not answer, or rejects the run (with its words).
@@ -70,7 +104,8 @@ def submit(
     parameters = {key: value for key, value in parameter_values(spec, given).items() if key in given}
     with _explained(host), tempfile.TemporaryDirectory() as scratch:
         package = Path(scratch, f"{spec['pipelineInfo']['name']}.yaml")
-        package.write_text(yaml.safe_dump(dict(spec), sort_keys=True))
+        documents = [dict(spec), *([dict(platform)] if platform else [])]
+        package.write_text(yaml.safe_dump_all(documents, sort_keys=True))
         run = _client(host).create_run_from_pipeline_package(
             str(package), arguments=parameters, run_name=name, experiment_name=spec["pipelineInfo"]["name"],
             pipeline_root=pipeline_root or None, service_account=account or None,

@@ -81,7 +81,6 @@ def training_pipeline(
     release_if: str = "better",
     emphasize: str = "",
     with_policy: str = "",
-    notify_url: str = "",
 ) -> None:
     """Args:
     recipe: projects to fetch and build, a path or URI of a recipe.
@@ -95,9 +94,8 @@ def training_pipeline(
     release_if: `better` makes a release clang of such a policy only, `always` of any.
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     with_policy: a policy of another problem that the release clang carries as well.
-    notify_url: gets a POST with the outcome.
     """
-    told = _sized(finish(notify_url=notify_url), "1", "2G")
+    told = _sized(finish(), "1", "2G")
     told.set_caching_options(False)  # to tell somebody is not a result
     with dsl.ExitHandler(told):
         training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")

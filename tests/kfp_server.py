@@ -2,10 +2,10 @@
 
 It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, have images by digest
 and take the parameters given; nothing is run. With workers=rayjob PPO must know the image of the nodes and be the
-account that may start RayJobs; no name stands where a digest must, with or without. A run goes on by one task each time
-it is looked at; with the parameter preset=tiny its PPO fails. Of a run named "lossy" two answers of three are lost, of
-one named "gone" all but the first, and one named "forbidden" may not be looked at. Runs in the environment `pipelines`,
-prints its port, and ends when its input does.
+account that may start RayJobs; no name stands where a digest must, with or without. A run named "notified" must name
+the Secret with the webhook's URL. A run goes on by one task each time it is looked at; with the parameter preset=tiny
+its PPO fails. Of a run named "lossy" two answers of three are lost, of one named "gone" all but the first, and one
+named "forbidden" may not be looked at. Runs in the environment `pipelines`, prints its port, and ends with its input.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
             raise ValueError("exec-ppo: nothing names the image of Ray's nodes")
         if body.get("service_account") != "mlgo-steps":
             raise ValueError(f"{body.get('service_account')!r} may not start RayJobs")
+    if body["display_name"] == "notified":
+        platforms = json_format.ParseDict(document.get("platform_spec", {}), pipeline_spec_pb2.PlatformSpec()).platforms
+        config = json_format.MessageToDict(platforms["kubernetes"].deployment_spec.executors["exec-finish"])
+        if [secret["secretName"] for secret in config.get("secretAsEnv", ())] != ["mlgo-notify"]:
+            raise ValueError("nobody is told")
     run = {
         "run_id": f"run-{len(RUNS) + 1}", "display_name": body["display_name"], "state": "RUNNING", "looked": 0,
         "asked": 0, "root": body.get("runtime_config", {}).get("pipeline_root", ""),

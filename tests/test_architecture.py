@@ -105,7 +105,9 @@ def test_the_wheel_has_every_file_of_the_packages(tmp_path: Path) -> None:
     for file in [*files, "pyproject.toml", "README.md"]:
         (tmp_path / "source" / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, tmp_path / "source" / file)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, "."]
+    command: list[str | Path] = [
+        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, ".",
+    ]  # fmt: skip
     subprocess.run(command, cwd=tmp_path / "source", check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}

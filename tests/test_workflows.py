@@ -22,7 +22,7 @@ SCRIPTS = [  # what workflows and Dockerfiles call
     *sorted((ROOT / ".ci").iterdir()),
     ROOT / "docker" / "base-image",
     ROOT / "docker" / "toolchain" / "trim-sdk",
-    *(ROOT / "docker" / "requirements" / name for name in ("pin-apt", "trim-python")),
+    *(ROOT / "docker" / "requirements" / name for name in ("pin-apt", "pin-images", "trim-python")),
 ]
 
 

@@ -1,7 +1,8 @@
 """Rewrites the cc1 command line recorded beside a module's bitcode, so that the bitcode can be compiled again anywhere.
 
 What clang embeds in .llvmcmd is what its driver gave to cc1 for the original source: it names dependency files, side
-outputs and, from some versions, the input. A replay must write nothing but the object it is asked for.
+outputs and, from some versions, the input. A replay must write nothing but the object it is asked for, and must not do
+what a stranger's command line asks for: see replay_options.py.
 
 A ThinLTO module is compiled from where it stands, with its index and nothing else: its bitcode has had its imports
 already (-lto-embed-bitcode=post-merge-pre-opt, lld's --save-temps=import), so that the modules that it imported from,
@@ -10,29 +11,15 @@ which the index names by the paths that they had in the build, are not looked fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from components.compiler.replay_options import MissingValue, Selection, select_options
 from components.console import UserError
+from components.formats.corpus import Module
 
-# Options of cc1 (clang/Driver/Options.td) that write files beside the object or say where those go, that choose another
-# kind of output, that turn a harmless remark about a replay into an error, or that belong to reading source text.
-_DROPPED = frozenset({
-    "-MP", "-MG", "-MV", "-sys-header-deps", "-module-file-deps", "-emit-obj", "-S", "-emit-llvm", "-emit-llvm-bc",
-    "-emit-pch", "-emit-codegen-only", "-Werror", "-pedantic-errors", "-print-stats", "-H", "-ftime-trace",
-})  # fmt: skip
-_DROPPED_WITH_VALUE = frozenset({
-    "-o", "-x", "-MT", "-MQ", "-MF", "-dependency-file", "-dependency-dot", "-header-include-file",
-    "-opt-record-file", "-opt-record-passes", "-opt-record-format", "-split-dwarf-file", "-split-dwarf-output",
-    "-serialize-diagnostic-file", "-diagnostic-log-file", "-include-pch", "-stack-usage-file",
-})  # fmt: skip
-_DROPPED_OF_DRIVER = frozenset({"-c", "-MD", "-MMD", "-save-temps"})
-_DROPPED_PREFIXES = (
-    "-fembed-bitcode", "-coverage-notes-file", "-coverage-data-file", "-stats-file", "-ftime-trace=",
-    "-header-include-", "-fthinlto-index=", "-fthin-link-bitcode=", "-flto", "-Werror=", "-fembed-offload-object=",
-)  # fmt: skip
-_DROPPED_OF_LLVM = "lto-embed-bitcode"
-"""It made this bitcode; the replay needs no copy of it in its object."""
+_SHOWN = 3
 
 
 def replay_arguments(
@@ -41,6 +28,7 @@ def replay_arguments(
     output: Path | str | None,
     extra_flags: Sequence[str] = (),
     thinlto_index: Path | None = None,
+    allowed_options: Collection[str] = (),
 ) -> list[str]:
     """clang's arguments that compile `bitcode` into the object `output` as `recorded` compiled the source.
 
@@ -50,30 +38,16 @@ def replay_arguments(
         output: the object's path, "-" for standard output, None to make the code and write nothing.
         extra_flags: put behind the recorded ones, where a later flag wins over an earlier one.
         thinlto_index: the module's ThinLTO index. Its bitcode has had its imports already, and says so to LLVM.
+        allowed_options: names of recorded options that are taken over though they are not on the list of those.
 
     Raises:
-        UserError: the recorded arguments are empty or end inside an option.
+        UserError: the recorded arguments are empty, end inside an option, or have one that is refused.
     """
-    if not any(recorded):
-        raise UserError(f"the module {bitcode} has no recorded cc1 arguments", "extract the corpus again")
-    kept: list[str] = []
+    selection = _select(recorded, str(bitcode), allowed_options)
+    if selection.refused:
+        raise _refusal({name: [str(bitcode)] for name in selection.refused})
+    kept = selection.kept
     is_cc1 = recorded[0] == "-cc1"
-    dropped = _DROPPED if is_cc1 else _DROPPED | _DROPPED_OF_DRIVER
-    arguments = iter(recorded[1:] if is_cc1 else recorded)
-    behind_language = False
-    for argument in arguments:
-        if behind_language and not argument.startswith("-"):
-            continue  # the input: the driver puts it behind `-x <language>`
-        behind_language = argument == "-x"
-        if argument == "-mllvm":
-            # Its value belongs to LLVM, whatever it looks like.
-            option = _value(arguments, argument, bitcode)
-            if not option.lstrip("-").startswith(_DROPPED_OF_LLVM):
-                kept += [argument, option]
-        elif argument in _DROPPED_WITH_VALUE:
-            _value(arguments, argument, bitcode)
-        elif argument not in dropped and not argument.startswith(_DROPPED_PREFIXES):
-            kept.append(argument)
     if thinlto_index is not None:
         kept += [f"-fthinlto-index={thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     command = ["-cc1", *kept] if is_cc1 else ["-c", *kept, "-fno-crash-diagnostics"]
@@ -84,11 +58,43 @@ def replay_arguments(
     return [*command, *extra_flags, "-x", "ir", str(bitcode), "-o", str(output)]
 
 
-def _value(arguments: Iterator[str], option: str, bitcode: Path) -> str:
+def require_replayable(modules: Iterable[Module], allowed_options: Collection[str] = ()) -> None:
+    """Check the recorded options of all modules before the first is compiled.
+
+    Raises:
+        UserError: some are refused; it names them all, so that one answer is enough.
+    """
+    refused: dict[str, list[str]] = {}
+    for module in modules:
+        for name in dict.fromkeys(_select(module.arguments(), module.name, allowed_options).refused):
+            refused.setdefault(name, []).append(module.name)
+    if refused:
+        raise _refusal(refused)
+
+
+def _select(recorded: Sequence[str], module: str, allowed_options: Collection[str]) -> Selection:
+    if not any(recorded):
+        raise UserError(f"the module {module} has no recorded cc1 arguments", "extract the corpus again")
+    is_cc1 = recorded[0] == "-cc1"
     try:
-        return next(arguments)
-    except StopIteration:
+        return select_options(recorded[1:] if is_cc1 else recorded, is_cc1, allowed_options)
+    except MissingValue as error:
         raise UserError(
-            f"the recorded cc1 arguments of {bitcode} end behind {option}, which needs a value",
+            f"the recorded cc1 arguments of {module} end behind {error}, which needs a value",
             "extract the corpus again",
         ) from None
+
+
+def _refusal(refused: Mapping[str, Sequence[str]]) -> UserError:
+    """refused: option -> modules."""
+    lines = []
+    for name, modules in refused.items():
+        more = f" and {len(modules) - _SHOWN} more" if len(modules) > _SHOWN else ""
+        lines.append(f"  {name}: {', '.join(modules[:_SHOWN])}{more}")
+    options = [name for name in refused if name.startswith("-")]
+    allow = " ".join(f"--allow-cc1-option={shlex.quote(name)}" for name in options)
+    return UserError(
+        "modules were compiled with options that a replay does not take over, because these are unknown, or could run "
+        "code or use other files:\n" + "\n".join(lines),
+        "take these modules out of the corpus" + (f"; or, if you trust who made it, pass {allow}" if allow else ""),
+    )

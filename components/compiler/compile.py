@@ -120,11 +120,13 @@ class Compiler:
 
     clang: the executable. problem: name of the optimization problem. timeout_s: of one compile; a request of K samples,
     which is K compiles in one process or in several, gets K times as much, and so do FLIPS_PER_TIMEOUT flips.
+    allowed_options: recorded options that are replayed though they are not known to be harmless, by name.
     """
 
     clang: Path
     problem: str
     timeout_s: float = 60.0
+    allowed_options: tuple[str, ...] = ()
 
     def __call__(self, request: Request) -> Result:
         """Raises CompileError for what concerns this module alone, UserError for what would stop every compile."""
@@ -147,13 +149,14 @@ class Compiler:
         if not self._makes_object(advisor):
             output = None
         arguments = replay_arguments(
-            module.arguments(), module.bitcode, output, [*flags, *request.extra_flags], module.thinlto_index
-        )
+            module.arguments(), module.bitcode, output, [*flags, *request.extra_flags], module.thinlto_index,
+            self.allowed_options,
+        )  # fmt: skip
         try:
             # In the scratch directory, so that what a crash or an odd flag leaves behind goes away with it.
             flips = len(request.flips) if request.flips is not None else 0
             timeout_s = self.timeout_s * (max(1, advisor.samples) + flips / FLIPS_PER_TIMEOUT)
-            completed = process.run([self.clang, *arguments], timeout_s, cwd=prefix.parent)
+            completed = process.run([self.clang, *arguments], timeout_s, cwd=prefix.parent, writable=prefix.parent)
         except process.ProcessTimeout as error:
             raise CompileError(module.name, "timeout", f"more than {error.timeout_s:g} s; {error.stderr}") from None
         if _NO_SPACE in completed.stderr:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from components.compiler import sandbox
 from components.storage.orphans import remove_orphans
 
 _MEMORY_FILE_SYSTEM = Path("/dev/shm")
@@ -52,15 +54,34 @@ class Guard:
         self._scratch = Path()
 
     def start(
-        self, argv: Sequence[str], stdout: int, stderr: int, cwd: Path | None, stdin: Path | None = None
+        self,
+        argv: Sequence[str],
+        stdout: int,
+        stderr: int,
+        cwd: Path | None,
+        stdin: Path | None = None,
+        writable: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Starts `argv` in a session and group of its own, registered, with an empty stdin or the file `stdin`."""
-        # No preexec_fn: so the child is started by vfork, which is quick and safe in a process with much memory and
-        # many threads.
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _START, str(stdin or os.devnull), *argv],
-            stdin=self._descriptor(), stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True,
-        )  # fmt: skip
+        """Starts `argv` in a session and group of its own, registered, with an empty stdin or the file `stdin`.
+
+        It is confined to writing below `writable`, if that is given, see sandbox.py.
+        """
+        confined = "none" if writable is None else sandbox.kind()
+        if confined == "bubblewrap" and writable is not None:
+            argv = [*sandbox.bubblewrap_arguments(writable), *argv]
+        registering = self._descriptor()
+
+        def start() -> subprocess.Popen[bytes]:
+            # No preexec_fn: so the child is started by vfork, which is quick and safe in a process with much memory and
+            # many threads.
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _START, str(stdin or os.devnull), *argv],
+                stdin=registering, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True,
+            )  # fmt: skip
+
+        if confined == "landlock" and writable is not None:
+            return sandbox.start_confined(writable, start, _kill)
+        return start()
 
     def forget(self, leader: int) -> None:
         """Takes a group that was killed off the guard's list; to be called before its leader is reaped."""
@@ -105,6 +126,11 @@ class Guard:
             os.close(self._held)
             self._shell.returncode = 0  # not a child of this process: nothing to wait for
             self._shell = None
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _sweep(place: Path) -> None:

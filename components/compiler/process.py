@@ -58,10 +58,19 @@ def run(
     stdout: int = subprocess.DEVNULL,
     cwd: Path | None = None,
     stdin: Path | None = None,
+    writable: Path | None = None,
 ) -> Completed:
-    """Runs `argv` to its end. stdout: a file descriptor, or subprocess.DEVNULL. stdin: an absolute path, or /dev/null.
+    """Runs `argv` to its end. Safe to call from several threads.
 
-    Safe to call from several threads. Raises ProcessTimeout, ProcessKilled, and UserError if there is no such program.
+    Args:
+        stdout: a file descriptor, or subprocess.DEVNULL.
+        stdin: an absolute path, or /dev/null.
+        writable: confines the child where the machine can do that: it writes below this directory only and has no
+            network, see sandbox.py. None: not confined.
+
+    Raises:
+        ProcessTimeout, ProcessKilled.
+        UserError: there is no such program.
     """
     program = Path(argv[0])
     if not os.access(program, os.X_OK) or program.is_dir():
@@ -69,7 +78,7 @@ def run(
     started_s = time.perf_counter()
     stderr = os.memfd_create("stderr")
     try:
-        child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd, stdin)
+        child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd, stdin, writable)
         try:
             with _RUNNING.registered(child.pid) as entry:
                 ended = _wait(child.pid, timeout_s)

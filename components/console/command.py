@@ -28,9 +28,6 @@ _SETTINGS: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],  # subcommands inherit them
 }
 
-SEED = click.IntRange(0, 2**31 - 1)
-"""What --seed takes: NumPy wants no negative one, and PPO makes 64-bit seeds of compiles of it, shifted by 32."""
-
 
 def run_step(command: Callable[..., Any]) -> NoReturn:
     """Calls `command` (a click command, or a function without arguments) and exits with the status told above.
@@ -62,7 +59,9 @@ def _status_of(command: Callable[..., Any]) -> int:
         result = command.main(**_SETTINGS) if isinstance(command, click.Command) else command()
         return result if isinstance(result, int) else 0
     except UserError as error:
-        return _fail(f"error: {error}")
+        from components.storage.uri import name_mirrors_by_uri  # which imports this package
+
+        return _fail(f"error: {name_mirrors_by_uri(str(error))}")
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -89,6 +88,8 @@ def _disk_message(error: OSError) -> str | None:
             return f"error: no space left on the device that holds {place}\n  remedy: free space, then run it again"
         case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
             return f"error: {place}: {error.strerror}\n  remedy: choose a directory that you may write to"
+        case errno.ELOOP | errno.EISDIR | errno.ENOTDIR if error.filename:
+            return f"error: {place}: {error.strerror}\n  remedy: check the path"
         case errno.ENAMETOOLONG:
             return f"error: {place}: {error.strerror}\n  remedy: choose a shorter one"
         case _:

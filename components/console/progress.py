@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,12 +15,42 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_S = 5.0
 """At most one plain line in this many seconds: a log of twenty minutes stays within a few hundred lines."""
+SLOW_S = 5.0
+"""After which whoever waits for a server is told so."""
 
 
 def say(text: str) -> None:
     """Prints one status line to standard output at once, whole: safe from several threads."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def say_if_slow(text: str, after_s: float = SLOW_S) -> Iterator[Callable[[], None]]:
+    """Print `text` once if the block takes longer than `after_s`: nobody waits in silence for a server.
+
+    Yields:
+        A function to call whenever something arrived: the time counts from there again.
+    """
+    heard_s = time.monotonic()
+    ended = threading.Event()
+
+    def heard() -> None:
+        nonlocal heard_s
+        heard_s = time.monotonic()
+
+    def watch() -> None:
+        while not ended.wait(max(0.0, heard_s + after_s - time.monotonic())):
+            if time.monotonic() >= heard_s + after_s:
+                say(text)
+                return
+
+    thread = threading.Thread(target=watch, name="say_if_slow", daemon=True)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        ended.set()
 
 
 class Progress:

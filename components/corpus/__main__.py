@@ -14,14 +14,15 @@ import click
 
 from components import problems
 from components.console import UserError, run_step, say
+from components.console.number_types import JOBS, LLVM_MAJOR
 from components.corpus.extract_command import extract
 from components.corpus.finish import announce, describe, finish, split_config
 from components.corpus.options import PATH, output_option, split_options
-from components.corpus.report import Report
+from components.corpus.report import DAMAGED, Left, Report
 from components.corpus.split import split_modules
-from components.formats.corpus import load_corpus
+from components.formats.corpus import inspect_corpus, load_corpus, project_of
 from components.formats.splits import FILE as SPLITS_FILE
-from components.formats.splits import write_splits
+from components.formats.splits import read_splits, write_splits
 from components.projects.option import RECIPE
 from components.projects.recipe import load_recipes
 from components.storage import publish
@@ -30,6 +31,10 @@ from components.storage.options import FILE, TREE
 _PROBLEM = click.option(
     "--problem", type=click.Choice(problems.names()), default="inlining", show_default=True,
     help="What the corpus is for: recipes are built at its level.",
+)  # fmt: skip
+_SKIP_DAMAGED = click.option(
+    "--skip-damaged", is_flag=True,
+    help="Leave modules out whose files are missing or cut off; report.json names them. Without it they are an error.",
 )  # fmt: skip
 _SOURCES = ("recipe", "existing", "compile_commands")
 
@@ -56,7 +61,7 @@ main.add_command(extract)
 @click.option("--recipe", type=RECIPE, required=True, help="YAML of a project or a set; ours by name, such as demo.")
 @output_option
 @click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
-@click.option("--jobs", type=click.IntRange(1), help="Compiles at a time. Default: all processors.")
+@click.option("--jobs", type=JOBS, help="Compiles at a time. Default: all processors.")
 @click.option("--cache-dir", type=PATH, help="Keeps downloads. Default: $MLGO_CACHE_DIR or ~/.cache/mlgo-pipeline.")
 @_PROBLEM
 @split_options
@@ -99,8 +104,9 @@ def build(
     "--default-args", default="",
     help="What all modules are compiled with, in one string: cc1's arguments behind -cc1, or else clang's.",
 )
+@_SKIP_DAMAGED
 @split_options
-def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
+def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **split: Any) -> None:
     """Makes a corpus of loose bitcode files.
 
     \b
@@ -111,8 +117,9 @@ def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
 
     splits = split_config(split)
     with publish(output) as partial:
-        names = make_corpus(source, partial, default_args.split())
-        report = Report({source.absolute().name: len(names)}, ())
+        names, damaged = make_corpus(source, partial, default_args.split(), skip_damaged)
+        project = source.absolute().name
+        report = Report({project: len(names)}, _damaged(damaged, project))
         done = finish(partial, splits, report)
     announce(output, report, done)
 
@@ -128,7 +135,8 @@ def make(source: Path, output: Path, default_args: str, **split: Any) -> None:
     show_default=True,
     help="At gs://: small files together in tar archives, many times faster; or each an object, as other tools want.",
 )
-def import_corpus(source: Path, output: Path, layout: str, **split: Any) -> None:
+@_SKIP_DAMAGED
+def import_corpus(source: Path, output: Path, layout: str, skip_damaged: bool, **split: Any) -> None:
     """Copies a corpus that mlgo-utils, or this command elsewhere, made, and splits it.
 
     A split that is there already is kept, unless a flag asks for another.
@@ -144,20 +152,30 @@ def import_corpus(source: Path, output: Path, layout: str, **split: Any) -> None
     keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
     splits = split_config(split)
     with publish(output, packing=layout == "packed") as partial:
-        corpus = take_corpus(source, partial)
+        corpus, damaged = take_corpus(source, partial, skip_damaged)
         projects = Counter(module.project for module in corpus)
-        report = Report(dict(projects), ())
+        report = Report(dict(projects), _damaged(damaged))
         report.write(partial)
-        done = corpus.splits() if keep else split_modules(load_corpus(partial).modules, splits)
+        if keep and not damaged:
+            done = corpus.splits()
+        elif keep:
+            done = read_splits(source, [module.name for module in inspect_corpus(source)[0]]).without(set(damaged))
+        else:
+            done = split_modules(load_corpus(partial).modules, splits)
         write_splits(partial, done)
     announce(output, report, done)
+
+
+def _damaged(damaged: dict[str, str], project: str = "") -> tuple[Left, ...]:
+    """What report.json says of damaged modules: name -> problem. Without `project` it is the first part of the name."""
+    return tuple(Left(project or project_of(name), name, DAMAGED, problem) for name, problem in damaged.items())
 
 
 @main.command()
 @click.option("--recipe", type=RECIPE, help="Projects to fetch and build: a YAML file, or one of ours by name: demo.")
 @click.option("--existing", type=TREE, help="A corpus that exists already.")
 @click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build.")
-@click.option("--llvm-major", type=int, default=19, show_default=True, help="Builds recipes with clang-N.")
+@click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True, help="Builds recipes with clang-N.")
 @_PROBLEM
 @output_option
 @click.pass_context

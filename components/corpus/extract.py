@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from components.corpus.files import read, write
 from components.corpus.objects import ObjectFile
 from components.corpus.outcome import ASSEMBLY, EXTRACTED, FAILED, FILTERED, MISSING, NO_BITCODE, NO_INDEX, Outcome
 from components.corpus.thinlto import INDEX, INDEX_LOST, ThinLto, copy_saved, index_of
+from components.formats.bitcode import bitcode_problem
+from components.storage.input_files import open_regular
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConf
         problem = f"--cmd-filter {config.cmd_filter!r} is not a regular expression: {error}"
         raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
     outcomes: list[Outcome | None] = [None] * len(objects)
-    workers = config.num_workers or len(os.sched_getaffinity(0))
+    workers = max(1, min(config.num_workers or len(os.sched_getaffinity(0)), len(objects)))
 
     def work(first: int) -> None:
         for index in range(first, len(objects), workers):
@@ -66,16 +67,13 @@ def _extract(item: ObjectFile, output: str, config: ExtractConfig, pattern: re.P
         return copy_saved(item, output)
     absent = ASSEMBLY if item.assembly else NO_BITCODE
     try:
-        file = os.open(item.path, os.O_RDONLY)
+        file = open_regular(item.path)
     except FileNotFoundError:
         return Outcome(item, MISSING, "the object does not exist: was it built?")
     except OSError as error:
-        return Outcome(item, FAILED, str(error))
+        return Outcome(item, FAILED, error.strerror or str(error))
     try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            return Outcome(item, FAILED, "not a file")
-        if status.st_size == 0:
+        if os.fstat(file).st_size == 0:
             return Outcome(item, FAILED, "the object is an empty file")
         # Unmapped when the last view of it is gone; closing it here would fail while an error's traceback has one.
         view = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
@@ -101,6 +99,8 @@ def _extract_from(
     arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
     if pattern is not None and not any(pattern.search(argument) for argument in arguments):
         return Outcome(item, FILTERED, f"no argument matches {pattern.pattern}")
+    if problem := bitcode_problem(lambda offset, length: bytes(bitcode[offset : offset + length]), len(bitcode)):
+        return Outcome(item, FAILED, f"the bitcode in it {problem}")
     base = f"{output}/{item.name}"
     if config.thinlto is not None:
         path = index_of(arguments, item.directory)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from components.console import UserError, say
+from components.console.number_types import JOBS
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.finish import announce, finish, split_config
 from components.corpus.inputs import INPUT_TYPES, InputType, read_input
@@ -49,7 +50,7 @@ _EMBED = {
 )
 @click.option("--cmd-section-name", default=".llvmcmd", show_default=True, help="ELF section of the arguments.")
 @click.option("--bitcode-section-name", default=".llvmbc", show_default=True, help="ELF section of the bitcode.")
-@click.option("--num-workers", type=click.IntRange(1), help="Threads. Default: all processors.")
+@click.option("--num-workers", type=JOBS, help="Threads. Default: all processors.")
 @split_options
 def extract(
     compile_commands: Path | None,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+from components.storage.input_files import open_regular
+
 
 def read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.readall()
+    """Return the content of a regular file. OSError, also for what is none: a named pipe would be waited for."""
+    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        return file.readall()  # type: ignore[attr-defined, no-any-return]
 
 
 def write(path: str, content: bytes | memoryview) -> None:

@@ -5,31 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from components.console import UserError, say
+from components.console import say
 from components.corpus.report import Report
 from components.corpus.split import SplitConfig, split_modules
 from components.formats.corpus import load_corpus
 from components.formats.splits import Splits, write_splits
+from components.projects.checked import Checked
 from components.storage.uri import shown
 
 
 def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
     """The recipe's split, overruled by the flags given."""
-    chosen = dict(recipe or {})
-    known = SplitConfig.__dataclass_fields__
-    for key in chosen:
-        if key not in known:
-            raise UserError(f"{where}: split: unknown key {key!r}", f"the keys are {', '.join(known)}")
-    chosen |= {key: value for key, value in flags.items() if value not in (None, ())}
-    try:
-        return SplitConfig(
-            validation_fraction=float(chosen.get("validation_fraction", SplitConfig.validation_fraction)),
-            heldout_fraction=float(chosen.get("heldout_fraction", SplitConfig.heldout_fraction)),
-            heldout_projects=tuple(map(str, chosen.get("heldout_projects", ()))),
-            seed=int(chosen.get("seed", SplitConfig.seed)),
-        )
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where}: split: {error}", "fractions and the seed are numbers, projects a list") from None
+    written = Checked(recipe or {}, f"{where}: split")
+    written.only(*SplitConfig.__dataclass_fields__)
+    default = SplitConfig()
+    chosen = {
+        "validation_fraction": written.number("validation_fraction", default.validation_fraction, 0, 1),
+        "heldout_fraction": written.number("heldout_fraction", default.heldout_fraction, 0, 1),
+        "heldout_projects": written.strings("heldout_projects"),
+        "seed": written.integer("seed", 0, 2**31 - 1, default.seed),
+    }
+    return SplitConfig(**{**chosen, **{key: value for key, value in flags.items() if value not in (None, ())}})
 
 
 def finish(directory: Path, config: SplitConfig, report: Report) -> Splits:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from components.console import UserError
 from components.corpus.objects import ObjectFile, distinct, object_at
+from components.storage.input_files import MissingFile, read_bytes, read_json
 
 _LINK = "CppLink"
 _AQUERY = "bazel aquery --output=jsonproto TARGET"
@@ -22,12 +23,10 @@ def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     """
     remedy = "name the file that the linker's command line has behind an @: one argument a line"
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as file:
-            lines = [line.strip() for line in file]
-    except FileNotFoundError:
+        content = read_bytes(path, remedy).decode("utf-8", "surrogateescape")
+    except MissingFile:
         raise UserError(f"no params file at {path}: no such file", remedy) from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory, not a linker's params file", remedy) from None
+    lines = [line.strip() for line in io.StringIO(content, newline=None)]
     objects = objects_of(lines)
     if not objects:
         raise UserError(f"{path} names no object: none of its {len(lines)} lines does", remedy)
@@ -70,13 +69,9 @@ def objects_of(arguments: Sequence[str]) -> list[str]:
 def _actions(path: Path) -> list[dict[str, Any]]:
     remedy = f"{_AQUERY} > FILE writes it"
     try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        document = read_json(path, remedy)
+    except MissingFile:
         raise UserError(f"no aquery at {path}: no such file", remedy) from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory, not the output of bazel aquery", remedy) from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON: {error}", remedy) from None
     actions = document.get("actions") if isinstance(document, dict) else None
     if not isinstance(actions, list) or not all(isinstance(action, dict) for action in actions):
         raise UserError(f'{path} is not the output of bazel aquery: it has no list of "actions"', remedy)

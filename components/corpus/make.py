@@ -10,15 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from components.console import UserError
-from components.formats.corpus import DESCRIPTION, load_corpus, write_description
+from components.formats.corpus import DESCRIPTION, file_problem, load_corpus, write_description
 
 _SUFFIX = ".bc"
 
 
-def make_corpus(source: Path, output: Path, default_args: list[str]) -> list[str]:
+def make_corpus(
+    source: Path, output: Path, default_args: list[str], skip_damaged: bool = False
+) -> tuple[list[str], dict[str, str]]:
     """Copy every .bc file below `source` to `output` and describe them, compiled with `default_args`.
 
-    Returns the names of the modules. Raises `UserError` if there is no such file.
+    Args:
+        skip_damaged: leave files out that are not whole bitcode, instead of refusing them all.
+
+    Returns:
+        The names of the modules, and what is wrong with each that was left out.
+
+    Raises:
+        UserError: there is no such file, or one is not whole bitcode.
     """
     if not source.is_dir():
         raise UserError(f"there is no directory {source}", "name the directory that holds the .bc files")
@@ -26,12 +35,20 @@ def make_corpus(source: Path, output: Path, default_args: list[str]) -> list[str
     names = [str(path.relative_to(source))[: -len(_SUFFIX)] for path in source.glob(f"**/*{_SUFFIX}")]
     if not names:
         raise UserError(f"{source} holds no {_SUFFIX} file", "name the directory that holds the bitcode")
+    damaged = {name: problem for name in names if (problem := file_problem(source / (name + _SUFFIX)))}
+    names = [name for name in names if name not in damaged]
+    if damaged and (not names or not skip_damaged):
+        name, problem = next(iter(damaged.items()))
+        raise UserError(
+            f"{len(damaged)} files below {source} are not whole bitcode: {name}{_SUFFIX} {problem}",
+            "make them again" + (", or pass --skip-damaged to leave them out" if names else ""),
+        )
     for name in names:
         target = output / (name + _SUFFIX)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / (name + _SUFFIX), target)
     write_description(output, names, command_override=default_args)
-    return names
+    return names, damaged
 
 
 def combine_corpora(root: Path) -> list[str]:

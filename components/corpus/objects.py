@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from components.console import UserError
 from components.projects.compile_commands import output_of
+from components.storage.input_files import MissingFile, read_json
 
 _ASSEMBLY = (".s", ".S", ".sx", ".asm")
 
@@ -97,13 +97,9 @@ def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
 def _read(path: Path) -> list[Any]:
     remedy = "configure the project with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON and name the file in its build directory"
     try:
-        entries = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        entries = read_json(path, remedy)
+    except MissingFile:
         raise UserError(f"no compilation database at {path}: no such file", remedy) from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory, not a compile_commands.json", remedy) from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON: {error}", remedy) from None
     if not isinstance(entries, list):
         raise UserError(f"{path} is not a compilation database: not a list", remedy)
     if not entries:

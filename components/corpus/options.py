@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from components.console.number_types import FRACTION, SEED
 from components.corpus.split import SplitConfig
 from components.storage.options import OUTPUT
 
@@ -17,16 +18,16 @@ def split_options(command: Any) -> Any:
     """The flags of a SplitConfig, on every command that writes a corpus."""
     default = SplitConfig()
     for option in (
-        click.option("--seed", type=int, help=f"Another seed, another split. Default {default.seed}."),
+        click.option("--seed", type=SEED, help=f"Another seed, another split. Default {default.seed}."),
         click.option(
             "--heldout-project", "heldout_projects", multiple=True,
             help="Hold out all modules of this project (the first folder of their names). Repeatable.",
         ),
         click.option(
-            "--heldout-fraction", type=float, help=f"Held out of the rest. Default {default.heldout_fraction}."
+            "--heldout-fraction", type=FRACTION, help=f"Held out of the rest. Default {default.heldout_fraction}."
         ),
         click.option(
-            "--validation-fraction", type=float,
+            "--validation-fraction", type=FRACTION,
             help=f"Chooses the best checkpoint. Default {default.validation_fraction}.",
         ),
     ):  # fmt: skip

@@ -14,11 +14,13 @@ from components.formats.corpus import REPORT
 NO_OUTPUT = "no_output"
 OUTSIDE = "outside"
 COMPILE_FAILED = "compile_failed"
+DAMAGED = "damaged"
 _SHOWN = 5
 _PLAIN = {
     EXTRACTED: "extracted", "assembly": "made from assembly", "no_bitcode": "without bitcode", MISSING: "missing",
     "filtered": "filtered out", FAILED: "unreadable", NO_OUTPUT: "commands without an output",
     COMPILE_FAILED: "failed to compile", NO_INDEX: "without a ThinLTO index", OUTSIDE: "outside of the base directory",
+    DAMAGED: "damaged",
 }  # fmt: skip
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
-from components.console import Progress
-from components.formats.corpus import DESCRIPTION, Corpus, Module, load_corpus
+from components.console import Progress, UserError
+from components.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
 
 
-def take_corpus(source: Path, output: Path) -> Corpus:
-    """Copies description and modules of the corpus in `source` to the directory `output`; what else lies there stays.
+def take_corpus(source: Path, output: Path, skip_damaged: bool = False) -> tuple[Corpus, dict[str, str]]:
+    """Copy description and modules of the corpus in `source` to the directory `output`; what else lies there stays.
 
-    Returns the corpus in `source`. Raises `UserError` if it is none, or damaged.
+    Args:
+        skip_damaged: leave modules out whose files are missing or cut off, instead of refusing the corpus.
+
+    Returns:
+        The corpus in `source` as far as it was copied, and what is wrong with each module that was left out.
+
+    Raises:
+        UserError: it is no corpus, or damaged, or all of its modules are.
     """
-    corpus = load_corpus(source)
-    shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
+    if skip_damaged:
+        corpus, damaged = inspect_corpus(source)
+        modules = tuple(module for module in corpus if module.name not in damaged)
+        if not modules:
+            raise UserError(f"all {len(corpus)} modules of {source} are damaged", "make the corpus again")
+        description = {**corpus.description, "modules": [module.name for module in modules]}
+        corpus = Corpus(corpus.directory, modules, description)
+        (output / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+    else:
+        corpus, damaged = load_corpus(source), {}
+        shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
             for path in _files(module):
@@ -23,7 +40,7 @@ def take_corpus(source: Path, output: Path) -> Corpus:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)  # no hard link: the original may be written to later
             progress.advance()
-    return corpus
+    return corpus, damaged
 
 
 def _files(module: Module) -> list[Path]:

@@ -9,12 +9,15 @@ import click
 from click.core import ParameterSource
 
 from components import problems
+from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import UserError, preset_option, run_step
+from components.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.judges import JUDGES
-from components.evaluation.whole_commands import JOBS, LINK_VARIANT, PROGRAM, compare_binaries, compare_programs
+from components.evaluation.whole_commands import LINK_VARIANT, PROCESSORS, PROGRAM, compare_binaries, compare_programs
 from components.projects.option import RECIPE
+from components.storage.input_files import expect_shape
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
 
@@ -65,19 +68,20 @@ def main() -> None:
     help="Rebuilds the held-out projects whole and compares what they link, or for scores what their programs execute.",
 )  # fmt: skip
 @click.option("--stock-clang", type=PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
-@click.option("--min-reduction-percent", type=float,
+@click.option("--min-reduction-percent", type=FINITE_FLOAT,
               help=f"Asked for by the verdict.  [default: {problems.told('min_reduction_percent')}]")  # fmt: skip
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
-@click.option("--timeout-s", type=float, default=60.0, show_default=True, help="Time limit of one compile.")
-@click.option("--max-failed-fraction", type=float, default=0.05, show_default=True, help="More failed modules stop.")
+@click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
+@click.option("--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="More failed modules stop.")
 @click.option(
     "--thresholds", default=",".join(map(str, THRESHOLDS)), show_default=True,
     help="-inline-threshold sweep; '' for none. Of a problem that is judged by scores there is none.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap intervals.")
-@click.option("--jobs", type=click.IntRange(min=1), default=JOBS,
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the bootstrap intervals.")
+@click.option("--jobs", type=JOBS, default=PROCESSORS,
               help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
+@ALLOW_CC1_OPTION
 @LINK_VARIANT
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
@@ -141,7 +145,9 @@ def show(metrics: Path) -> None:
       python -m components.evaluation show --metrics runs/demo/evaluation
     """
     directory = metrics if metrics.is_dir() else metrics.parent
-    table.print_table(table.read_metrics(metrics), directory.absolute())
+    found = table.read_metrics(metrics)
+    with expect_shape(metrics, f"the {table.METRICS} of an evaluation", "evaluate again"):
+        table.print_table(found, directory.absolute())
 
 
 def _thresholds(text: str) -> tuple[int, ...]:

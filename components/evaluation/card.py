@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.console import UserError
 from components.evaluation.judges import judge_of
 from components.evaluation.program_rows import summary, verdict
 from components.evaluation.words import LANGUAGE_TITLES, change
 from components.formats.corpus import Corpus
 from components.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.storage import digest
+from components.storage.input_files import read_json
 from components.storage.manifest import MANIFEST
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
@@ -148,7 +150,7 @@ def parts_table(gate: Mapping[str, Any]) -> list[str]:
 
 def _report(policy: Path) -> dict[str, Any]:
     try:
-        document = json.loads((policy / "report.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        document = read_json(policy / "report.json")
+    except UserError:
         return {}
     return document if isinstance(document, dict) else {}

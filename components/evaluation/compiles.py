@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.compiler.command_line import require_replayable
 from components.compiler.compile import Compiler, Request, Sample
 from components.compiler.quarantine import Quarantine, compile_all
 from components.console import Progress, UserError
@@ -59,8 +60,10 @@ def compile_variants(
         with_functions: names of variants whose samples have sizes of functions.
 
     Raises:
-        UserError: more than `config.max_failed_fraction` of the modules failed, or all of them.
+        UserError: more than `config.max_failed_fraction` of the modules failed, or all of them; or a module was
+            compiled with options that are not replayed.
     """
+    require_replayable(modules, config.allowed_options)
     quarantine = Quarantine(config.max_failed_fraction, total or len(modules))
     # Long compiles first, so that the workers end together.
     order = sorted(modules, key=lambda module: -module.bitcode.stat().st_size)
@@ -68,7 +71,9 @@ def compile_variants(
     compile_s: dict[str, float] = {}
     excluded: list[Excluded] = []
     for variant in variants:
-        compiler = _OutcomeOf(Compiler(variant.clang, config.problem, config.timeout_s), outcome)
+        compiler = _OutcomeOf(
+            Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options), outcome
+        )
         left = [module for module in order if module.name not in quarantine]
         functions, flags = variant.name in with_functions, variant.extra_flags
         requests = [Request(module, variant.advisor, functions, flags) for module in left]

@@ -49,6 +49,7 @@ class EvaluationConfig:
         seed: of the bootstrap intervals.
         jobs: compiles at a time in whole builds.
         link_variants: names of LINK_VARIANTS, in which whole projects are linked.
+        allowed_options: recorded options of modules that are replayed though they are refused otherwise.
     """
 
     corpus: Path
@@ -71,6 +72,7 @@ class EvaluationConfig:
     seed: int = 0
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     link_variants: tuple[str, ...] = tuple(LINK_VARIANTS)
+    allowed_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.wanted_percent > 100:

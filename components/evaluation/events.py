@@ -14,6 +14,8 @@ from pathlib import Path
 
 import google_crc32c
 
+from components.storage.input_files import read_bytes
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DT_FLOAT, _DT_DOUBLE = 1, 2
 
@@ -43,7 +45,7 @@ def read_event_file(path: Path) -> EventFile:
     """
     start_s = None
     scalars: list[Scalar] = []
-    for record in _records(path.read_bytes()):
+    for record in _records(read_bytes(path)):
         wall_time_s, step, summaries = 0.0, 0, []
         for number, value in _fields(record):
             if number == 1 and isinstance(value, bytes):

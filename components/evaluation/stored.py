@@ -8,6 +8,7 @@ from pathlib import Path
 from components.console import UserError
 from components.evaluation.measurements import Measured, Measurements
 from components.evaluation.score_measurements import ScoreMeasurements
+from components.storage.input_files import MissingFile, expect_shape, read_json
 
 FILE = "measurements.json"
 
@@ -27,10 +28,9 @@ def read_measurements(directory: Path) -> Measured:
     """Reads measurements.json of an evaluation. UserError if it has none, or it is damaged."""
     path = directory / FILE
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, "evaluate again")
+    except MissingFile:
+        raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make it: mlgo evaluation --help") from None
+    with expect_shape(path, "what an evaluation writes", "evaluate again"):
         # Those before there were scores do not say that they are sizes.
         return _KINDS[document.get("measure", Measurements.measure)].from_json(document)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make it: mlgo evaluation --help") from None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UserError(f"{path} is damaged ({error!r})", "evaluate again") from None

@@ -5,7 +5,6 @@ Imports nothing heavy at import time, so that a launcher can show the table of a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from components.console import UserError
 from components.evaluation import program_rows
 from components.evaluation.judges import judge_of
 from components.evaluation.words import change
+from components.storage.input_files import MissingFile, expect_shape, read_json
 from components.storage.uri import shown
 
 if TYPE_CHECKING:
@@ -36,13 +36,12 @@ def read_metrics(path: Path) -> dict[str, Any]:
     """Reads a metrics.json; `path` may be the evaluation's directory. UserError if it is not one."""
     file = path / METRICS if path.is_dir() else path
     try:
-        metrics = json.loads(file.read_text(encoding="utf-8"))
+        metrics: dict[str, Any] = read_json(file, "evaluate again")
+    except MissingFile:
+        raise UserError(f"no {METRICS} at {file}", "make it with `python -m components.evaluation`") from None
+    with expect_shape(file, f"the {METRICS} of an evaluation", "evaluate again"):
         if not judge_of(metrics).figures <= metrics.keys():
             raise ValueError("figures are missing")
-    except FileNotFoundError:
-        raise UserError(f"no {METRICS} at {file}", "make it with `python -m components.evaluation`") from None
-    except (ValueError, KeyError, AttributeError) as error:
-        raise UserError(f"{file} is not the {METRICS} of an evaluation ({error})", "evaluate again") from None
     return metrics
 
 

@@ -14,6 +14,7 @@ import click
 
 from components import problems
 from components.console import UserError
+from components.console.number_types import JOBS
 from components.evaluation.link_variants import LINK_VARIANTS
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, OUTPUT
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from components.projects.recipe import Recipe
 
 PROGRAM = click.Path(path_type=Path)
-JOBS = len(os.sched_getaffinity(0))
+PROCESSORS = len(os.sched_getaffinity(0))
 _HIDDEN = LINK_VARIANTS["hidden"]
 
 
@@ -50,7 +51,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @_options
 @click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--jobs", type=click.IntRange(min=1), default=JOBS, help="Compiles at a time.  [default: processors]")
+@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Compiles at a time.  [default: processors]")
 @LINK_VARIANT
 def compare_binaries(
     recipe: Path, projects: tuple[str, ...], problem: str, link_variants: tuple[str, ...], **options: Any
@@ -79,7 +80,7 @@ def compare_binaries(
 @_options
 @click.option("--output", type=OUTPUT, required=True, help="Where programs.json goes.")
 @click.option("--problem", default="regalloc", show_default=True, help="Optimization problem.")
-@click.option("--jobs", type=click.IntRange(min=1), default=JOBS,
+@click.option("--jobs", type=JOBS, default=PROCESSORS,
               help="Compiles, and programs under valgrind, at a time.  [default: processors]")  # fmt: skip
 def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) -> None:
     """Builds whole projects with stock clang and with the release clang, runs the benchmarks that their recipes name,

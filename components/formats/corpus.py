@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from components.console import UserError
+from components.formats.bitcode import bitcode_problem
 from components.formats.splits import SPLITS, Splits, read_splits
+from components.storage.input_files import MissingFile, open_regular, read_bytes, read_json
 
 DESCRIPTION = "corpus_description.json"
 REPORT = "report.json"
@@ -31,7 +34,6 @@ UNSPECIFIED_OVERRIDE = "<UNSPECIFIED>"
 """What extract_ir writes as the only global argument of a local ThinLTO corpus: the user must fill it in."""
 
 Part = Literal["train", "validation", "heldout", "all"]
-_BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _SHOWN = 5
 
 
@@ -73,7 +75,7 @@ class Module:
                     f"{self.directory / DESCRIPTION} and make a corpus of it with mlgo corpus import",
                 )
             return self.command_override
-        text = self.cmd.read_bytes().decode("utf-8", "surrogateescape")
+        text = read_bytes(self.cmd).decode("utf-8", "surrogateescape")
         arguments = tuple(text.removesuffix("\0").split("\0"))
         return arguments if arguments[0] == "-cc1" or not any(arguments) else ("-cc1", *arguments)
 
@@ -112,10 +114,31 @@ def project_of(module_name: str) -> str:
 
 
 def load_corpus(directory: Path) -> Corpus:
-    """Read and check a corpus: a sound description, every module's files there and looking like bitcode.
+    """Read and check a corpus: a sound description, every module's files there and its bitcode not cut off.
 
-    Raises `UserError` for a directory that is no corpus, an empty one, a corrupt description, and modules
-    whose files are missing or are not bitcode (names the first few).
+    Raises:
+        UserError: the directory is no corpus, or an empty one; a corrupt description; modules whose files are missing
+            or are not whole bitcode (names the first few).
+    """
+    corpus, damaged = inspect_corpus(directory)
+    if damaged:
+        problems = list(damaged.values())
+        more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise UserError(
+            f"the corpus in {corpus.directory} is damaged: {'; '.join(problems[:_SHOWN])}{more}",
+            "make the corpus again, or leave these modules out: mlgo corpus import --skip-damaged",
+        )
+    return corpus
+
+
+def inspect_corpus(directory: Path) -> tuple[Corpus, dict[str, str]]:
+    """Read a corpus and find its damaged modules.
+
+    Returns:
+        The corpus with all modules that its description lists, and by the name of each damaged one what is wrong.
+
+    Raises:
+        UserError: the directory is no corpus, or an empty one; a corrupt description.
     """
     directory = Path(directory).absolute()  # compiles run in other directories
     description = _read_description(directory)
@@ -129,14 +152,8 @@ def load_corpus(directory: Path) -> Corpus:
     thinlto = bool(description.get("has_thinlto", False))
     override = None if override is None else tuple(override)
     modules = tuple(Module(name, directory, thinlto, override) for name in names)
-    problems = [problem for problem in map(_problem, modules) if problem]
-    if problems:
-        more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise UserError(
-            f"the corpus in {directory} is damaged: {'; '.join(problems[:_SHOWN])}{more}",
-            f"make the corpus again, or take these modules out of {directory / DESCRIPTION}",
-        )
-    return Corpus(directory, modules, description)
+    damaged = {module.name: problem for module in modules if (problem := _problem(module))}
+    return Corpus(directory, modules, description), damaged
 
 
 def write_description(
@@ -161,11 +178,9 @@ def _read_description(directory: Path) -> dict[str, Any]:
     path = directory / DESCRIPTION
     remedy = f"make it with python -m components.corpus extract ... --output {directory}"
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        description = read_json(path, remedy)
+    except MissingFile:
         raise UserError(f"{directory} is not a corpus: there is no {DESCRIPTION}", remedy) from None
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}", remedy) from None
     if not isinstance(description, dict) or not _is_strings(description.get("modules")):
         raise UserError(f'{path} has no list of module names under "modules"', remedy)
     names = description["modules"]
@@ -176,9 +191,18 @@ def _read_description(directory: Path) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{path} lists the module {twice} twice", "take one of the two out")
     for name in names:
-        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        parts = PurePosixPath(name).parts
+        if not parts or parts[0] == "/" or ".." in parts or not _is_path(name):
             raise UserError(f"{path} lists {name!r}, which is not a path inside the corpus", remedy)
     return description
+
+
+def _is_path(name: str) -> bool:
+    """Whether the system takes it: no NUL, and no lone surrogate, which only JSON can spell."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except ValueError:
+        return False
 
 
 def _is_strings(value: object) -> bool:
@@ -187,12 +211,8 @@ def _is_strings(value: object) -> bool:
 
 def _problem(module: Module) -> str | None:
     """What is wrong with a module's files, None if nothing."""
-    try:
-        with open(module.bitcode, "rb") as file:
-            if file.read(4) not in _BITCODE_MAGIC:
-                return f"{module.name}.bc is not bitcode"
-    except (FileNotFoundError, NotADirectoryError):
-        return f"{module.name}.bc is missing"
+    if problem := file_problem(module.bitcode):
+        return f"{module.name}.bc {problem}"
     if module.command_override is None and not _has_bytes(module.cmd):
         return f"{module.name}.cmd is missing or empty"
     if module.thinlto_index is not None and not module.thinlto_index.is_file():
@@ -200,8 +220,25 @@ def _problem(module: Module) -> str | None:
     return None
 
 
+def file_problem(bitcode: Path) -> str | None:
+    """What is wrong with a file of bitcode, None if nothing; see `bitcode_problem` for what is looked at."""
+    try:
+        file = open_regular(bitcode)
+    except (FileNotFoundError, NotADirectoryError):
+        return "is missing"
+    except OSError as error:
+        return error.strerror if error.errno == 0 else f"cannot be read: {error.strerror}"
+    except ValueError:
+        return "is not a path"
+    try:
+        return bitcode_problem(lambda offset, length: os.pread(file, length, offset), os.fstat(file).st_size)
+    finally:
+        os.close(file)
+
+
 def _has_bytes(path: Path) -> bool:
     try:
-        return os.stat(path).st_size > 0
+        status = os.stat(path)
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0
     except OSError:
         return False

@@ -42,4 +42,7 @@ class FeatureSpec:
         """
         if value["type"] not in _DTYPES:
             raise ValueError(f"a tensor of type {value['type']!r} is none that LLVM logs")
-        return cls(str(value["name"]), _DTYPES[value["type"]], tuple(int(n) for n in value["shape"]))
+        shape = tuple(int(n) for n in value["shape"])
+        if not all(0 < n < 2**31 for n in shape):
+            raise ValueError(f"a tensor of shape {list(shape)!r:.60}")
+        return cls(str(value["name"]), _DTYPES[value["type"]], shape)

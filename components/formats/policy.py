@@ -26,6 +26,7 @@ from typing import Any
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
+from components.storage.input_files import MissingFile, expect_shape, read_json
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
@@ -69,25 +70,25 @@ def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
 def load_policy_info(directory: Path) -> PolicyInfo:
     """Reads policy.json of a policy directory. UserError if it is missing or not such a file."""
     path = directory / POLICY_JSON
+    remedy = "delete the policy and make it again"
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = document.pop("version")
-        if version != VERSION:
-            raise UserError(f"{path} has version {version}, this program reads {VERSION}", "make the policy again")
-        document["features"] = tuple(FeatureSpec.from_json(f) for f in document["features"])
-        info = PolicyInfo(**document)
-        if not (isinstance(info.problem, str) and isinstance(info.num_actions, int)):
-            raise ValueError("problem or num_actions is of the wrong type")
-        return info
-    except (FileNotFoundError, NotADirectoryError):
+        document: dict[str, Any] = read_json(path, remedy)
+    except MissingFile:
         raise UserError(
             f"{directory} is not a policy: it has no {POLICY_JSON}",
             "pass the output directory of the warmstart or of the ppo step",
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{path} is not a policy description ({error!r})", "delete the policy and make it again"
-        ) from None
+    with expect_shape(path, "a policy description", remedy):
+        version = document.pop("version")
+        if version != VERSION:
+            raise UserError(f"{path} has version {version!r:.20}, this program reads {VERSION}", remedy)
+        document["features"] = tuple(FeatureSpec.from_json(f) for f in document["features"])
+        info = PolicyInfo(**document)
+        if not (isinstance(info.problem, str) and isinstance(info.num_actions, int)):
+            raise ValueError("problem or num_actions is of the wrong type")
+        if not isinstance(info.llvm_version, str) or not isinstance(info.metrics, Mapping):
+            raise ValueError("llvm_version or metrics is of the wrong type")
+    return info
 
 
 def check_features(policy_features: Sequence[FeatureSpec], compiler_features: Sequence[FeatureSpec]) -> None:

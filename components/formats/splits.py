@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from components.console import UserError
+from components.storage.input_files import MissingFile, expect_shape, read_json
 
 FILE = "splits.json"
 SPLITS = ("train", "validation", "heldout")
@@ -37,6 +38,11 @@ class Splits:
         parts = {"train": self.train, "validation": self.validation, "heldout": self.heldout}
         return parts[which]
 
+    def without(self, modules: set[str]) -> Splits:
+        """Return the same split of the other modules."""
+        parts = {which: tuple(name for name in self.part(which) if name not in modules) for which in SPLITS}
+        return replace(self, **parts)  # type: ignore[arg-type]
+
 
 def write_splits(directory: Path, splits: Splits) -> None:
     text = json.dumps({"version": _VERSION, **asdict(splits)}, indent=1)
@@ -51,17 +57,16 @@ def read_splits(directory: Path, modules: Sequence[str]) -> Splits:
     path = directory / FILE
     remedy = f"write it with python -m components.corpus split --corpus {directory}"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, remedy)
+    except MissingFile:
+        problem = f"the corpus in {directory} has no {FILE}: nothing says what is held out"
+        raise UserError(problem, remedy) from None
+    with expect_shape(path, "what the corpus step writes", remedy):
         if data["version"] != _VERSION:
-            raise UserError(f"{path} has version {data['version']}, this release reads {_VERSION}", remedy)
+            raise UserError(f"{path} has version {data['version']!r:.20}, this release reads {_VERSION}", remedy)
         parts = {which: tuple(map(str, data[which])) for which in SPLITS}
         projects = tuple(map(str, data["heldout_projects"]))
         splits = Splits(int(data["seed"]), **parts, heldout_projects=projects)
-    except FileNotFoundError:
-        problem = f"the corpus in {directory} has no {FILE}: nothing says what is held out"
-        raise UserError(problem, remedy) from None
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is corrupt: {error!r}", remedy) from None
     listed = [name for which in SPLITS for name in parts[which]]
     if len(set(listed)) != len(listed):
         twice = next(name for name in listed if listed.count(name) > 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
+from components.storage.input_files import MissingFile, expect_shape, read_json
 
 FILE_NAME = "toolchain.json"
 Mode = Literal["training", "release"]
@@ -74,7 +74,10 @@ def load_toolchain(directory: Path) -> Toolchain:
     path = directory / FILE_NAME
     remedy = "name `training` or `release` of a run, or make one: mlgo toolchain --help"
     try:
-        value = json.loads(path.read_text())
+        value = read_json(path, remedy)
+    except MissingFile:
+        raise UserError(f"{directory} holds no toolchain: {FILE_NAME} is missing", remedy) from None
+    with expect_shape(path, "a toolchain description", remedy):
         features = {
             name: tuple(FeatureSpec.from_json(spec) for spec in specs) for name, specs in value["features"].items()
         }
@@ -82,10 +85,8 @@ def load_toolchain(directory: Path) -> Toolchain:
         toolchain = Toolchain(
             directory, value["mode"], value["llvm_version"], value["triple"], features, value["built"], upstream
         )
-    except FileNotFoundError:
-        raise UserError(f"{directory} holds no toolchain: {FILE_NAME} is missing", remedy) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a toolchain description: {error}", remedy) from None
+        if not all(isinstance(text, str) for text in (toolchain.mode, toolchain.llvm_version, toolchain.triple)):
+            raise ValueError("mode, llvm_version or triple is no text")
     if not toolchain.clang.exists():
         raise UserError(f"{directory} holds no compiler: bin/clang is missing", remedy)
     return toolchain

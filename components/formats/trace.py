@@ -37,6 +37,7 @@ from components.console import UserError
 from components.formats.corpus import project_of
 from components.formats.features import FeatureSpec
 from components.formats.names import readable
+from components.storage.input_files import MissingFile, expect_shape, read_json
 from components.storage.manifest import require_artifact
 
 Array = npt.NDArray[Any]
@@ -249,18 +250,19 @@ def load_trace(directory: Path) -> Trace:
     require_artifact(directory, "trace")
     path = directory / DESCRIPTION
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, _REMEDY)
+    except MissingFile:
+        raise UserError(f"{directory} is not a trace: there is no {DESCRIPTION}", _REMEDY) from None
+    with expect_shape(path, "a trace description", _REMEDY):
         if document["version"] != _VERSION:
-            raise UserError(f"{path} has version {document['version']}, this program reads {_VERSION}", _REMEDY)
+            raise UserError(f"{path} has version {document['version']!r:.20}, this program reads {_VERSION}", _REMEDY)
         features = tuple(FeatureSpec.from_json(spec) for spec in document["features"])
+        if not all(isinstance(document[key], str) for key in ("problem", "decision", "corpus", "toolchain")):
+            raise ValueError("problem, decision, corpus or toolchain is no text")
         return Trace(
             directory, document["problem"], document["decision"], features, int(document["decisions"]),
             int(document["modules"]), document["corpus"], document["toolchain"],
         )  # fmt: skip
-    except FileNotFoundError:
-        raise UserError(f"{directory} is not a trace: there is no {DESCRIPTION}", _REMEDY) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a trace description: {error!r}", _REMEDY) from None
 
 
 def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.console import UserError
+from components.storage.input_files import MissingFile, expect_shape, read_bytes, read_json
 from components.storage.manifest import require_artifact
 
 DESCRIPTION = "vocab.json"
@@ -42,25 +43,24 @@ def load_vocab(directory: Path) -> dict[str, npt.NDArray[np.float64]]:
     require_artifact(directory, "vocab")
     path = directory / DESCRIPTION
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["version"] != _VERSION:
-            raise UserError(f"{path} has version {document['version']}, this program reads {_VERSION}", _REMEDY)
-        names = [str(name) for name in document["features"]]
-    except FileNotFoundError:
+        document = read_json(path, _REMEDY)
+    except MissingFile:
         raise UserError(f"{directory} is not a vocab: there is no {DESCRIPTION}", _REMEDY) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a vocab description: {error!r}", _REMEDY) from None
+    with expect_shape(path, "a vocab description", _REMEDY):
+        if document["version"] != _VERSION:
+            raise UserError(f"{path} has version {document['version']!r:.20}, this program reads {_VERSION}", _REMEDY)
+        names = [str(name) for name in document["features"]]
     return {name: read_buckets(directory / f"{name}{SUFFIX}") for name in names}
 
 
 def read_buckets(path: Path) -> npt.NDArray[np.float64]:
     """The quantiles in one file, checked. UserError naming the file if they are not what they should be."""
     try:
-        values = np.array(path.read_text(encoding="ascii").split(), np.float64)
-    except FileNotFoundError:
+        content = read_bytes(path, _REMEDY)
+    except MissingFile:
         raise UserError(f"{path} is missing", _REMEDY) from None
-    except (ValueError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} does not hold a number a line: {error}", _REMEDY) from None
+    with expect_shape(path, "a list of a number a line", _REMEDY):
+        values = np.array(content.decode("ascii").split(), np.float64)
     if values.shape != (QUANTILES,):
         raise UserError(f"{path} has {len(values)} numbers, expected {QUANTILES}", _REMEDY)
     if not np.isfinite(values).all() or (np.diff(values) < 0).any():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import runpy
 import shutil
 import signal
@@ -17,7 +16,9 @@ from typing import Any
 import click
 
 from components.console import UserError, run_step
+from components.console.number_types import FiniteFloatRange
 from components.launcher.executor import numbers, parse_executor_input, write_executor_output
+from components.storage.input_files import path_errors, read_json
 from components.storage.uri import GsUri, mirror, parse_place
 
 
@@ -30,7 +31,8 @@ Example (as KFP calls it):
 """,
 )
 @click.option("--executor-input", default="{}", help="KFP's ExecutorInput, JSON: the placeholder {{$}}.")
-@click.option("--time-limit-s", type=click.FloatRange(min=0), default=0, help="Ends the step.  [default: never]")
+@click.option("--time-limit-s", type=FiniteFloatRange(min=0, max=366 * 86400), default=0,
+              help="Ends the step.  [default: never]")
 @click.option("--copy", "copies", multiple=True, metavar="FILE=PATH",
               help="Copy FILE of the artifact at --output to PATH, for KFP's user interface.")
 @click.option("--value", "values", multiple=True, metavar="FILE:KEY=PATH",
@@ -67,15 +69,16 @@ def main(
     for copy in copies:
         file, path = _pair(copy)
         _parent(path)
-        shutil.copyfile(directory / file, path)
+        with path_errors(directory / file, "see what the step said"):
+            shutil.copyfile(directory / file, path)
     for value in values:
         source, path = _pair(value)
         file, _colon, key = source.partition(":")
-        _parent(path).write_text(str(json.loads((directory / file).read_text())[key]), encoding="utf-8")
+        _parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
     metadata: dict[str, dict[str, Any]] = {}
     for metric in metrics:
         file, name = _pair(metric)
-        metadata[name] = dict(numbers(json.loads((directory / file).read_text())))
+        metadata[name] = dict(numbers(_document(directory / file)))
     write_executor_output(kfp, metadata)
     return 0
 
@@ -93,6 +96,21 @@ def without_empty(arguments: Sequence[str]) -> list[str]:
         elif not (after_flag and argument == "true"):
             kept.append(argument)
     return kept
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """The JSON object that a step wrote to `path`. UserError if it is none."""
+    document = read_json(path, "see what the step said")
+    if not isinstance(document, dict):
+        raise UserError(f"{path} is not a JSON object", "see what the step said")
+    return document
+
+
+def _value(path: Path, key: str) -> Any:
+    document = _document(path)
+    if key not in document:
+        raise UserError(f"{path} has no {key!r}", f"it has {', '.join(sorted(document)[:20])}")
+    return document[key]
 
 
 def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:

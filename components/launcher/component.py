@@ -6,10 +6,10 @@ from components.launcher.images import IMAGES
 
 
 @dsl.container_component
-def finish(status: dsl.PipelineTaskFinalStatus, notify_url: str):  # type: ignore[no-untyped-def]
-    """Says how the pipeline ended, in its log and to `notify_url` if that is not empty."""
+def finish(status: dsl.PipelineTaskFinalStatus):  # type: ignore[no-untyped-def]
+    """Says how the pipeline ended, in its log and to the webhook of `mlgo pipeline submit --notify-secret`."""
     return dsl.ContainerSpec(
         image=IMAGES["toolchain"],
         command=["python", "-m", "components.launcher.finish"],
-        args=["--status", status, "--notify-url", notify_url],
+        args=["--status", status],
     )

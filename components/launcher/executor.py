@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.console import UserError
+from components.storage.input_files import expect_shape, parse_json
 
 
 def parse_executor_input(text: str) -> dict[str, Any]:
     """The ExecutorInput that replaces the placeholder {{$}}. UserError if it is none."""
-    try:
-        document = json.loads(text)
-        if not isinstance(document.get("outputs", {}), dict):
-            raise ValueError("outputs is no object")
-    except (ValueError, AttributeError) as error:
-        raise UserError(
-            f"--executor-input is not an ExecutorInput of KFP ({error})",
-            "the launcher is for pipelines; to run a step by hand: mlgo STEP --help",
-        ) from None
+    remedy = "the launcher is for pipelines; to run a step by hand: mlgo STEP --help"
+    document = parse_json(text, "--executor-input", remedy)
+    with expect_shape("--executor-input", "an ExecutorInput of KFP", remedy):
+        outputs = document.get("outputs", {})
+        if not isinstance(outputs.get("outputFile", ""), str):
+            raise ValueError("outputFile is no text")
+        for listed in outputs.get("artifacts", {}).values():
+            if not all(isinstance(artifact, dict) for artifact in listed.get("artifacts", [])):
+                raise ValueError("an artifact is no object")
     return dict(document)
 
 

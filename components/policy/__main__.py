@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from components.console import UserError, run_step, say
+from components.console.number_types import COUNT, SEED
 from components.formats.policy import load_policy_info
 from components.formats.toolchain import load_toolchain
 from components.policy.dense import read_dense
@@ -33,8 +34,8 @@ def main() -> None:
 @main.command("compare")
 @click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
 @click.option("--trace", type=ARTIFACT, required=True, help="Recorded decisions: what the trace step made.")
-@click.option("--decisions", type=click.IntRange(min=1), default=2000, show_default=True, help="How many to compare.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which ones.")
+@click.option("--decisions", type=COUNT, default=2000, show_default=True, help="How many to compare.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Which ones.")
 def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> None:
     """Run every form of a policy on recorded decisions; fail if any two of them decide differently.
 

@@ -7,12 +7,17 @@ an action that the mask excludes has the logit -inf.
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +26,18 @@ from components import problems
 from components.console import UserError
 from components.formats.features import FeatureSpec
 from components.policy.inputs import Float32, elements, expand, inputs_per_feature, layer_inputs
+from components.storage.input_files import open_regular, parse_json
 
 WEIGHTS_FILE = "weights.npz"
 _VERSION = 2
 MAX_BOUNDARIES = 65535
 """The emitted form keeps bucket indices as uint16."""
+
+NPZ_ERRORS = (
+    zipfile.BadZipFile, zlib.error, struct.error, KeyError, ValueError, TypeError, AttributeError, IndexError, EOFError,
+    OSError, OverflowError, MemoryError, NotImplementedError, RuntimeError, SyntaxError,
+)  # fmt: skip
+"""What numpy and zipfile raise for a damaged .npz: a shape that no memory holds, a compression that nobody knows."""
 
 Layer = tuple[Float32, Float32]
 
@@ -127,17 +139,27 @@ class DensePolicy:
         features = [f.to_json() for f in self.features]
         header = {"version": _VERSION, "problem": self.problem, "features": features, "layers": len(self.layers)}
         path = directory / WEIGHTS_FILE
-        with open(path, "wb") as stream:
-            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        write_npz(path, header=np.array(json.dumps(header)), **arrays)
         return path
+
+
+def write_npz(path: Path, /, **arrays: NDArray[Any]) -> None:
+    """Writes arrays as `np.savez` does, by way of memory.
+
+    On a full disk zipfile would fail once more when it is collected, after the error has been told.
+    """
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    path.write_bytes(stream.getbuffer())
 
 
 def read_dense(directory: Path) -> DensePolicy:
     """Reads weights.npz of a policy directory. UserError if it is missing, truncated or not such a file."""
     path = directory / WEIGHTS_FILE
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            header = json.loads(str(arrays["header"]))
+        # Not np.load(path): of a named pipe it would wait for a writer.
+        with os.fdopen(open_regular(path), "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            header = parse_json(str(arrays["header"]), f"the header of {path}", "make the policy again")
             if header["version"] != _VERSION:
                 problem = f"{path} has version {header['version']}, this program reads {_VERSION}"
                 raise UserError(problem, "train the policy again: its network sees other inputs")
@@ -155,5 +177,5 @@ def read_dense(directory: Path) -> DensePolicy:
             f"{directory} is not a policy: it has no {WEIGHTS_FILE}",
             "pass the output directory of the warmstart or of the ppo step",
         ) from None
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSError) as error:
+    except NPZ_ERRORS as error:
         raise UserError(f"{path} is damaged: {error}", "delete the policy directory and make it again") from None

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from components import problems
-from components.console import SEED, preset_option, run_step
+from components.compiler.options import ALLOW_CC1_OPTION
+from components.console import preset_option, run_step
+from components.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
 from components.ppo.config import PRESETS, PpoConfig
 from components.ppo.rayjob_options import RAYJOB_OPTIONS, choose_workers
 from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
@@ -44,14 +46,14 @@ Examples:
 )
 @click.option("--output", type=OUTPUT, required=True, help="Where the best policy is published.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="Wall time to train, resumed parts counted.")
-@click.option("--iterations", type=click.IntRange(min=0), help="Iterations to train, if that is less.")
+@click.option("--minutes", type=MINUTES, help="Wall time to train, resumed parts counted.")
+@click.option("--iterations", type=click.IntRange(min=0, max=2**31 - 1), help="Iterations to train, if that is less.")
 @click.option(
-    "--modules", type=click.IntRange(min=1), help=f"Modules an iteration.  [default: {problems.told('modules')}]"
+    "--modules", type=COUNT, help=f"Modules an iteration.  [default: {problems.told('modules')}]"
 )
 @click.option(
     "--samples",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without; of register "
     "allocation flips of each function.  "
     f"[default: {problems.told('samples')}]",
@@ -78,30 +80,31 @@ Examples:
 )
 @click.option(
     "--module-weight",
+    type=FiniteFloatRange(min=0, max=1e6),
     default=PpoConfig.module_weight,
     show_default=True,
     help="Weight of the module's size beside its functions'; of no use where functions have scores.",
 )
 @click.option(
     "--validate-every",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=PpoConfig.validate_every,
     show_default=True,
     help="Iterations between validations.",
 )
 @click.option(
     "--average-decay",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=FiniteFloatRange(0, 1, max_open=True),
     default=PpoConfig.average_decay,
     show_default=True,
     help="Of the moving average of the weights that is validated and published; 0 for none.",
 )
 @click.option(
-    "--keep", type=click.IntRange(min=1), default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
+    "--keep", type=COUNT, default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
 )
 @click.option(
     "--checkpoint-every",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=PpoConfig.checkpoint_every,
     show_default=True,
     help="Iterations between checkpoints: how many a killed training may have to repeat.",
@@ -123,21 +126,21 @@ Examples:
 )
 @click.option(
     "--min-finished-fraction",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteFloatRange(0, 1, min_open=True),
     default=PpoConfig.min_finished_fraction,
     show_default=True,
     help="Of an iteration's modules; the slow rest is given up, which biases the training.",
 )
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=TIMEOUT_S,
     default=PpoConfig.timeout_s,
     show_default=True,
     help="Of one compile.",
 )
 @click.option(
     "--max-failed-fraction",
-    type=click.FloatRange(0, 1),
+    type=FRACTION,
     default=PpoConfig.max_failed_fraction,
     show_default=True,
     help="More modules than this failing stops the step.",
@@ -161,6 +164,7 @@ Examples:
     multiple=True,
     help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4; may be repeated.",
 )
+@ALLOW_CC1_OPTION
 @RAYJOB_OPTIONS
 def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
     """Train a policy by reinforcement learning on the code that it makes: its size, or its scores."""

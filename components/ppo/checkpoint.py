@@ -30,10 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.console import UserError
-from components.policy.dense import DensePolicy, read_dense
+from components.policy.dense import NPZ_ERRORS, DensePolicy, read_dense, write_npz
 from components.ppo.begun import EarlierCredit, require_known_credit
 from components.ppo.replay import Segment
 from components.storage import publish
+from components.storage.input_files import read_json
 from components.storage.manifest import verify
 from components.storage.uri import shown
 
@@ -66,7 +67,7 @@ class Checkpoint:
 def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -> None:
     """Publishes it as `directory`. before: the checkpoint that this training published last or went on from."""
     with publish(directory) as partial:
-        np.savez(partial / VARIABLES, **checkpoint.variables)  # type: ignore[arg-type]
+        write_npz(partial / VARIABLES, **checkpoint.variables)
         for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
             (partial / name).mkdir()
             policy.save(partial / name)
@@ -99,7 +100,7 @@ def read(directory: Path) -> Checkpoint:
     """
     try:
         verify(directory)
-        state = json.loads((directory / STATE).read_text())
+        state = read_json(directory / STATE)
         # Before the policies, which an earlier version wrote in another form: that is not damage.
         require_known_credit(directory.parent.parent, state.get("inputs", {}))
         variables = _arrays(directory / VARIABLES)
@@ -111,7 +112,7 @@ def read(directory: Path) -> Checkpoint:
         return found
     except EarlierCredit:
         raise
-    except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (UserError, *NPZ_ERRORS) as error:
         told = error.problem if isinstance(error, UserError) else error
         raise UserError(f"the checkpoint {shown(directory)} is damaged: {told}") from None
 

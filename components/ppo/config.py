@@ -42,6 +42,7 @@ class PpoConfig:
     min_finished_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
     emphasize: JSON file of module names, a list or an object with the list "regressed": they, and where they are not
         trained on the modules of their directories, take part in every round.
+    allowed_options: recorded options of modules that are replayed though they are refused otherwise.
     """
 
     corpus: Path
@@ -72,6 +73,7 @@ class PpoConfig:
     emphasize: Path | None = None
     gin_files: tuple[Path, ...] = ()
     gin_bindings: tuple[str, ...] = ()
+    allowed_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.iterations is None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from components.console import UserError
+from components.storage.input_files import expect_shape, read_json
 
 
 def read_emphasis(path: Path) -> tuple[str, ...]:
     """Module names from a JSON list, or from the list "regressed" of an object. UserError if there is neither."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+    remedy = "pass a JSON list, or mlgo retrain's state"
+    document = read_json(path, remedy)
+    with expect_shape(path, "a list of modules", remedy):
         names = document["regressed"] if isinstance(document, dict) else document
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("no list of names")
-    except (OSError, ValueError, KeyError) as error:
-        problem = f"{path} is no list of modules ({error})"
-        raise UserError(problem, "pass a JSON list, or mlgo retrain's state") from None
     return tuple(names)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from components.ppo.kubernetes import SERVICE_ACCOUNT
 from components.ppo.rayjob_spec import RAY_VERSION, RayJobSpec
 from components.workers.settings import NODE_SETTINGS
 
@@ -24,13 +25,13 @@ _IDLE_S = 300  # longer than a validation and an update of the policy, in which 
 def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
     """The RayClusterSpec."""
     tasks_bytes = spec.cpus_per_worker * spec.memory_per_task_bytes
-    head = _pod(spec, "ray-head", spec.head_cpus, spec.head_memory_bytes, _HEAD_STORE_BYTES)
+    # The autoscaler patches the RayCluster. The trainer next to it, which unpickles what workers send, gets no token.
+    api = {"name": "kubernetes-api", "projected": _service_account()}
+    head = _pod(spec, "ray-head", spec.head_cpus, spec.head_memory_bytes, _HEAD_STORE_BYTES, api)
     # Evicting the head ends the training: not for a smaller cluster. (By force: the disruption budget in k8s/base.)
     head["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    head["spec"]["automountServiceAccountToken"] = True  # the autoscaler beside the head patches the RayCluster
     workers_bytes = tasks_bytes + _WORKER_STORE_BYTES + _OVERHEAD_BYTES
     workers = _pod(spec, "ray-worker", spec.cpus_per_worker, workers_bytes, _WORKER_STORE_BYTES)
-    workers["spec"]["automountServiceAccountToken"] = False
     if spec.spot:
         label, value = spec.spot
         expression = {"key": label, "operator": "NotIn", "values": [value]}
@@ -50,7 +51,10 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
             "idleTimeoutSeconds": _IDLE_S,
             "resources": _resources("500m", _AUTOSCALER_BYTES),
             "securityContext": _container_security(),
-            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+            "volumeMounts": [
+                {"name": "tmp", "mountPath": "/tmp"},
+                {"name": "kubernetes-api", "mountPath": str(SERVICE_ACCOUNT), "readOnly": True},
+            ],
         },
         "headGroupSpec": {
             "serviceType": "ClusterIP",
@@ -98,13 +102,16 @@ def submitter_template(spec: RayJobSpec) -> dict[str, Any]:
     }
 
 
-def _pod(spec: RayJobSpec, name: str, cpus: int, memory_bytes: int, store_bytes: int) -> dict[str, Any]:
+def _pod(
+    spec: RayJobSpec, name: str, cpus: int, memory_bytes: int, store_bytes: int, *more_volumes: dict[str, Any]
+) -> dict[str, Any]:
     env = {**NODE_SETTINGS, **spec.env}
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
     volumes: list[dict[str, Any]] = [
         {"name": "tmp", "emptyDir": {}},
         # Counts as the container's memory. A little more than Ray's store, which has a header.
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _quantity(store_bytes + 64 * _MIB)}},
+        *more_volumes,
     ]
     if spec.credentials_secret:
         env["GOOGLE_APPLICATION_CREDENTIALS"] = f"{CREDENTIALS}/key.json"
@@ -127,10 +134,24 @@ def _pod(spec: RayJobSpec, name: str, cpus: int, memory_bytes: int, store_bytes:
             # A Ray node that restarts in its pod is another one to Ray; the autoscaler (v2) makes a new pod instead.
             "restartPolicy": "Never",
             "serviceAccountName": spec.service_account,
+            "automountServiceAccountToken": False,
             "securityContext": _pod_security(),
             "containers": [container],
             "volumes": volumes,
         },
+    }
+
+
+def _service_account() -> dict[str, Any]:
+    """The volume that Kubernetes itself would mount in every container of the pod."""
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    return {
+        "defaultMode": 0o440,
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [namespace]}},
+        ],
     }
 
 

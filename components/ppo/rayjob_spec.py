@@ -34,7 +34,7 @@ class RayJobSpec:
 
     name: see `job_name`. image: with a digest, of head and workers. entrypoint: the trainer's command line; its driver
     runs on the head, where RAY_ADDRESS is set, and may use `head_cpus` and `head_memory_bytes`.
-    service_account: of head and workers; head pods get its token, because the autoscaler in them asks Kubernetes.
+    service_account: of head and workers; only the head's autoscaler gets its token, for it asks Kubernetes.
     min_workers, max_workers: pods, of `cpus_per_worker` tasks at a time with `memory_per_task_bytes` each.
     spot: label (and taint) of nodes that may vanish: workers run there only, the head anywhere else. None: anywhere.
     env: more variables of every Ray container.

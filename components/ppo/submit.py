@@ -6,17 +6,17 @@ RayJob again that it had started. Nothing that happens to the step ends the RayJ
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
 from components.console import UserError, say
+from components.console.number_types import environment_number
 from components.ppo.driver_log import DriverLog
 from components.ppo.kubernetes import ApiServer, reason, refused
 from components.ppo.rayjob import API_VERSION, rayjob
 from components.ppo.rayjob_spec import RayJobSpec
 
-POLL_S = float(os.environ.get("MLGO_POLL_S", "10"))
+POLL_S = environment_number("MLGO_POLL_S", 10)
 _FAILED = {"Failed", "ValidationFailed"}
 _ATTEMPTS = 5
 _GONE_S = 600.0  # to delete a RayJob with its cluster, whose pods may take their time

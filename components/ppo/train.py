@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components import problems
+from components.compiler.command_line import require_replayable
 from components.compiler.compile import Compiler
 from components.compiler.quarantine import Quarantine
 from components.console import Progress, UserError, say
@@ -128,6 +129,7 @@ class Trainer:
                 f"modules that are in the trace, and both are needed",
                 "split the corpus again (python -m components.corpus split) or trace it again",
             )
+        require_replayable([*self.modules.values(), *self.validation], config.allowed_options)
         some = self._some_observed(warmstart)
         shape = (len(warmstart.network_features), problem.num_actions)
         masked, scale = problem.mask is not None, networks.InputScale.of(problem, some)
@@ -159,7 +161,7 @@ class Trainer:
         self._saver = ThreadPoolExecutor(1, "checkpoint")
         self._saving: tuple[Checkpoint, Future[None]] | None = None
         self._checkpoint_s = 0.0
-        compiler = Compiler(self.clang, problem.name, config.timeout_s)
+        compiler = Compiler(self.clang, problem.name, config.timeout_s, config.allowed_options)
         objects = self._objects()
         self.pool = make_pool(config.workers)
         compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))

@@ -18,6 +18,7 @@ from components.projects.compile_commands import output_of
 from components.projects.process import log_tail, run_logged
 from components.projects.recipe import Recipe
 from components.projects.relative import write_launcher
+from components.storage.input_files import read_json
 
 LOG = "build.log"
 BUILD_TYPE = "MinSizeRel"
@@ -213,7 +214,9 @@ def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:
 
 def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     """The compile commands without excluded objects. Raises `UserError` if none is left."""
-    entries: list[dict[str, Any]] = json.loads((directory / _COMMANDS).read_text(encoding="utf-8"))
+    entries: list[dict[str, Any]] = read_json(directory / _COMMANDS, f"see how {recipe.name} is built")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UserError(f"{directory / _COMMANDS} is not a compilation database", f"see how {recipe.name} is built")
     chosen = [entry for entry in entries if (name := output_of(entry)) and not _excluded(name, recipe)]
     if not chosen:
         raise UserError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +12,24 @@ from components.console import UserError
 _REQUIRED = object()
 
 
+def is_text(value: object) -> bool:
+    """Whether a value is text that files and command lines can hold: no NUL, no lone surrogate, both of which YAML can
+    spell."""
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def shorten(value: object) -> str:
+    """A value for an error message: aliases in YAML can stand for more than a machine can print."""
+    return f"{reprlib.repr(value):.60}"
+
+
 class Checked:
     """A mapping with string keys. `where` names it in errors ("demo.yaml: lz4: cmake")."""
 
     def __init__(self, value: Any, where: str) -> None:
         self.where = where
-        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise UserError(f"{where}: expected keys and values, found {value!r:.60}", "see the recipes of the demo")
+        if not isinstance(value, dict) or not all(map(is_text, value)):
+            raise UserError(f"{where}: expected keys and values, found {shorten(value)}", "see the recipes of the demo")
         self.value: dict[str, Any] = value
 
     def error(self, problem: str, remedy: str = "correct the recipe") -> UserError:
@@ -47,29 +60,37 @@ class Checked:
 
     def string(self, key: str, default: Any = _REQUIRED) -> str:
         value = self._get(key, default)
-        if not isinstance(value, str) or not value:
-            raise self.error(f"{key} must be text, found {value!r}")
-        return value
+        if not is_text(value) or not value:
+            raise self.error(f"{key} must be text, found {shorten(value)}")
+        return str(value)
 
     def scalar(self, key: str) -> str:
         """Text, a number or a truth value, as CMake spells it."""
         value = self._get(key, _REQUIRED)
         if isinstance(value, bool):
             return "ON" if value else "OFF"
-        if not isinstance(value, str | int | float):
-            raise self.error(f"{key} must be one value, found {value!r}")
+        finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        if not (finite or is_text(value)):
+            raise self.error(f"{key} must be one value, found {shorten(value)}")
         return str(value)
 
-    def integer(self, key: str, least: int, most: int) -> int:
-        value = self._get(key, _REQUIRED)
+    def integer(self, key: str, least: int, most: int, default: Any = _REQUIRED) -> int:
+        value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.error(f"{key} must be a whole number from {least} to {most}, found {value!r:.60}")
+            raise self.error(f"{key} must be a whole number from {least} to {most}, found {shorten(value)}")
         return value
+
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """A finite number within the bounds."""
+        value = self._get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            raise self.error(f"{key} must be a number from {least:g} to {most:g}, found {shorten(value)}")
+        return float(value)
 
     def truth(self, key: str, default: bool) -> bool:
         value = self._get(key, default)
         if not isinstance(value, bool):
-            raise self.error(f"{key} must be true or false, found {value!r:.60}")
+            raise self.error(f"{key} must be true or false, found {shorten(value)}")
         return value
 
     def mapping(self, key: str, default: Any = _REQUIRED) -> Checked:
@@ -78,11 +99,11 @@ class Checked:
     def items(self, key: str) -> list[Any]:
         value = self._get(key, [])
         if not isinstance(value, list):
-            raise self.error(f"{key} must be a list, found {value!r:.60}")
+            raise self.error(f"{key} must be a list, found {shorten(value)}")
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
         values = self.items(key)
-        if not all(isinstance(value, str) for value in values):
-            raise self.error(f"{key} must be a list of texts, found {values!r:.60}")
+        if not all(map(is_text, values)):
+            raise self.error(f"{key} must be a list of texts, found {shorten(values)}")
         return tuple(values)

@@ -31,9 +31,9 @@ def objects_in(content: str) -> Iterator[tuple[str, str]]:
         entries = json.loads(content)
         for entry in entries if isinstance(entries, list) else []:
             directory, output = entry["directory"], output_of(entry)
-            if output:
+            if output and "\0" not in directory + output:
                 yield directory, os.path.join(directory, output)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return
 
 

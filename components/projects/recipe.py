@@ -38,21 +38,23 @@ compile_commands.json; without one every object file below the directory counts.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from components.console import UserError
 from components.projects.benchmark import Benchmark, parse_benchmarks
 from components.projects.checked import Checked
+from components.storage.debsource import PACKAGE
+from components.storage.http_download import require_http
+from components.storage.input_files import MissingFile, parse_yaml, read_text
 from components.storage.uri import GsUri, parse_place
 
 PACKAGED = Path(__file__).parents[1] / "corpus" / "recipes"
 """The recipes that come with this project."""
 
-_NAME_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
+_NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -162,13 +164,13 @@ def _beside(path: Path, name: str) -> Path:
 
 def _read_yaml(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        text = read_text(path, "name a recipe: a .yaml file")
+    except MissingFile:
         raise UserError(f"no recipe at {path}: no such file", "check the path") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory, not a recipe file", "name a .yaml file in it") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {error}", "correct the file at the place named") from None
+    documents = parse_yaml(text, str(path), "correct the file at the place named")
+    if len(documents) > 1:
+        raise UserError(f"{path} has {len(documents)} YAML documents", "a recipe is one document")
+    return documents[0] if documents else None
 
 
 def _recipe(top: Checked, base: Path) -> Recipe:
@@ -176,13 +178,16 @@ def _recipe(top: Checked, base: Path) -> Recipe:
         "name", "source", "requires", "prepare", "cmake", "commands", "exclude", "cflags", "binaries", "benchmarks"
     )
     name = top.string("name")
-    if not name or not set(name) <= _NAME_CHARACTERS or name.startswith("."):
+    if not _NAME.fullmatch(name):
         raise top.error(f"name {name!r} must be letters, digits and ._+- without a leading dot")
     where = top.named(name)
     if ("cmake" in where) == ("commands" in where):
         raise where.error("exactly one of cmake and commands is needed")
     source = _source(where.mapping("source"), base)
     requires = where.mapping("requires", {})
+    for required in requires:
+        if not _NAME.fullmatch(required) or required == "source":
+            raise requires.error(f"name {required!r} must be letters, digits and ._+- without a leading dot")
     recipe = Recipe(
         name,
         source,
@@ -213,16 +218,35 @@ def _source(value: Checked, base: Path) -> Source:
     match kinds[0]:
         case "deb":
             value.only("deb")
-            return Source("deb", value.string("deb"))
+            if not PACKAGE.fullmatch(package := value.string("deb")):
+                raise value.error(f"deb: {package!r} is not the name of a source package", "NAME or NAME=VERSION")
+            return Source("deb", package)
         case "git":
             value.only("git", "tag")
-            return Source("git", value.string("git"), value.string("tag"))
+            location, tag = value.string("git"), value.string("tag")
+            for key, text in ("git", location), ("tag", tag):
+                if text.startswith("-") or not text.isprintable():
+                    raise value.error(f"{key}: {text!r} is not a {'URL' if key == 'git' else 'tag'}")
+            return Source("git", location, tag)
         case "url":
             value.only("url", "sha256")
             sha256 = value.string("sha256").lower()
             if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
                 raise value.error("sha256 must be 64 hexadecimal digits")
-            return Source("url", value.string("url"), sha256)
+            location = value.string("url")
+            try:
+                require_http(location)
+            except UserError as error:
+                raise value.error(f"url: {error.problem}", error.remedy) from None
+            return Source("url", location, sha256)
         case _:
             value.only("path")
-            return Source("path", str((base / value.string("path")).resolve()))
+            return Source("path", str(_resolve(value, base)))
+
+
+def _resolve(value: Checked, base: Path) -> Path:
+    path = value.string("path")
+    try:
+        return (base / path).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, NUL
+        raise value.error(f"path: {path!r} is not a directory's path: {error}") from None

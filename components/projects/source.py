@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import lzma
+import re
 import shutil
+import struct
 import subprocess
-import urllib.error
-import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from components.console import UserError, say
 from components.projects.recipe import Recipe, Source
 from components.storage.debsource import fetch_deb_source
+from components.storage.http_download import download
 
 Say = Callable[[str], None]
-_TIMEOUT_S = 60.0
-_BLOCK_BYTES = 1 << 20
 
 
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
@@ -75,14 +77,29 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
 def _download(source: Source, cache: Path, progress: Say) -> Path:
     folder = cache / "archives"
     folder.mkdir(parents=True, exist_ok=True)
-    archive = folder / f"{source.pin[:16]}-{source.location.rsplit('/', 1)[-1] or 'archive'}"
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", source.location.rsplit("/", 1)[-1])[-100:]
+    archive = folder / f"{source.pin[:16]}-{name or 'archive'}"
     if archive.is_file() and _sha256(archive) == source.pin:
         return archive
+    # One build at a time: the next one finds the archive, and what a kill leaves is overwritten.
+    locks = cache / "locks"
+    locks.mkdir(exist_ok=True)
+    with open(locks / archive.name, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another build that downloads {source.location}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (archive.is_file() and _sha256(archive) == source.pin):
+            _download_archive(source, archive, progress)
+    return archive
+
+
+def _download_archive(source: Source, archive: Path, progress: Say) -> None:
     progress(f"downloading {source.location}")
     partial = archive.with_name(archive.name + ".partial")
     try:
-        with urllib.request.urlopen(source.location, timeout=_TIMEOUT_S) as reply, open(partial, "wb") as file:
-            shutil.copyfileobj(reply, file, _BLOCK_BYTES)
+        download(source.location, partial)
         found = _sha256(partial)
         if found != source.pin:
             raise UserError(
@@ -90,11 +107,8 @@ def _download(source: Source, cache: Path, progress: Say) -> Path:
                 "do not use the archive unless you know why it changed; then correct sha256 in the recipe",
             )
         partial.rename(archive)
-    except (urllib.error.URLError, ValueError, TimeoutError) as error:
-        raise UserError(f"cannot download {source.location}: {error}", "check the URL and the network") from None
     finally:
         partial.unlink(missing_ok=True)
-    return archive
 
 
 def _sha256(path: Path) -> str:
@@ -108,7 +122,7 @@ def _unpack(archive: Path, into: Path) -> Path:
     scratch.mkdir(parents=True)
     try:
         if zipfile.is_zipfile(archive):
-            zipfile.ZipFile(archive).extractall(scratch)
+            _unpack_zip(archive, scratch)
         else:
             # GNU tar knows every compression and refuses absolute names and "..".
             command = ["tar", "--extract", "--no-same-owner", "--file", str(archive), "--directory", str(scratch)]
@@ -121,3 +135,15 @@ def _unpack(archive: Path, into: Path) -> Path:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return into
+
+
+def _unpack_zip(archive: Path, into: Path) -> None:
+    try:
+        with zipfile.ZipFile(archive) as file:
+            file.extractall(into)
+    # Damage is told by many names: RuntimeError for encryption, NotImplementedError for a compression.
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
+        raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        problem = f"cannot unpack {archive}: it has a file and a directory of one name, {error.filename}"
+        raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None

@@ -25,6 +25,8 @@ from components.console import UserError, say
 _SOURCE_LISTS = Path("/etc/apt")
 _LISTS_MAX_AGE_S = 24 * 3600.0
 _TIMEOUT_S = 1800.0
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
+"""Name of a source package (Debian Policy 5.6.1), maybe with a version."""
 _DSC_FILE = re.compile(r"^ ([0-9a-f]{64}) (\d+) ([^/\s]+)$")
 
 Say = Callable[[str], None]
@@ -42,6 +44,8 @@ def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[
 
     Raises `UserError`: no apt here, no such package, no network, an archive that differs from its checksum.
     """
+    if not PACKAGE.fullmatch(package):
+        raise UserError(f"{package!r} is not the name of a Debian source package", "NAME or NAME=VERSION")
     if shutil.which("apt-get") is None:
         raise UserError(
             f"cannot fetch the Debian source package {package}: there is no apt-get here",
@@ -123,7 +127,7 @@ def _configure(root: Path, progress: Say) -> Path:
 
 def _download(configuration: Path, package: str, folder: Path, progress: Say) -> None:
     """Fetch what apt would take, the newest version; where the mirror lists that without having it, the next one."""
-    command = ["source", "--download-only", "--only-source"]
+    command = ["source", "--download-only", "--only-source", "--"]
     older: list[str] = []
     try:
         _empty(folder)
@@ -151,7 +155,7 @@ _LACKS = ("404", "File not found")
 
 def _versions(configuration: Path, package: str) -> list[str]:
     """The versions of a source package that the lists name, the newest first."""
-    command = ["apt-cache", "showsrc", "--only-source", package]
+    command = ["apt-cache", "showsrc", "--only-source", "--", package]
     environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C"}
     said = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 

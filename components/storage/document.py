@@ -13,6 +13,7 @@ from typing import Any
 
 from components.console import UserError
 from components.storage.directory import make_directory
+from components.storage.input_files import MissingFile, parse_json, read_bytes
 from components.storage.uri import GsUri, parse_place
 
 _NOTHING = "nothing"
@@ -35,12 +36,10 @@ def read_document(place: str) -> Document:
     text, version = _read_remote(where) if isinstance(where, GsUri) else _read_local(where)
     if text is None:
         return Document(None, version)
-    try:
-        content = json.loads(text)
-        if not isinstance(content, dict):
-            raise ValueError("no object")
-    except ValueError as error:
-        raise UserError(f"{place} is not a JSON document ({error})", "restore an older one, or remove it") from None
+    remedy = "restore an older one, or remove it"
+    content = parse_json(text, place, remedy)
+    if not isinstance(content, dict):
+        raise UserError(f"{place} is not a JSON document with keys and values", remedy)
     return Document(content, version)
 
 
@@ -99,8 +98,8 @@ def _write_remote(uri: GsUri, text: bytes, version: str) -> str:
 
 def _read_local(path: Path) -> tuple[bytes | None, str]:
     try:
-        text = path.read_bytes()
-    except FileNotFoundError:
+        text = read_bytes(path)
+    except MissingFile:
         return None, _NOTHING
     return text, hashlib.sha256(text).hexdigest()
 

@@ -6,18 +6,23 @@ credentials are needed then. google.cloud.storage is imported on first use: who 
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
-from components.console import UserError, say
-from components.storage.uri import GsUri
+from components.console import UserError, say, say_if_slow
+from components.storage.http_download import require_http
+from components.storage.uri import GsUri, keeps_changing
 
 # About versions of Python and gRPC that Google will want years from now.
 warnings.filterwarnings("ignore", category=FutureWarning, module="google")
@@ -29,8 +34,13 @@ TIMEOUT_S = (5.0, 60.0)
 """To connect; and between two bytes of an answer."""
 _READS = 20
 """Of an object that is replaced between the question for its generation and that for its content."""
+_AGAIN = f"check the network and {EMULATOR}; run the same command again when it does"
 TELL_S = 2.0
 """From a request's first failure to the word that it is being repeated: a blink of the network is nobody's concern."""
+
+
+_OTHER_ANSWERS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+"""What the client raises for answers of another kind, a proxy's page of HTML or JSON of another shape."""
 
 
 class StorageError(UserError):
@@ -83,7 +93,36 @@ def read_object(uri: GsUri) -> tuple[bytes | None, int]:
             except (NotFound, PreconditionFailed):
                 continue  # replaced between the two requests
             return text, int(generation)
-    raise UserError(f"{uri} changes all the time", "find out who writes there, and run this again")
+    raise keeps_changing(uri)
+
+
+def generation_of(uri: GsUri) -> int:
+    """The generation of an object, 0 if there is none. UserError as `read_object`."""
+    bucket = bucket_of(uri)
+    with explained(uri):
+        blob = bucket.get_blob(uri.path, **request())
+        if blob is None:
+            next(iter(bucket.list_blobs(max_results=1, **request())), None)  # a missing bucket is 404, too
+        return int(blob.generation) if blob else 0
+
+
+def server_time(uri: GsUri) -> datetime:
+    """The time of the server that `uri` is on, which dates objects; this machine's clock may be wrong."""
+    import requests
+
+    bucket = bucket_of(uri)
+    with explained(uri):
+        # The client has no call for it. Every answer has a date, be it that the bucket may not be looked at.
+        url = f"{bucket.client._connection.API_BASE_URL}/storage/v1/b/{uri.bucket}?fields=name"
+        try:
+            answer = bucket.client._http.get(url, timeout=TIMEOUT_S)
+            return parsedate_to_datetime(answer.headers["Date"])
+        except (KeyError, ValueError, TypeError):
+            raise StorageError(f"{uri}: the server does not say what time it is", "use another server") from None
+        except requests.exceptions.RequestException as error:
+            raise StorageError(
+                f"{uri}: object storage at {_server()} does not answer: {_told(error)}", _AGAIN
+            ) from None
 
 
 @contextmanager
@@ -97,10 +136,15 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
     from google.auth import exceptions as auth
     from google.cloud.storage.exceptions import DataCorruption
 
+    waiting = f"waiting for object storage at {_server()} to answer about {uri}, at most {TIMEOUT_S[1]:.0f} s"
     try:
-        yield
-    except api.PreconditionFailed:
-        raise
+        with say_if_slow(waiting):
+            yield
+    except api.PreconditionFailed as error:
+        if "ifGenerationMatch" in str(error):  # the URL is in it: the request had a precondition
+            raise
+        problem = f"{uri}: {_server()} refuses a precondition that was not asked for: {_told(error)}"
+        raise StorageError(problem, f"check {EMULATOR}, and who answers there") from None
     except api.NotFound as error:
         if not missing:
             raise
@@ -123,12 +167,17 @@ def explained(uri: GsUri, missing: bool = True) -> Iterator[None]:
     except (api.RetryError, api.ServerError, requests.ConnectionError, requests.Timeout) as error:
         raise StorageError(
             f"{uri}: object storage at {_server()} does not answer: {_told(error)}",
-            f"check the network and {EMULATOR}; run the same command again when it does",
+            _AGAIN,
         ) from None
     except DataCorruption as error:
         raise UserError(f"{uri}: what arrived is not what was sent: {error}", "run the same command again") from None
     except api.GoogleAPICallError as error:
         raise StorageError(f"{uri}: {_told(error)}", "see the message of the service") from None
+    except (requests.RequestException, zlib.error, *_OTHER_ANSWERS) as error:
+        raise StorageError(
+            f"{uri}: what {_server()} answers is not Cloud Storage's API: {_told(error)}",
+            f"check {EMULATOR}, and who answers there",
+        ) from None
 
 
 class _Patience:
@@ -157,6 +206,12 @@ def _server() -> str:
 def _client() -> Any:
     from google.cloud import storage
 
+    if emulator := os.environ.get(EMULATOR):
+        try:
+            require_http(emulator)
+        except UserError:
+            problem = f"{EMULATOR}={emulator!r} is not the URL of a server"
+            raise UserError(problem, f"write it as {EMULATOR}=http://HOST:PORT") from None
     # Only listing and creating buckets would need a project, and nobody here does.
     return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "unset"))
 
@@ -166,6 +221,23 @@ def _told(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
     if cause.args:  # a requests.ConnectionError holds urllib3's MaxRetryError, and that what happened
         cause = getattr(cause.args[0], "reason", None) or cause
-    text = str(getattr(cause, "message", "") or cause).splitlines()
-    line = text[0] if text else type(cause).__name__
+    line = " ".join(_message(cause).split()) or type(cause).__name__
     return line if len(line) <= 200 else f"{line[:200]}…"
+
+
+def _message(error: BaseException) -> str:
+    """The message of an error, of an HTTP answer only what the service says in it.
+
+    google.api_core writes "GET URL: BODY", and after a download that fails "GET URL: BODY: (what requests expected)";
+    the body is JSON, a line of text or a page of HTML.
+    """
+    text = str(getattr(error, "message", "") or error)
+    _method, found, body = text.partition("://")
+    _url, separator, body = body.partition(": ")
+    if not found or not separator or not isinstance(getattr(error, "code", None), int):
+        return text
+    body = body.split(": ('Request failed with status code'", 1)[0].strip()
+    status = f"{error.code:d} {getattr(error.code, 'phrase', '')}".strip()  # type: ignore[attr-defined]
+    with suppress(ValueError, RecursionError, TypeError, LookupError):
+        return f"{json.loads(body)['error']['message']} ({status})"
+    return status if not body or body[0] in "{[<" else f"{body} ({status})"

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import os
+import posixpath
 import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ from typing import Any, TypeVar
 import google_crc32c
 
 from components.console import UserError
+from components.storage.input_files import MissingFile, read_json
+from components.storage.uri import shown
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -89,30 +92,108 @@ def read_manifest(directory: Path) -> Manifest:
     """Reads manifest.json. UserError if there is none, or if it is not one of ours."""
     path = directory / MANIFEST
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        document = read_json(path, "delete the directory and make it again")
+    except MissingFile:
         raise UserError(
-            f"{directory} is no finished artifact: it has no {MANIFEST}",
+            f"{shown(directory)} is no finished artifact: it has no {MANIFEST}",
             "check the path; if the step that makes it was interrupted, run that step again",
         ) from None
-    except ValueError:
-        document = None
-    return Manifest(directory, parse_manifest(document, str(path)))
+    return Manifest(directory, parse_manifest(document, shown(path), "delete the directory and make it again"))
 
 
-def parse_manifest(document: Any, name: str) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest that was read from `name`. UserError if it is not one of ours."""
+class NotAManifest(UserError):
+    """What stands where a manifest is expected cannot be read as one."""
+
+
+def parse_manifest(document: Any, place: str, remedy: str) -> tuple[ManifestEntry, ...]:
+    """Return the entries of a manifest, none of which names a file outside of the artifact or in the way of another.
+
+    Args:
+        document: what was read, of whatever type.
+        place: where, for errors. remedy: what to do about a manifest that is none.
+
+    Raises:
+        NotAManifest: it is not one of ours, or its entries contradict each other.
+        UserError: it is one of another version of the format.
+    """
     try:
-        if document["version"] != VERSION:
-            raise UserError(f"{name} has version {document['version']}, this program reads {VERSION}", "make it again")
-        return tuple(
-            ManifestEntry(f["name"], link=f["link"])
-            if "link" in f
-            else ManifestEntry(f["name"], int(f["bytes"]), f["crc32c"], executable=bool(f.get("executable")))
-            for f in document["files"]
-        )
+        version = document["version"]
+        if type(version) is int and version != VERSION:
+            raise UserError(f"{place} has version {version}, this program reads {VERSION}", "make it again")
+        if type(version) is not int:
+            raise ValueError(f"version {version!r}")
+        entries = tuple(_parse_entry(entry) for entry in document["files"])
+        check_names([entry.name for entry in entries])
+        return entries
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{name} is not a manifest ({error!r})", "delete the directory and make it again") from None
+        raise NotAManifest(f"{place} is not a manifest ({error!r})"[:400], remedy) from None
+
+
+def _parse_entry(entry: Any) -> ManifestEntry:
+    name, link = entry["name"], entry.get("link", "")
+    check_name(name)
+    if "link" in entry:
+        if not isinstance(link, str) or not link or "\0" in link:
+            raise ValueError(f"the link {name} leads to {link!r}")
+        os.fsencode(link)
+        return ManifestEntry(name, link=link)
+    size_bytes, crc32c = entry["bytes"], entry["crc32c"]
+    if type(size_bytes) is not int or not 0 <= size_bytes < 2**63 or not isinstance(crc32c, str):
+        raise ValueError(f"{name} has {size_bytes!r} bytes with the checksum {crc32c!r}")
+    return ManifestEntry(name, size_bytes, crc32c, executable=entry.get("executable") is True)
+
+
+def check_name(name: Any) -> None:
+    """ValueError unless `name` is a relative path inside an artifact, as manifests spell it."""
+    if not isinstance(name, str) or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ValueError(f"{name!r} is not the name of a file inside an artifact")
+    if name == MANIFEST:
+        raise ValueError(f"{MANIFEST} does not list itself")
+    os.fsencode(name)  # UnicodeEncodeError is a ValueError
+
+
+def check_names(names: list[str]) -> None:
+    """ValueError where two entries would be written to one place, or one below another that is no directory."""
+    seen = set(names)
+    if len(seen) != len(names):
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} is listed twice")
+    for name in names:
+        parent = posixpath.dirname(name)
+        while parent:
+            if parent in seen:
+                raise ValueError(f"{name} lies below {parent}, which is no directory")
+            parent = posixpath.dirname(parent)
+
+
+def leaving_link(entries: Iterable[ManifestEntry]) -> ManifestEntry | None:
+    """The first link that is absolute or leads out of the artifact, also by way of another link; None if there is none.
+
+    A link that passes through another link is taken to leave, unless its path as spelled stays inside and the other
+    link does, too: each is checked as spelled, and a ".." after a link could start elsewhere.
+    """
+    entries = list(entries)
+    links = {entry.name for entry in entries if entry.link}
+    for entry in entries:
+        if entry.link and _leaves(entry, links):
+            return entry
+    return None
+
+
+def _leaves(entry: ManifestEntry, links: set[str]) -> bool:
+    """Whether the path that the link spells leaves the artifact at any component, or goes up after another link."""
+    if entry.link.startswith("/"):
+        return True
+    at = entry.name.split("/")[:-1]
+    through_link = False
+    for part in entry.link.split("/"):
+        if part == "..":
+            if not at or through_link:
+                return True
+            at.pop()
+        elif part not in ("", "."):
+            at.append(part)
+            through_link |= "/".join(at) in links
+    return False
 
 
 def verify(directory: Path) -> None:
@@ -143,10 +224,10 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
     """
     step = STEP_OF.get(kind.split()[-1], kind.split()[-1])
     if not directory.is_dir():
-        raise UserError(f"no {kind} at {directory}: no such directory", f"make it, see `mlgo {step} --help`")
+        raise UserError(f"no {kind} at {shown(directory)}: no such directory", f"make it, see `mlgo {step} --help`")
     if not (directory / MANIFEST).is_file():
         raise UserError(
-            f"{directory} is not a finished {kind}: it has no {MANIFEST}",
+            f"{shown(directory)} is not a finished {kind}: it has no {MANIFEST}",
             f"make it with `mlgo {step}`; if that was interrupted, run it again",
         )
     manifest = read_manifest(directory)
@@ -173,7 +254,7 @@ def _has_size(path: Path, entry: ManifestEntry) -> bool:
 def _refuse(directory: Path, names: list[str], what: str) -> None:
     if names:
         listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        raise UserError(f"{directory} is damaged: files {what}: {listed}", "delete the directory and make it again")
+        raise UserError(f"{shown(directory)} is damaged: files {what}: {listed}", "delete it and make it again")
 
 
 def _walk(directory: Path) -> Iterable[Path]:

@@ -8,13 +8,12 @@ worker reads one module by range. Files of MOST_BYTES and more stay objects of t
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from components.console import UserError
-from components.storage.manifest import READ_BYTES, ManifestEntry, checksum
+from components.storage.manifest import READ_BYTES, ManifestEntry, NotAManifest, check_name, checksum
 
 FOLDER = "@packs"
 """Of the data folder. No file of an artifact may be below a folder of that name."""
@@ -74,24 +73,47 @@ def write(directory: Path, entries: Sequence[ManifestEntry], archive: Path) -> P
     return Pack(f"{FOLDER}/{archive.name}", size_bytes, crc32c, offsets)
 
 
-def unpack(archive: Path, entries: Iterable[tuple[ManifestEntry, int, str]]) -> None:
-    """Copies files out of a pack: (entry, offset, path to write). Whether they are right, the checksums tell."""
+def unpack(archive: Path, entries: Iterable[tuple[ManifestEntry, int, Callable[[], BinaryIO]]]) -> None:
+    """Copies files out of a pack: (entry, offset, what creates it). Whether they are right, the checksums tell."""
     with open(archive, "rb") as stream:
-        for entry, offset, path in entries:
+        for entry, offset, create in entries:
             stream.seek(offset)
             left = entry.size_bytes
-            with open(path, "wb") as output:
+            with create() as output:
                 while left > 0 and (block := stream.read(min(left, READ_BYTES))):
                     output.write(block)
                     left -= len(block)
 
 
-def parse(document: Any, where: str) -> tuple[Pack, ...]:
-    """The packs of a manifest that was read from `where`; none in most. UserError if that cannot be read."""
+def parse(document: Any, files: Iterable[ManifestEntry], place: str, remedy: str) -> tuple[Pack, ...]:
+    """The packs of a manifest, none in most.
+
+    Args:
+        document: the manifest, read from `place`. files: its entries. remedy: what to do about a manifest that is none.
+
+    Raises:
+        NotAManifest: it cannot be read, or a pack has what is no file of the artifact, or is in another pack.
+    """
     try:
-        return tuple(
-            Pack(str(p["name"]), int(p["bytes"]), str(p["crc32c"]), {str(n): int(o) for n, o in p["offsets"].items()})
-            for p in document.get("packs", [])
-        )
+        packs = tuple(_parse_pack(pack) for pack in document.get("packs", []))
+        unpacked = {entry.name for entry in files if not entry.link}
+        if len({pack.name for pack in packs}) != len(packs):
+            raise ValueError("two packs of one name")
+        for pack in packs:
+            if not pack.offsets.keys() <= unpacked:
+                raise ValueError(f"{min(pack.offsets.keys() - unpacked)} is in a pack, and is no file, or in another")
+            unpacked -= pack.offsets.keys()
+        return packs
     except (TypeError, ValueError, AttributeError, KeyError) as error:
-        raise UserError(f"{where} says of packs what cannot be read ({error!r})", "make the artifact again") from None
+        raise NotAManifest(f"{place} says of packs what cannot be read ({error!r})"[:400], remedy) from None
+
+
+def _parse_pack(pack: Any) -> Pack:
+    name, size_bytes, crc32c, offsets = pack["name"], pack["bytes"], pack["crc32c"], dict(pack["offsets"])
+    check_name(name)
+    if type(size_bytes) is not int or not isinstance(crc32c, str) or not name.startswith(f"{FOLDER}/"):
+        raise ValueError(f"the pack {name}")
+    for file, offset in offsets.items():
+        if type(offset) is not int or not 0 <= offset < 2**63:
+            raise ValueError(f"{file} begins at {offset!r}")
+    return Pack(name, size_bytes, crc32c, offsets)

@@ -8,7 +8,6 @@ only what nobody uses is evicted, the longest unused first.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from components.console import UserError
 from components.storage.manifest import ManifestEntry, manifest_digest
+from components.storage.orphans import hold, remove_unused
 from components.storage.remote import RemoteManifest, look
 from components.storage.some import download_some
 from components.storage.uri import GsUri, parse_place
@@ -84,20 +84,11 @@ class Portions:
 
     def _hold(self, place: Path) -> bool:
         """Takes a lock on an entry that is there, and marks it as used now."""
-        try:
-            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
+        if (descriptor := hold(place)) is None:
             return False
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        try:
-            os.utime(place)
-            if os.stat(place).st_ino == os.fstat(descriptor).st_ino:
-                self._used.locks.append(descriptor)
-                return True
-        except FileNotFoundError:
-            pass  # evicted between the two
-        os.close(descriptor)
-        return False
+        self._used.locks.append(descriptor)
+        os.utime(place)
+        return True
 
     def _fetch(self, remote: RemoteManifest, wanted: Sequence[ManifestEntry], place: Path) -> None:
         partial = self._directory / f".{place.name}-{secrets.token_hex(4)}"
@@ -126,7 +117,7 @@ class Portions:
         for path in entries:
             if total <= self._limit_bytes * _KEEP:
                 break
-            if _remove_unused(path):
+            if remove_unused(path):
                 total -= sizes[path]
         return total
 
@@ -139,26 +130,6 @@ def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, Manifes
     if not remote.generation or manifest_digest(remote.files) != content:
         raise UserError(f"{uri} is not what it was when this began: it was replaced or removed", "begin anew")
     return remote, {entry.name: entry for entry in remote.files}
-
-
-def _remove_unused(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
-            return False  # another was quicker, and somebody has fetched it anew
-        # Away at once: a kill amid the removal must leave no entry that lacks files.
-        going = path.with_name(f".{secrets.token_hex(8)}")
-        os.rename(path, going)
-        shutil.rmtree(going, ignore_errors=True)
-        return True
-    except (BlockingIOError, FileNotFoundError):
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def _is_coming(path: Path) -> bool:

@@ -6,9 +6,8 @@ Here on a file system; what is published into the mirror of a gs:// URI (compone
 from __future__ import annotations
 
 import ctypes
-import fcntl
+import errno
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.console import UserError, say
-from components.storage.directory import make_directory
+from components.storage.directory import empty, make_directory
 from components.storage.manifest import MANIFEST, Manifest, ManifestEntry, describe, write_manifest
-from components.storage.orphans import remove_orphans
+from components.storage.orphans import make_held, remove_orphans
 from components.storage.uri import uri_of
 
 _AT_FDCWD = -100
@@ -27,10 +26,16 @@ _RENAME_EXCHANGE = 2  # linux/fs.h
 
 @dataclass
 class Partial:
-    """A directory that becomes an artifact. files: what it holds, if that is known without reading it all again."""
+    """A directory that becomes an artifact.
+
+    Attributes:
+        files: what it holds, if that is known without reading it all again.
+        vouched: whether it gets a manifest; not what other tools put together.
+    """
 
     directory: Path
     files: tuple[ManifestEntry, ...] | None = None
+    vouched: bool = True
 
 
 @contextmanager
@@ -43,8 +48,9 @@ def publish(output: Path, packing: bool = True) -> Iterator[Path]:
     exception it is removed. Partial directories left by a killed process of the same output are removed first.
 
     Where `output` is the mirror of a gs:// URI, the artifact is uploaded before it appears here. If another writer has
-    published there since this block began, that one's artifact stays, and becomes `output` instead. `packing`: whether
-    many small files may share objects there (components.storage.packs); other tools than ours want each as an object.
+    published there since this block began, that one's artifact stays, and becomes `output` instead. What else is in the
+    mirror is removed: a cache keeps nobody from publishing. `packing`: whether many small files may share objects there
+    (components.storage.packs); other tools than ours want each as an object.
 
     Raises:
         UserError: `output` exists and is not an artifact (a file, or a directory with content but no manifest):
@@ -57,10 +63,10 @@ def publish(output: Path, packing: bool = True) -> Iterator[Path]:
         with put(output) as partial:
             yield partial.directory
         return
-    from components.storage.remote import download, empty, look, upload
+    from components.storage.remote import download, look_to_replace, upload
 
-    before = look(uri)
-    with put(output) as partial:
+    before = look_to_replace(uri)
+    with put(output, replace_anything=True) as partial:
         yield partial.directory
         partial.files = describe(partial.directory)
         after = upload(partial.directory, Manifest(partial.directory, partial.files), before, packing)
@@ -71,26 +77,34 @@ def publish(output: Path, packing: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def put(output: Path) -> Iterator[Partial]:
-    """`publish` on this machine alone. Args and raises as there; `output` is absolute."""
-    _require_replaceable(output)
+def put(output: Path, replace_anything: bool = False) -> Iterator[Partial]:
+    """`publish` on this machine alone. Args and raises as there; `output` is absolute.
+
+    Args:
+        replace_anything: whether `output` is ours whatever is there, as in the cache.
+    """
+    if not replace_anything:
+        _require_replaceable(output)
     make_directory(output.parent, output)
     remove_orphans(output.parent.glob(f".{output.name}.partial-*"))
-    partial = output.parent / f".{output.name}.partial-{secrets.token_hex(4)}"
-    make_directory(partial, output)
-    lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(lock, fcntl.LOCK_SH)  # held while this process lives: see remove_orphans
+    # Held while this process lives: see remove_orphans.
+    partial, lock = make_held(output.parent, f".{output.name}.partial-", output)
     try:
         filled = Partial(partial)
         yield filled
-        write_manifest(partial, filled.files)
+        if filled.vouched:
+            write_manifest(partial, filled.files)
         _flush_directory(partial)
-        _require_replaceable(output)
+        if not replace_anything:
+            _require_replaceable(output)
         _put_in_place(partial, output)
         _flush_directory(output.parent)
     finally:
         # After an exchange this is the old artifact, after a failure the unfinished one, after a plain rename nothing.
-        shutil.rmtree(partial, ignore_errors=True)
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
         os.close(lock)
 
 
@@ -117,9 +131,12 @@ def _require_replaceable(output: Path) -> None:
 
 
 def _put_in_place(partial: Path, output: Path) -> None:
-    if not output.exists():
-        os.rename(partial, output)
+    try:
+        os.rename(partial, output)  # where there is nothing, or an empty directory
         return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
     try:
         _exchange(partial, output)
     except OSError:

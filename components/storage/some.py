@@ -9,6 +9,8 @@ from pathlib import Path
 import google_crc32c
 
 from components.console import UserError
+from components.storage.contained import create_file
+from components.storage.directory import make_directory
 from components.storage.gcs import bucket_of, explained, request
 from components.storage.manifest import ManifestEntry
 from components.storage.packs import Pack
@@ -24,6 +26,7 @@ def download_some(remote: RemoteManifest, wanted: Sequence[ManifestEntry], into:
     Raises:
         UserError: files are missing or are not what the manifest says; object storage refuses or does not answer.
     """
+    make_directory(into)
     content: dict[str, bytes] = {}
     for pack in remote.packs:
         inside = [entry for entry in wanted if entry.name in pack.offsets]
@@ -35,9 +38,8 @@ def download_some(remote: RemoteManifest, wanted: Sequence[ManifestEntry], into:
                 blob = bucket_of(remote.uri).blob((remote.uri / remote.data / entry.name).path)
                 content[entry.name] = blob.download_as_bytes(checksum="crc32c", **request())
         _check(remote, entry, content[entry.name])
-        path = into / entry.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content[entry.name])
+        with create_file(into, entry.name) as stream:
+            stream.write(content[entry.name])
 
 
 def _neighbours(entries: Sequence[ManifestEntry], pack: Pack) -> list[list[ManifestEntry]]:

@@ -65,15 +65,24 @@ def drop_file(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def download_file(uri: GsUri, place: Path) -> None:
-    """Brings one object to `place`, whole or not at all. UserError as `listing`, or there is none."""
+def download_file(uri: GsUri, place: Path, generation: int | None = None) -> None:
+    """Brings one object to `place`, whole or not at all.
+
+    Args:
+        generation: the one that it must have; NotFound or PreconditionFailed if it has not.
+
+    Raises:
+        UserError: as `listing`; there is none, unless a generation was asked for.
+    """
     from components.storage.gcs import bucket_of, explained, request
 
     make_directory(place.parent)
     partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
     try:
-        with explained(uri):
-            bucket_of(uri).blob(uri.path).download_to_filename(str(partial), checksum="crc32c", **request())
+        with explained(uri, missing=generation is None):
+            bucket_of(uri).blob(uri.path).download_to_filename(
+                str(partial), checksum="crc32c", if_generation_match=generation, **request()
+            )
         os.replace(partial, place)
     finally:
         partial.unlink(missing_ok=True)

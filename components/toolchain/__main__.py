@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from components.console import run_step
+from components.console.number_types import JOBS, LLVM_MAJOR
 from components.storage.options import ARTIFACT, OUTPUT
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -31,7 +32,7 @@ Examples:
 @click.option("--mode", type=click.Choice(["training", "release"]), required=True,
               help="training: logs decisions and loads policies at run time; release: carries one policy.")
 @click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Where the toolchain goes.")
-@click.option("--llvm-major", type=int, default=19, show_default=True,
+@click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True,
               help="Major version of the installed LLVM SDK to link against.")
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
               help="Where the matching source files come from: the Debian source package, a tag of llvm-project, "
@@ -48,7 +49,7 @@ Examples:
 @click.option("--cache", type=_PATH, metavar="DIR",
               help="Keeps downloads and objects for the next time.  [default: $MLGO_CACHE_DIR or "
                    "~/.cache/mlgo-pipeline]")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Parallel compiles.  [default: processors]")
+@click.option("--jobs", type=JOBS, metavar="N", help="Parallel compiles.  [default: processors]")
 def main(policies: tuple[Path, ...], with_policy: Path | None, **arguments: Any) -> None:
     """Make a clang for learned policies: link an installed LLVM SDK with the few files that look at a policy."""
     arguments["policies"] = (*policies, with_policy) if with_policy else policies

@@ -7,7 +7,9 @@ from typing import get_args
 
 import click
 
+from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import run_step, say
+from components.console.number_types import FRACTION, TIMEOUT_S
 from components.storage.options import ARTIFACT, OUTPUT
 from components.storage.uri import shown
 from components.trace.collect import collect
@@ -26,10 +28,11 @@ from components.workers.make import HELP as WORKERS_HELP
     help="Which modules: a part of the split; learning is train and validation, or all of a corpus without a split.",
 )  # fmt: skip
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
-@click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
+@click.option("--timeout-s", type=TIMEOUT_S, default=120.0, show_default=True,
               help="Seconds after which the compile of a module is killed.")  # fmt: skip
-@click.option("--max-failed-fraction", type=click.FloatRange(0, 1), default=0.05, show_default=True,
+@click.option("--max-failed-fraction", type=FRACTION, default=0.05, show_default=True,
               help="Stop with an error if more than this fraction of the modules does not compile.")  # fmt: skip
+@ALLOW_CC1_OPTION
 @click.pass_context
 def main(context: click.Context, **options: object) -> None:
     """Compile a corpus at its own flags with LLVM's default heuristic and record each decision with its features.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from components import problems
 from components.compiler.advisor import Advisor
+from components.compiler.command_line import require_replayable
 from components.compiler.compile import Compiler, Request, Result
 from components.compiler.quarantine import Quarantine, compile_all
 from components.console import Progress, UserError
@@ -51,12 +52,13 @@ def collect(config: TraceConfig) -> Collected:
     features = logged_features(toolchain, config.problem)
     corpus = load_corpus(config.corpus)
     modules = traced_modules(corpus, config.part)
+    require_replayable(modules, config.allowed_options)
     pool = make_pool(config.workers)
     try:
         with publish(config.output) as directory, Progress("tracing modules", len(modules)) as progress:
             writer = TraceWriter(directory, config.problem, problems.get(config.problem).decision, features)
             quarantine = Quarantine(config.max_failed_fraction, len(modules))
-            compiler = Compiler(toolchain.clang, config.problem, config.timeout_s)
+            compiler = Compiler(toolchain.clang, config.problem, config.timeout_s, config.allowed_options)
             started_s = time.perf_counter()
             write_decisions(pool, compiler, modules, features, writer, quarantine, progress)
             writer.close(_digest(config.corpus), _digest(config.toolchain))

@@ -13,7 +13,8 @@ Part = Literal["learning", "train", "validation", "heldout", "all"]
 class TraceConfig:
     """corpus, toolchain: input artifacts. output: the trace. part: which modules; "learning" is train and validation of
     a corpus that is split and all of one that is not, so that nothing later can learn from held-out modules unasked.
-    timeout_s: of one module. max_failed_fraction: more failing modules stop the step."""
+    timeout_s: of one module. max_failed_fraction: more failing modules stop the step. allowed_options: recorded options
+    that are replayed though they are refused otherwise."""
 
     corpus: Path
     toolchain: Path
@@ -23,3 +24,4 @@ class TraceConfig:
     workers: str = "local"
     timeout_s: float = 120.0
     max_failed_fraction: float = 0.05
+    allowed_options: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from components.console import SEED, preset_option, run_step, say
+from components.console import preset_option, run_step, say
+from components.console.number_types import COUNT, SEED, FiniteFloatRange
 from components.storage.options import ARTIFACT, FILE, OUTPUT
 from components.storage.uri import shown
 from components.warmstart.config import WarmstartConfig
@@ -30,35 +31,35 @@ Example:
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; made, or replaced.")
 @click.option(
     "--epochs",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=_DEFAULTS.epochs,
     show_default=True,
     help="Passes over the decisions.",
 )
 @click.option(
     "--batch-size",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=_DEFAULTS.batch_size,
     show_default=True,
     help="Decisions in a training step, at most; of few decisions it is smaller.",
 )
 @click.option(
     "--learning-rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloatRange(min=0, min_open=True, max=1e6),
     default=_DEFAULTS.learning_rate,
     show_default=True,
     help="Adam's, at its peak; it falls to zero along a cosine.",
 )
 @click.option(
     "--entropy-weight",
-    type=click.FloatRange(min=0),
+    type=FiniteFloatRange(min=0, max=1e6),
     default=_DEFAULTS.entropy_weight,
     show_default=True,
     help="Above zero: keep the policy unsure, for PPO to explore more.",
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloatRange(min=0, min_open=True, max=1e6),
     default=_DEFAULTS.temperature,
     show_default=True,
     help="Divides the exported logits: the same decisions, more varied samples above 1.",
@@ -73,7 +74,7 @@ Example:
 )
 @click.option(
     "--heldout-fraction",
-    type=click.FloatRange(0, 0.9),
+    type=FiniteFloatRange(0, 0.9),
     default=_DEFAULTS.heldout_fraction,
     show_default=True,
     help="Share of the modules that only measure the agreement.",

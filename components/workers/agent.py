@@ -23,6 +23,7 @@ import ray
 from components.compiler import process
 from components.compiler.guard import GUARD
 from components.console import UserError
+from components.console.number_types import environment_number
 from components.storage.cache import default_cache_dir
 from components.storage.fetch import fetch
 from components.storage.manifest import digest
@@ -211,7 +212,7 @@ class Agent:
             if self._portions is None:
                 from components.storage.portion import Portions
 
-                limit_bytes = int(float(os.environ.get(CACHE_GB, DEFAULT_CACHE_GB)) * 1e9)
+                limit_bytes = int(environment_number(CACHE_GB, DEFAULT_CACHE_GB) * 1e9)
                 self._portions = Portions(default_cache_dir() / "modules", limit_bytes)
             return self._portions
 

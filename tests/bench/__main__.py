@@ -46,7 +46,7 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
       python -m tests.bench --only trace --repeats 5
     """
     run_directory = _finished(run_directory.absolute()) if run_directory else _demo()
-    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in OWN)
+    names = part_names()
     unknown = set(only) - set(names)
     if unknown:
         raise UserError(f"no such measurement: {', '.join(sorted(unknown))}", f"there are {', '.join(names)}")
@@ -73,6 +73,11 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
     if failed:
         raise UserError(f"these measurements failed: {', '.join(failed)}", "see the tracebacks above")
     return 0
+
+
+def part_names() -> list[str]:
+    """The modules of this folder that measure."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in OWN)
 
 
 def _finished(run: Path) -> Path:

@@ -20,11 +20,13 @@ class BenchContext:
     Attributes:
         run: the run directory (logs, PPO's working directory).
         repeats: how often a timing is taken; medians are reported.
+        slots: of the simulated Ray cluster; the figures' goals are for 512.
     """
 
     run: Path
     scratch: Path
     repeats: int = 3
+    slots: int = 512
 
     @property
     def training(self) -> Path:

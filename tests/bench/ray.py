@@ -16,7 +16,6 @@ from tests.bench.simulation import measure_slots
 from tests.bench.training import training
 from tests.bench.workload import read_workload
 
-SLOTS = 512
 WORKERS = 2
 VALIDATE_NEVER = 10**9
 WARM_UP = 2
@@ -26,7 +25,7 @@ WARM_UP = 2
 def measure(ctx: BenchContext) -> dict[str, float]:
     """ray_overhead_ms_per_module: processor time of all of the head's processes (the trainer with all its threads, the
     raylet with its object store, the control service) for a module that is sent, answered, unpacked and merged, while
-    SLOTS slots of a simulated cluster are kept busy. ray_slots_busy_512: how busy, see simulation.Measured.
+    ctx.slots slots of a simulated cluster are kept busy. ray_slots_busy_512: how busy, see simulation.Measured.
     ray_simulation_machine_busy: how much of this machine was in use then, by the head, the simulated nodes and whatever
     else ran; near 1, ray_slots_busy_512 says more about this machine than about the head.
 
@@ -35,7 +34,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     """
     over_local = _over_local(ctx)  # first: the simulation's Ray has other settings
     (ctx.scratch / "answers").mkdir()
-    done = measure_slots(read_workload(ctx.run, ctx.scratch / "answers"), SLOTS)
+    done = measure_slots(read_workload(ctx.run, ctx.scratch / "answers"), ctx.slots)
     return {
         "ray_overhead_ms_per_module": done.driver_ms + done.head_ms,
         "ray_slots_busy_512": done.busy,

@@ -66,11 +66,14 @@ def simulated(slots: int) -> Iterator[tuple[RayPool, list[int]]]:
     os.environ.update(NODE_SETTINGS)
     from ray.cluster_utils import Cluster
 
-    # Short: below it are sockets, whose paths may have 107 characters.
+    # Short: below it are sockets, whose paths may have 107 characters. A variable, for Cluster also writes its address
+    # below it, and would not make /tmp/ray, which exists only where Ray ran before.
     directory = tempfile.mkdtemp(prefix="mlgo-ray-", dir="/tmp")
+    before = os.environ.get("RAY_TMPDIR")
+    os.environ["RAY_TMPDIR"] = directory
     cluster = Cluster()
     try:
-        cluster.add_node(num_cpus=0, include_dashboard=False, object_store_memory=HEAD_STORE_BYTES, temp_dir=directory)
+        cluster.add_node(num_cpus=0, include_dashboard=False, object_store_memory=HEAD_STORE_BYTES)
         nodes = -(-slots // SLOTS_PER_NODE)
         for node in range(nodes):
             cpus = slots // nodes + (node < slots % nodes)
@@ -88,6 +91,7 @@ def simulated(slots: int) -> Iterator[tuple[RayPool, list[int]]]:
             yield pool, head
     finally:
         cluster.shutdown()
+        os.environ.pop("RAY_TMPDIR") if before is None else os.environ.update(RAY_TMPDIR=before)
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -128,7 +132,7 @@ def _steady(
     modules = end - begin
     return (
         inside_s / (slots * wall_s), modules / wall_s, 1e3 * driver_s / modules, 1e3 * head_s / modules,
-        machine_s / (wall_s * os.cpu_count()),
+        machine_s / (wall_s * (os.cpu_count() or 1)),
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def _plain(cache: Path, sdk: Sdk, source: Path) -> Path:
     # In the tree of the last turn, found by the same path to the source: it has all objects but one.
     linked = cache / source.parent.name / source.name
     with build_tree(cache, sdk, linked, "native") as tree:
-        return build(tree, "plain", sdk, linked, "native", JOBS, None, "cpp")
+        return build(tree, "plain", sdk, linked, "native", JOBS, {}, "cpp")
 
 
 def _stripped_bytes(context: BenchContext, clang: Path, sdk: Sdk) -> int:

@@ -57,7 +57,9 @@ def make_corpus(clang: Path) -> Callable[[Path, dict[str, str]], Corpus]:
             source, output = build / name, build / f"{name}.o"
             source.parent.mkdir(parents=True, exist_ok=True)
             source.write_text(text)
-            command = [clang, "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", name, "-o", f"{name}.o", "-MD", "-MF", "d"]
+            command: list[str | Path] = [
+                clang, "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", name, "-o", f"{name}.o", "-MD", "-MF", "d",
+            ]  # fmt: skip
             subprocess.run(command, cwd=build, check=True)
             elf = Elf(output.read_bytes())
             for section, suffix in ((".llvmbc", "bc"), (".llvmcmd", "cmd")):
@@ -81,23 +83,30 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[
 
 
 @pytest.fixture
-def fragile_clang(clang: Path, tmp_path: Path) -> Path:
+def fragile_clang(clang: Path, tmp_path: Path) -> Iterator[Path]:
     """clang, but with modules called *crash* it dies of a signal, with *hang* it starts a child and waits for ever,
     with *flaky* it fails the first time, with *full* its disk is full."""
+    # Compiles write nowhere but to their scratch directory, so that the first *flaky* one takes a token instead.
+    tokens = tmp_path / "tokens"
+    os.mkfifo(tokens)
+    held = os.open(tokens, os.O_RDWR)
+    os.write(held, b"!")
     script = tmp_path / "fragile-clang"
     script.write_text(
         f"""#!/bin/sh
 case "$*" in
   *crash*) echo "error: about to crash" >&2; kill -SEGV $$ ;;
   *hang*) sleep 3600 & wait ;;
-  *flaky*) if mkdir {tmp_path}/failed-once 2>/dev/null; then echo "error: bad day" >&2; exit 1; fi ;;
+  *flaky*) if dd if={tokens} of=/dev/null bs=1 count=1 iflag=nonblock 2>/dev/null; then
+    echo "error: bad day" >&2; exit 1; fi ;;
   *full*) exec {clang} "$@" -o /dev/full ;;
 esac
 exec {clang} "$@"
 """
     )
     script.chmod(0o755)
-    return script
+    yield script
+    os.close(held)
 
 
 @pytest.fixture

@@ -153,7 +153,9 @@ def test_a_killed_run_goes_on_and_ends_with_a_release_clang(finished: tuple[Path
     clang = Path(fetched.stdout.splitlines()[-1]) / "bin" / "clang"
     source = run.parent / "one.c"
     source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
-    compiling = [clang, "-Oz", "-mllvm", "-enable-ml-inliner=release", "-c", source, "-o", run.parent / "one.o"]
+    compiling: list[str | Path] = [
+        clang, "-Oz", "-mllvm", "-enable-ml-inliner=release", "-c", source, "-o", run.parent / "one.o",
+    ]  # fmt: skip
     subprocess.run(compiling, check=True, timeout=60)
 
 
@@ -204,7 +206,9 @@ def test_kfps_own_local_runner_runs_the_compiled_pipeline(images: Path, tmp_path
     os.chown(root, *map(int, USER.split(":")))
     tmp_path.chmod(0o755)
     parameters = {"recipe": "tiny", "preset": "tiny", "release_if": "always"}
-    command = [python, "-m", "tests.kfp_local", tmp_path / "pipeline.yaml", root, json.dumps(parameters)]
+    command: list[str | Path] = [
+        python, "-m", "tests.kfp_local", tmp_path / "pipeline.yaml", root, json.dumps(parameters),
+    ]  # fmt: skip
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False
     )
@@ -214,5 +218,7 @@ def test_kfps_own_local_runner_runs_the_compiled_pipeline(images: Path, tmp_path
     (clang,) = root.rglob("toolchain-release/release/bin/clang")
     source = tmp_path / "one.c"
     source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
-    compiling = [clang, "-Oz", "-mllvm", "-enable-ml-inliner=release", "-c", source, "-o", tmp_path / "one.o"]
+    compiling: list[str | Path] = [
+        clang, "-Oz", "-mllvm", "-enable-ml-inliner=release", "-c", source, "-o", tmp_path / "one.o",
+    ]  # fmt: skip
     subprocess.run(compiling, check=True, timeout=60)

@@ -47,7 +47,7 @@ def test_the_release_clang_carries_both_policies_and_uses_each(
     }  # fmt: skip
     (tmp_path / "s.c").write_text(SOURCE)
     for level, flag in (("-Oz", "-enable-ml-inliner=release"), ("-O2", "-regalloc-enable-advisor=release")):
-        words = [release.clang, level, "-mllvm", flag, "-c", "s.c", "-o", "s.o"]
+        words: list[str | Path] = [release.clang, level, "-mllvm", flag, "-c", "s.c", "-o", "s.o"]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stderr == "", done.stderr  # LLVM says so where it has no such model
 

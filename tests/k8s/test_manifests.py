@@ -12,6 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from components.launcher.notify import NOTIFY_VARIABLE
+from pipelines.submit import NOTIFY_KEY
 from tests.crd import FILES, check, needs_schemas
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +44,9 @@ def name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=name)
 def test_kubernetes_takes_it(path: Path) -> None:
-    """KubeRay's kinds are none of Kubernetes' own."""
+    """KubeRay's kinds, and GKE's, are none of Kubernetes' own."""
     for document in documents(path):
-        if not document["apiVersion"].startswith("ray.io/"):
+        if not document["apiVersion"].startswith(("ray.io/", "networking.gke.io/")):
             kubernetes_validate.validate(document, VERSION, strict=True)
 
 
@@ -110,3 +112,11 @@ def test_commands_in_manifests_are_commands_of_ours() -> None:
     assert words[:4] == [*TRAINER, "--workers", ON_HEAD]
     given, rest, _order = main.make_parser(click.Context(main)).parse_args(words[2:])  # nothing is fetched yet
     assert not rest and {option.name for option in main.params if option.required} <= set(given)
+
+
+def test_the_url_of_the_webhook_comes_from_a_secret_that_may_be_missing() -> None:
+    (job,) = documents(K8S / "base" / "retrain-check.yaml")
+    ((container,),) = [pod["containers"] for pod in pods(job)]
+    (variable,) = [entry for entry in container["env"] if entry["name"] == NOTIFY_VARIABLE]
+    assert variable["valueFrom"] == {"secretKeyRef": {"name": "mlgo-notify", "key": NOTIFY_KEY, "optional": True}}
+    assert "url=FILE" in (K8S / "base" / "retrain-check.yaml").read_text() and NOTIFY_KEY == "url"

@@ -6,7 +6,9 @@ import copy
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from functools import cache
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from components.ppo.kubernetes import SERVICE_ACCOUNT
 from components.ppo.rayjob import rayjob
 from components.ppo.rayjob_spec import GKE_SPOT, RayJobSpec
 from components.ppo.submit import _collection
@@ -58,7 +61,8 @@ def all_of(place: str, kind: str) -> list[dict[str, Any]]:
 
 
 def test_every_overlay_is_here(place: str) -> None:
-    assert set(SPECS) == {path.parent.relative_to(K8S).as_posix() for path in K8S.rglob("kustomization.yaml")}
+    there = {path.parent.relative_to(K8S).as_posix() for path in K8S.rglob("kustomization.yaml")}
+    assert set(SPECS) == {name for name in there if not name.startswith("components/")}
 
 
 def test_kubernetes_takes_it(place: str) -> None:
@@ -96,103 +100,244 @@ def test_every_image_is_one_by_digest(place: str) -> None:
         assert re.fullmatch(r"[^\s@:]+@sha256:[0-9a-f]{64}", image), image
 
 
-def test_the_steps_may_do_what_they_ask_for(place: str) -> None:
-    """And every other service account may not."""
+def rights(place: str) -> dict[str, set[tuple[str, str, str]]]:
+    """By service account: (API group, resource, verb) of every role that is bound to it."""
+    found: dict[str, set[tuple[str, str, str]]] = {
+        account["metadata"]["name"]: set() for account in all_of(place, "ServiceAccount")
+    }
+    for binding in all_of(place, "RoleBinding"):
+        role = one(place, "Role", binding["roleRef"]["name"])
+        granted = {
+            (group, resource, verb)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        for subject in binding["subjects"]:
+            found[subject["name"]] |= granted
+    return found
+
+
+def test_an_account_may_do_what_it_asks_for_and_nothing_else(place: str) -> None:
+    assert not all_of(place, "ClusterRole") and not all_of(place, "ClusterRoleBinding")
     spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",))
-    group, _version, _namespaces, namespace, resource = _collection(spec).removeprefix("/apis/").split("/")
-    role = one(place, "Role", "mlgo-run-ray-jobs")
-    (rule,) = [rule for rule in role["rules"] if resource in rule["resources"]]
-    assert rule["apiGroups"] == [group] and {"create", "get", "watch", "delete"} <= set(rule["verbs"])
-    (logs,) = [rule for rule in role["rules"] if "pods/log" in rule["resources"]]
-    assert "pods" in logs["resources"] and {"get", "list"} <= set(logs["verbs"])
-    binding = one(place, "RoleBinding", "mlgo-run-ray-jobs")
-    assert binding["roleRef"]["name"] == role["metadata"]["name"] and role["metadata"]["namespace"] == namespace
-    assert [subject["name"] for subject in binding["subjects"]] == ["mlgo-steps"]
+    group, _version, _namespaces, _namespace, resource = _collection(spec).removeprefix("/apis/").split("/")
+    of_kfp = {("argoproj.io", "workflowtaskresults", verb) for verb in ("create", "patch")}
+    of_kfp.add(("", "configmaps", "get"))
+    of_ppo = {(group, resource, verb) for verb in ("create", "get", "delete")}
+    of_ppo |= {("", "pods", "list"), ("", "pods/log", "get")}
+    assert rights(place) == {"mlgo-steps": of_kfp | of_ppo, "mlgo-ray": set(), "mlgo-retrain": set()}
+
+
+def test_a_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
+    """By Argo and the PPO step in steps, by the autoscaler in Ray's head."""
     accounts = {account["metadata"]["name"]: account for account in all_of(place, "ServiceAccount")}
-    assert "automountServiceAccountToken" not in accounts["mlgo-steps"]
-    assert accounts["mlgo-ray"]["automountServiceAccountToken"] is False
-    for account in accounts.values():
+    mounted = {name for name, account in accounts.items() if account.get("automountServiceAccountToken", True)}
+    assert mounted == {"mlgo-steps"}
+    job, check = one(place, "RayJob", "ppo")["spec"], one(place, "CronJob", "retrain-check")["spec"]["jobTemplate"]
+    cluster = job["rayClusterSpec"]
+    head, worker = cluster["headGroupSpec"]["template"]["spec"], cluster["workerGroupSpecs"][0]["template"]["spec"]
+    for pod in (head, worker, job["submitterPodTemplate"]["spec"], check["spec"]["template"]["spec"]):
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            assert str(SERVICE_ACCOUNT) not in [mount["mountPath"] for mount in container["volumeMounts"]]
+    (mount,) = [m for m in cluster["autoscalerOptions"]["volumeMounts"] if m["mountPath"] == str(SERVICE_ACCOUNT)]
+    (volume,) = [volume for volume in head["volumes"] if volume["name"] == mount["name"]]
+    paths = [item["path"] for source in volume["projected"]["sources"] for item in _items(source)]
+    assert sorted(paths) == ["ca.crt", "namespace", "token"] and mount["readOnly"] is True
+
+
+def test_a_cluster_wants_a_token_and_no_manifest_holds_it(place: str) -> None:
+    """KubeRay generates it, and sets the variables by which Ray reads it."""
+    for cluster in (one(place, "RayCluster", "ray")["spec"], one(place, "RayJob", "ppo")["spec"]["rayClusterSpec"]):
+        assert cluster["authOptions"] == {"mode": "token"}
+    text = yaml.safe_dump_all(rendered(place))
+    assert "RAY_AUTH" not in text and "auth_token" not in text and "Secret" not in {d["kind"] for d in rendered(place)}
+
+
+def _items(source: dict[str, Any]) -> list[dict[str, Any]]:
+    """The files of one source of a projected volume."""
+    (content,) = source.values()
+    return list(content.get("items", [content]))
+
+
+def test_an_account_has_an_identity_of_google_on_gke_only(place: str) -> None:
+    for account in all_of(place, "ServiceAccount"):
         annotated = "iam.gke.io/gcp-service-account" in account["metadata"].get("annotations", {})
         assert annotated is (place == "overlays/gke")
 
 
-def labels_of_pods(place: str) -> dict[str, dict[str, str]]:
-    """What KubeRay adds to our labels (labelPod), and what we give."""
+@dataclass(frozen=True)
+class Peer:
+    """Something that packets come from or go to. namespace: empty for what is outside of the cluster."""
+
+    namespace: str
+    labels: dict[str, str]
+    address: str
+
+
+def peers(place: str) -> dict[str, Peer]:
+    """What KubeRay, Argo and Kubernetes add to our labels, what we give, and what else there is."""
     job = one(place, "RayJob", "ppo")["spec"]
     cluster = job["rayClusterSpec"]
     node = {"ray.io/is-ray-node": "yes"}
     head = cluster["headGroupSpec"]["template"]["metadata"]["labels"]
     workers = cluster["workerGroupSpecs"][0]["template"]["metadata"]["labels"]
+    operator = {"app.kubernetes.io/component": "kuberay-operator"}
+    check = one(place, "CronJob", "retrain-check")["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
     return {
-        "head": {**head, **node, "ray.io/node-type": "head"},
-        "worker": {**workers, **node, "ray.io/node-type": "worker"},
-        "submitter": job["submitterPodTemplate"]["metadata"]["labels"],
-        "step": {"workflows.argoproj.io/workflow": "training-x"},
-        "operator": {"app.kubernetes.io/component": "kuberay-operator"},
-        "stranger": {"app": "other"},
+        "head": Peer("mlgo", {**head, **node, "ray.io/node-type": "head"}, "10.0.0.1"),
+        "worker": Peer("mlgo", {**workers, **node, "ray.io/node-type": "worker"}, "10.0.0.2"),
+        "submitter": Peer("mlgo", job["submitterPodTemplate"]["metadata"]["labels"], "10.0.0.3"),
+        "step": Peer("mlgo", {"workflows.argoproj.io/workflow": "training-x"}, "10.0.0.4"),
+        "check": Peer("mlgo", check, "10.0.0.5"),
+        "neighbour": Peer("mlgo", {"app": "other"}, "10.0.0.6"),
+        "operator": Peer("ray-system", operator, "10.0.1.1"),
+        "impostor": Peer("default", operator, "10.0.1.2"),
+        "stranger": Peer("default", {"app": "other"}, "10.0.1.3"),
+        "step elsewhere": Peer("default", {"workflows.argoproj.io/workflow": "training-x"}, "10.0.1.4"),
+        "dns": Peer("kube-system", {"k8s-app": "kube-dns"}, "10.0.2.1"),
+        "kfp": Peer("kubeflow", {"app": "metadata-grpc-server"}, "10.0.3.1"),
+        "api": Peer("", {}, "10.9.0.1"),
+        "database": Peer("", {}, "192.168.1.1"),
+        "public": Peer("", {}, "142.250.1.1"),
+        "metadata": Peer("", {}, "169.254.169.254"),
     }
 
 
 def matches(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     assert set(selector) <= {"matchLabels", "matchExpressions"}
     for expression in selector.get("matchExpressions", ()):
-        assert expression["operator"] == "Exists"
-        if expression["key"] not in labels:
+        value = labels.get(expression["key"])
+        holds = {
+            "Exists": value is not None,
+            "In": value in expression.get("values", ()),
+            "NotIn": value not in expression.get("values", ()),
+        }
+        if not holds[expression["operator"]]:
             return False
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
 
 
+def admits(rule: dict[str, Any], peer: Peer, policy_namespace: str) -> bool:
+    """Whether an entry of `from` or `to` names the peer."""
+    if block := rule.get("ipBlock"):
+        assert set(rule) == {"ipBlock"}
+        network, address = ip_network(block["cidr"]), ip_address(peer.address)
+        return address in network and not any(address in ip_network(part) for part in block.get("except", ()))
+    if "namespaceSelector" in rule:
+        there = peer.namespace and matches(rule["namespaceSelector"], {"kubernetes.io/metadata.name": peer.namespace})
+    else:
+        there = peer.namespace == policy_namespace
+    return bool(there) and matches(rule.get("podSelector", {}), peer.labels)
+
+
 def allowed(place: str, source: str, target: str, port: int, direction: str) -> bool:
     """By the network policies: whether `target` takes TCP from `source` (ingress), or `source` may send it (egress)."""
-    labels = labels_of_pods(place)
-    subject, other = (target, source) if direction == "ingress" else (source, target)
+    known = peers(place)
+    subject, other = (known[target], known[source]) if direction == "ingress" else (known[source], known[target])
     policies = [
         policy["spec"]
         for policy in all_of(place, "NetworkPolicy")
         if direction.capitalize() in policy["spec"]["policyTypes"]
-        and matches(policy["spec"]["podSelector"], labels[subject])
+        and subject.namespace == policy["metadata"]["namespace"]
+        and matches(policy["spec"]["podSelector"], subject.labels)
     ]
     if not policies:
         return True
     for policy in policies:
         for rule in policy.get(direction, ()):
             ports = {item["port"] for item in rule.get("ports", ()) if item["protocol"] == "TCP"}
-            peers = rule.get("from" if direction == "ingress" else "to")
-            selectors = [{}] if peers is None else [peer["podSelector"] for peer in peers if "podSelector" in peer]
+            listed = rule.get("from" if direction == "ingress" else "to")
             is_open = not rule.get("ports") or port in ports
-            if is_open and any(matches(selector, labels[other]) for selector in selectors):
+            if is_open and (listed is None or any(admits(entry, other, "mlgo") for entry in listed)):
                 return True
     return False
+
+
+def reaches(place: str, source: str, target: str, port: int) -> bool:
+    return all(allowed(place, source, target, port, direction) for direction in ("ingress", "egress"))
+
+
+def test_a_pod_that_no_policy_names_reaches_nothing_but_dns(place: str) -> None:
+    for other in peers(place):
+        assert not reaches(place, other, "neighbour", 80)
+        assert not any(reaches(place, "neighbour", other, port) for port in (80, 443, 6443, 8265))
+        answers = {"dns", "metadata"} if place == "overlays/gke" else {"dns"}
+        assert reaches(place, "neighbour", other, 53) is (other in answers)
 
 
 @pytest.mark.parametrize(
     ("source", "target", "port", "open_"),
     [
         ("worker", "head", 6379, True), ("head", "worker", 10005, True), ("worker", "worker", 10005, True),
-        ("submitter", "head", 8265, True), ("step", "head", 8265, True), ("operator", "head", 8265, True),
+        ("submitter", "head", 8265, True), ("operator", "head", 8265, True),
+        ("step", "head", 8265, False), ("step elsewhere", "head", 8265, False), ("check", "head", 8265, False),
+        ("impostor", "head", 8265, False), ("neighbour", "head", 8265, False), ("stranger", "head", 8265, False),
         ("submitter", "head", 6379, False), ("step", "head", 6379, False), ("operator", "head", 6379, False),
-        ("stranger", "head", 8265, False), ("stranger", "head", 6379, False), ("stranger", "worker", 10005, False),
+        ("stranger", "head", 6379, False), ("stranger", "worker", 10005, False),
         ("step", "worker", 10005, False), ("submitter", "worker", 8265, False), ("stranger", "submitter", 80, False),
+        ("stranger", "step", 8080, False), ("worker", "step", 8080, False), ("stranger", "check", 80, False),
     ],
 )  # fmt: skip
 def test_who_reaches_whom(place: str, source: str, target: str, port: int, open_: bool) -> None:
-    through = allowed(place, source, target, port, "ingress") and allowed(place, source, target, port, "egress")
-    assert through is open_
+    assert reaches(place, source, target, port) is open_
 
 
 @pytest.mark.parametrize(
-    ("source", "port", "open_"),
-    [("worker", 443, True), ("head", 443, True), ("head", 6443, True), ("worker", 6443, False), ("worker", 22, False),
-     ("worker", 53, True), ("submitter", 53, True), ("submitter", 443, False)],
+    ("source", "target", "port", "open_"),
+    [
+        ("worker", "dns", 53, True), ("submitter", "dns", 53, True), ("step", "dns", 53, True),
+        ("worker", "stranger", 53, False), ("step", "public", 53, False),
+        ("worker", "public", 443, True), ("head", "public", 443, True), ("check", "public", 443, True),
+        ("step", "public", 443, True), ("step", "public", 80, True), ("submitter", "public", 443, False),
+        ("worker", "public", 80, False), ("worker", "public", 22, False), ("step", "public", 22, False),
+        ("worker", "stranger", 443, False), ("worker", "database", 443, False), ("check", "database", 443, False),
+        ("step", "stranger", 80, False), ("step", "database", 5432, False),
+        ("head", "api", 6443, True), ("step", "api", 6443, True), ("head", "api", 443, True),
+        ("worker", "api", 443, False), ("worker", "api", 6443, False), ("check", "api", 443, False),
+        ("submitter", "api", 443, False),
+        ("step", "kfp", 8080, True), ("step", "kfp", 3306, False), ("worker", "kfp", 8080, False),
+    ],
 )  # fmt: skip
-def test_what_of_the_world_is_reached(place: str, source: str, port: int, open_: bool) -> None:
-    assert allowed(place, source, "stranger", port, "egress") is open_
+def test_what_of_the_world_is_reached(place: str, source: str, target: str, port: int, open_: bool) -> None:
+    assert allowed(place, source, target, port, "egress") is open_
+
+
+@pytest.mark.parametrize("source", ["head", "worker", "step", "check", "submitter"])
+def test_only_pods_with_artifacts_get_an_identity_of_gke(place: str, source: str) -> None:
+    open_ = place == "overlays/gke" and source != "submitter"
+    assert allowed(place, source, "metadata", 80, "egress") is open_
+
+
+def test_by_host_name_where_gke_can(place: str, tmp_path: Path) -> None:
+    """The component takes the broad rules away and puts host names in their place."""
+    if place != "overlays/gke":
+        return  # the component is GKE's
+    shutil.copytree(K8S, tmp_path / "k8s")
+    overlay = tmp_path / "k8s" / place / "kustomization.yaml"
+    overlay.write_text(overlay.read_text() + "components: [../../components/gke-fqdn]\n")
+    done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = list(yaml.safe_load_all(done.stdout))
+    for name in ("ray-nodes-object-storage", "retrain-check"):
+        (standard,) = [doc for doc in found if (doc["kind"], doc["metadata"]["name"]) == ("NetworkPolicy", name)]
+        before = one(place, "NetworkPolicy", name)["spec"]
+        assert standard["spec"]["egress"] == before["egress"][1:] and "Egress" in standard["spec"]["policyTypes"]
+        assert [entry["ipBlock"]["cidr"] for entry in before["egress"][0]["to"]] == ["0.0.0.0/0", "::/0"]
+        (named,) = [doc for doc in found if (doc["kind"], doc["metadata"]["name"]) == ("FQDNNetworkPolicy", name)]
+        assert named["apiVersion"] == "networking.gke.io/v1alpha1" and named["metadata"]["namespace"] == "mlgo"
+        assert named["spec"]["podSelector"] == before["podSelector"]
+        (rule,) = named["spec"]["egress"]
+        assert {"name": "storage.googleapis.com"} in rule["matches"]
+        assert rule["ports"] == [{"port": 443, "protocol": "TCP"}]
 
 
 def test_no_head_is_ever_evicted(place: str) -> None:
     (budget,) = all_of(place, "PodDisruptionBudget")
-    labels = labels_of_pods(place)
-    assert matches(budget["spec"]["selector"], labels["head"])
-    assert not matches(budget["spec"]["selector"], labels["worker"])
+    known = peers(place)
+    assert matches(budget["spec"]["selector"], known["head"].labels)
+    assert not matches(budget["spec"]["selector"], known["worker"].labels)
     # An integer: of pods whose controller has no scale, as RayCluster, Kubernetes takes nothing else.
     assert isinstance(budget["spec"]["minAvailable"], int) and budget["spec"]["minAvailable"] > 100

@@ -20,6 +20,7 @@ from components.evaluation.score_metrics import summarize_scores
 from components.evaluation.stored import write_measurements
 from components.formats.features import FeatureSpec
 from components.formats.policy import PolicyInfo, write_policy_info
+from components.launcher.notify import NOTIFY_VARIABLE
 from components.ppo.emphasis import read_emphasis
 from components.storage import publish
 from pipelines.local import local_steps
@@ -252,3 +253,16 @@ def test_ci_asks_and_is_told(tmp_path: Path, run: dict[str, str]) -> None:
     assert run["policy"] in mlgo("show", "--state", place).stdout
     done = mlgo("rollback", "--state", place)
     assert done.returncode == 1 and "no policy before" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_reason_is_told_to_the_webhook_and_its_url_to_nobody(
+    tmp_path: Path, run: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTIFY_VARIABLE, "http://127.0.0.1:1/s3cret")
+    place, output = tmp_path / "state.json", tmp_path / "github"
+    done = mlgo("check", "--state", place, "--github-output", output)
+    assert done.returncode == 1 and "the webhook at 127.0.0.1 did not take the notice" in done.stderr
+    assert "s3cret" not in done.stdout + done.stderr and output.read_text().startswith("retrain=true\n")
+    save_state(str(place), promotion(load_state(str(place)), run, None)[0])
+    done = mlgo("check", "--state", place, "--corpus", run["corpus"])
+    assert done.returncode == 0, "without a reason nobody is told"

@@ -15,6 +15,7 @@ import pytest
 
 from components.console import UserError
 from components.console.command import INTERRUPTED
+from components.launcher.notify import NOTIFY_VARIABLE
 from pipelines.process_runner import ProcessRunner
 from pipelines.run import run_pipeline
 from pipelines.step import Condition, Step
@@ -277,6 +278,16 @@ def test_the_last_step_is_told_how_it_ended(toys: Toys, fails: bool, capsys: pyt
     told = f"told {'FAILED' if fails else 'SUCCEEDED'}"
     assert told in (toys.directory / "logs" / "finish.log").read_text()
     assert (f"[finish] {told}" in capsys.readouterr().out) is not fails, "the error says it already"
+
+
+def test_only_the_last_step_knows_the_webhook(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NOTIFY_VARIABLE, "https://hooks.example.com/s3cret")
+    code = f"import os; print('webhook:', os.environ.get({NOTIFY_VARIABLE!r}, 'unknown')[:14])"
+    last = Step("finish", "mlgo-toolchain", "components.toy", ("python", "-c", code), (), "", always=True)
+    toys.run(last, replace(last, name="compile", always=False))
+    logs = toys.directory / "logs"
+    assert "webhook: https://hooks." in (logs / "finish.log").read_text()
+    assert "webhook: unknown" in (logs / "compile.log").read_text()
 
 
 FAILS = ("python", "-c", "import sys; sys.exit(3)")

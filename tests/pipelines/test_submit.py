@@ -19,9 +19,10 @@ import requests
 import yaml
 
 from components.console import UserError
+from components.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import read_images
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit import ready_spec
+from pipelines.submit import notify_settings, ready_spec
 from pipelines.vertex import follow_vertex, submit_vertex
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +115,44 @@ def test_what_the_server_rejects_is_told_in_its_words(host: str, images: Path) -
     images.write_text(images.read_text().replace("1" * 64, "abc"))
     done = submit("--host", host, "--images", images, "--param", "recipe=demo")
     assert done.returncode == 1 and "refuses: 400 invalid run" in done.stderr and "is no digest" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_that_tells_a_webhook_names_the_secret(host: str, images: Path) -> None:
+    given = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "notified")
+    done = submit(*given, "--notify-secret", "mlgo-notify")
+    assert done.returncode == 0, done.stderr
+    done = submit(*given)
+    assert done.returncode == 1 and "nobody is told" in done.stderr, "the stand-in looks at it"
+
+
+def test_the_webhook_is_of_the_step_that_tells_how_the_run_ended() -> None:
+    (platform,) = notify_settings(load_spec(COMPILED), "mlgo-notify")["platforms"].values()
+    ((label, config),) = platform["deploymentSpec"]["executors"].items()
+    assert label == "exec-finish"
+    (secret,) = config["secretAsEnv"]
+    assert secret["secretName"] == "mlgo-notify"
+    assert secret["keyToEnv"] == [{"secretKey": "url", "envVar": NOTIFY_VARIABLE}]
+    assert "notify" not in COMPILED.read_text(), "no parameter, which the server would store and show"
+
+
+@pytest.mark.parametrize("secret", ["https://hooks.example.com/s3cret", "Mlgo", "a" * 254])
+def test_what_is_no_name_of_a_secret_is_refused_and_not_repeated(secret: str) -> None:
+    with pytest.raises(UserError, match="is not the name of a Kubernetes Secret") as error:
+        notify_settings(load_spec(COMPILED), secret)
+    assert secret not in str(error.value) and "kubectl create secret" in error.value.remedy
+
+
+def test_a_pipeline_in_which_nobody_tells_has_no_use_for_a_secret() -> None:
+    spec = load_spec(COMPILED)
+    del spec["deploymentSpec"]["executors"]["exec-finish"]
+    with pytest.raises(UserError, match="no step of the pipeline tells"):
+        notify_settings(spec, "mlgo-notify")
+
+
+def test_vertex_has_no_secrets_of_kubernetes(images: Path) -> None:
+    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--images", images, "--notify-secret", "a")
+    assert done.returncode == 1 and "Vertex AI has no Kubernetes Secrets" in done.stderr
 
 
 @pytest.mark.slow

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from components.compiler.command_line import replay_arguments
+from components.compiler.command_line import replay_arguments, require_replayable
 from components.compiler.elf import Elf
+from components.compiler.replay_options import MissingValue, select_options
 from components.console import UserError
-from components.formats.corpus import Corpus
+from components.formats.corpus import Corpus, Module
 
 BITCODE = Path("corpus/m.bc")
 END = ["-emit-obj", "-x", "ir", "corpus/m.bc", "-o", "out.o"]
@@ -39,6 +41,11 @@ def replay(*recorded: str, **options) -> list[str]:
         ["-x", "c", "dir with space/a.c"],
         ["-flto=thin", "-flto-unit", "-fthinlto-index=/b/a.thinlto.bc"],
         ["-Werror", "-Werror=unused"],
+        ["-D", "__GCC_HAVE_DWARF2_CFI_ASM=1", "-DNDEBUG", "-U", "X"],
+        ["-I", "include", "-Iinclude", "-isystem", "@sys", "-internal-externc-isystem", "/usr/include"],
+        ["-resource-dir", "/usr/lib/llvm-19/lib/clang/19", "-include", "config.h", "-fmodule-file=m=/b/m.pcm"],
+        ["-add-plugin", "find-bad-constructs", "-plugin-arg-find-bad-constructs", "check-ipc"],
+        ["-save-temps=obj", "-as-secure-log-file", "/b/log"],
         ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"],
         ["-mllvm", "--lto-embed-bitcode=optimized"],
     ],
@@ -52,10 +59,13 @@ def test_what_writes_files_or_names_the_source_goes(gone: list[str]) -> None:
     "kept",
     [
         ["-main-file-name", "a.c"],
-        ["-mllvm", "-o"],
+        ["-mllvm", "-H"],
+        ["-mllvm", "-inline-threshold", "-mllvm", "3"],
+        ["-mllvm", "-x86-asm-syntax=intel"],
         ["-mllvm", "-inline-threshold=3"],
         ["-fdebug-compilation-dir=/b", "-debug-info-kind=constructor"],
-        ["-D", "__GCC_HAVE_DWARF2_CFI_ASM=1"],
+        ["-ferror-limit", "19", "-fcolor-diagnostics", "-Wall", "-Wno-unused"],
+        ["-fprofile-instrument=clang", "-fprofile-instrument-path=default_%m.profraw"],
         ["-target-feature", "+sse4.2", "-mrelocation-model", "pic", "-pic-level", "2"],
         ["-ffunction-sections", "-fdata-sections"],
     ],
@@ -64,9 +74,162 @@ def test_what_shapes_the_code_stays(kept: list[str]) -> None:
     assert replay("-cc1", *kept, "-Oz") == ["-cc1", *kept, "-Oz", *END]
 
 
-@pytest.mark.parametrize("gone", [["-c"], ["-o", "a.o"], ["-MD", "-MF", "a.d"], ["-flto=thin"], ["-save-temps"]])
+@pytest.mark.parametrize(
+    "gone",
+    [["-c"], ["-o", "a.o"], ["-MD", "-MF", "a.d"], ["-flto=thin"], ["-save-temps"], ["-Wl,-z,now", "-lm", "-shared"]],
+)
 def test_without_the_leading_cc1_they_are_the_drivers(gone: list[str]) -> None:
     assert replay("-Oz", *gone, "-fPIC") == ["-c", "-Oz", "-fPIC", "-fno-crash-diagnostics", *END[1:]]
+
+
+def test_flags_of_the_driver_for_cc1_and_the_assembler_stay() -> None:
+    recorded = [
+        "-march=native",
+        "-Xclang",
+        "-disable-free",
+        "-Wa,--noexecstack",
+        "-Xclang",
+        "-I",
+        "-Xclang",
+        "@x",
+        "-g",
+    ]
+    kept = ["-march=native", "-Wa,--noexecstack", "-g", "-Xclang", "-disable-free"]
+    assert replay(*recorded) == ["-c", *kept, "-fno-crash-diagnostics", *END[1:]]
+
+
+CC1_ATTACKS = {
+    "-load": ["-load", "/e/evil.so"],
+    "-fpass-plugin=": ["-fpass-plugin=/e/evil.so"],
+    "-plugin": ["-plugin", "evil"],
+    "-mllvm -load": ["-mllvm", "-load=/e/evil.so"],
+    "-mllvm --load": ["-mllvm", "--load", "-mllvm", "3"],
+    "-mllvm -print-changed-dot-path": ["-mllvm", "-print-changed-dot-path=/e/evil"],
+    "-mllvm -info-output-file": ["-mllvm", "-info-output-file=/e/out"],
+    "-mllvm -pgo-test-profile-file": ["-mllvm", "-pgo-test-profile-file=/e/profile"],
+    "-mllvm -ml-inliner-model-under-training": ["-mllvm", "-ml-inliner-model-under-training=/e"],
+    "-mllvm @/e/options": ["-mllvm", "@/e/options"],
+    "-mllvm evil": ["-mllvm", "evil"],
+    "-fprofile-instrument-use-path=": ["-fprofile-instrument-use-path=/e/profile"],
+    "-fprofile-sample-use=": ["-fprofile-sample-use=/e/profile"],
+    "-fbasic-block-sections=": ["-fbasic-block-sections=list=/e/list"],
+    "-fmemory-profile-use=": ["-fmemory-profile-use=/e/profile"],
+    "-fsanitize-coverage-allowlist=": ["-fsanitize-coverage-allowlist=/e/list"],
+    "-mlink-bitcode-file": ["-mlink-bitcode-file", "/e/evil.bc"],
+    "-ast-dump": ["-ast-dump"],
+    "-fsyntax-only": ["-fsyntax-only"],
+    "-fnot-known=": ["-fnot-known=1"],
+    "--not-known": ["--not-known"],
+    "@/e/options": ["@/e/options"],
+    "@/e/value": ["-main-file-name", "@/e/value"],
+    "other.bc": ["other.bc"],
+}
+DRIVER_ATTACKS = {
+    "-fplugin=": ["-fplugin=/e/evil.so"],
+    "-fplugin-arg-x-y": ["-fplugin-arg-x-y"],
+    "-load": ["-Xclang", "-load", "-Xclang", "/e/evil.so"],
+    "-Wa,-I/e": ["-Wa,-I/e"],
+    "-B": ["-B", "/e/bin"],
+    "-B/e/bin": ["-B/e/bin"],
+    "--config=": ["--config=/e/evil.cfg"],
+    "-fno-integrated-as": ["-fno-integrated-as"],
+    "-fprofile-use=": ["-fprofile-use=/e/profile"],
+    "-fcrash-diagnostics-dir=": ["-fcrash-diagnostics-dir=/e"],
+    "-mllvm=": ["-mllvm=-load=/e/evil.so"],
+}
+
+
+@pytest.mark.parametrize(("name", "attack"), CC1_ATTACKS.items())
+def test_options_of_cc1_that_are_not_known_to_be_harmless_are_refused_by_name(name: str, attack: list[str]) -> None:
+    for recorded in (["-Oz", *attack, "-triple", "x"], ["-Oz", *attack]):
+        with pytest.raises(UserError) as caught:
+            replay("-cc1", *recorded)
+        assert caught.value.problem.splitlines()[1:] == [f"  {name}: corpus/m.bc"]
+        assert ("--allow-cc1-option" in caught.value.remedy) == name.startswith("-")
+
+
+@pytest.mark.parametrize(("name", "attack"), DRIVER_ATTACKS.items())
+def test_options_of_the_driver_that_are_not_known_to_be_harmless_are_refused(name: str, attack: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        replay("-Oz", *attack, "-g")
+    assert caught.value.problem.splitlines()[1:] == [f"  {name}: corpus/m.bc"]
+
+
+@pytest.mark.parametrize(("name", "attack"), CC1_ATTACKS.items())
+def test_a_refused_option_may_be_allowed_but_no_response_file(name: str, attack: list[str]) -> None:
+    allowed = [name, "-mllvm 3"]
+    if "@" in name or not name.startswith("-"):
+        with pytest.raises(UserError):
+            replay("-cc1", *attack, "-Oz", allowed_options=allowed)
+    else:
+        assert replay("-cc1", *attack, "-Oz", allowed_options=allowed) == ["-cc1", *attack, "-Oz", *END]
+
+
+def test_all_refused_options_of_a_corpus_are_one_error(tmp_path: Path) -> None:
+    attacks = [["-load", "x"], ["-Oz"], ["-load", "y", "-new"], ["-load", "x"], ["-load", "x"]]
+    modules = []
+    for i, attack in enumerate(attacks):
+        (tmp_path / f"{i}.o.cmd").write_bytes(b"\0".join(word.encode() for word in ["-cc1", *attack]) + b"\0")
+        modules.append(Module(f"{i}.o", tmp_path))
+    with pytest.raises(UserError) as caught:
+        require_replayable(modules)
+    assert caught.value.problem.splitlines()[1:] == ["  -load: 0.o, 2.o, 3.o and 1 more", "  -new: 2.o"]
+    assert "--allow-cc1-option=-load --allow-cc1-option=-new" in caught.value.remedy
+    require_replayable(modules, ("-load", "-new"))
+
+
+def clang_options() -> list[tuple[str, str, bool, bool]]:
+    """Name, kind, whether cc1 and whether the driver has it, of all of clang's options."""
+    headers = sorted(Path("/usr/lib").glob("llvm-*/include/clang/Driver/Options.inc"))
+    if not headers:
+        pytest.skip("libclang-dev is not installed")
+    text = headers[-1].read_text().split("#endif // OPTION")[0]
+    # Prefixes, name, identifier, kind, group, alias, its arguments, flags, and who has it.
+    entry = r'^OPTION\(\w+, "([^"]+)", \w+, (\w+), \w+, \w+, (?:nullptr|"(?:[^"]|" ")*"), [^,]+, ([^,]+),'
+    found = re.findall(entry, text, re.MULTILINE)
+    assert len(found) > 2000
+    return [(name, kind, "CC1Option" in where.split(" | "), "DefaultVis" in where) for name, kind, where in found]
+
+
+def test_what_may_stay_reads_its_value_as_clang_does() -> None:
+    """Else clang would take for an option what was checked as a value."""
+    for name, kind, of_cc1, of_driver in clang_options():
+        if not name.startswith("-") or kind in ("Input", "Unknown", "Group"):
+            continue
+        for is_cc1 in [True] * of_cc1 + [False] * of_driver:
+            words = [name, "3"] if "Separate" in kind else [name]
+            if name in ("-mllvm", "-Xclang"):
+                continue
+            try:
+                selection = select_options([*words, "-O1"], is_cc1)
+            except MissingValue:
+                pytest.fail(f"{name} is taken for an option with a value, and is a {kind}")
+            if not selection.refused:
+                assert selection.kept in ([*words, "-O1"], ["-O1"]), (name, kind, is_cc1)
+
+
+def test_what_may_stay_takes_no_file_by_clangs_own_help() -> None:
+    """A word in the name of an option with a value, as a net under the list that was made by hand."""
+    strings = {  # these end up in the object, or are patterns
+        "-main-file-name", "-object-file-name", "-object-file-name=", "-fdebug-compilation-dir",
+        "-fprofile-filter-files=",
+        "-fdebug-compilation-dir=", "-fcoverage-compilation-dir=", "-fprofile-instrument-path=", "-ffile-prefix-map=",
+        "-fprofile-exclude-files=", "-ffile-compilation-dir=", "-fcs-profile-generate=", "-fprofile-generate=",
+        "-fprofile-instr-generate=", "-fmemory-profile=", "-fprofile-instrument=", "-fprofile-update=",
+        "-fprofile-function-groups=", "-fprofile-selected-function-group=",
+        "-fsanitize-undefined-strip-path-components=",
+    }  # fmt: skip
+    for name, kind, of_cc1, _ in clang_options():
+        if (
+            kind == "Flag"
+            or not re.search(r"file|path|dir\b|plugin|\bload\b|list\b|index|script", name)
+            or name in strings
+        ):
+            continue
+        words = [f"{name}/e/x"] if "Joined" in kind else []
+        words += ["/e/x"] if kind == "JoinedAndSeparate" else [name, "/e/x"] if kind == "Separate" else []
+        selection = select_options([*words, "-O1"], of_cc1)
+        assert selection.refused or selection.kept == ["-O1"], name
 
 
 def test_extra_flags_and_thinlto() -> None:

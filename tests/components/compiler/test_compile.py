@@ -33,7 +33,7 @@ def module_called(corpus: Corpus, name: str) -> Module:
 def test_text_size_is_llvm_sizes(tiny_corpus: Corpus, clang: Path, tmp_path: Path) -> None:
     for module in tiny_corpus:
         result = Compiler(clang, "inlining")(Request(module, DEFAULT))
-        command = [clang, "-Oz", "-x", "ir", module.bitcode, "-c", "-o", tmp_path / "m.o"]
+        command: list[str | Path] = [clang, "-Oz", "-x", "ir", module.bitcode, "-c", "-o", tmp_path / "m.o"]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         printed = subprocess.run(["llvm-size-19", tmp_path / "m.o"], check=True, capture_output=True, text=True).stdout
         (sample,) = result.samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_a_context_that_is_entered_again_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("score", [None, tensor("score", "float", [1])])
 def test_a_log_cut_anywhere_names_file_and_byte(score, tmp_path: Path) -> None:
-    records = [(*r, [1.0]) for r in many(11)] if score else many(11)
+    records: list[Any] = [(*r, [1.0]) for r in many(11)] if score else many(11)
     whole = write_log(INLINING, [("one", records, 0), ("two", records[:1], 0)], score)
     path = tmp_path / "cut.log"
     unharmed = 0

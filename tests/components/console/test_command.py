@@ -43,6 +43,14 @@ def test_user_error_is_one_message_with_its_remedy() -> None:
     assert run("raise UserError('no clang', 'install it')") == (1, "error: no clang\n  remedy: install it\n")
 
 
+def test_an_error_about_a_mirror_names_the_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path))
+    corpus = tmp_path / "gs" / "bucket" / "runs" / "my%3Acorpus" / "@0123abcd" / "my%3Acorpus"
+    body = f"raise UserError({str(corpus / 'a.bc')!r} + ' is no bitcode', 'make {corpus} again')"
+    told = "gs://bucket/runs/my:corpus"
+    assert run(body) == (1, f"error: {told}/a.bc is no bitcode\n  remedy: make {told} again\n")
+
+
 def test_wrong_usage_is_clicks_own_status() -> None:
     status, err = run("pass", "--number", "x")
     assert status == 2

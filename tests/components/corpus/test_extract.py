@@ -89,7 +89,7 @@ def test_sections_of_other_names(build: Path, tmp_path: Path) -> None:
 
 
 def test_raw_bitcode_in_place_of_an_object_says_so(build: Path, tmp_path: Path) -> None:
-    command = ["clang-19", "-flto", "-c", build.parent / "src/one.c", "-o", tmp_path / "lto.o"]
+    command: list[str | Path] = ["clang-19", "-flto", "-c", build.parent / "src/one.c", "-o", tmp_path / "lto.o"]
     subprocess.run(command, check=True)
     outcome = extract_objects([ObjectFile(str(tmp_path / "lto.o"), "lto.o")], tmp_path, ExtractConfig())[0]
     assert outcome.kind == "failed" and "bitcode, not an ELF" in outcome.detail

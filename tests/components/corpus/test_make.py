@@ -12,8 +12,9 @@ import pytest
 
 from components.console import UserError
 from components.corpus.make import combine_corpora, make_corpus
+from tests.bitcode import bitcode
 
-BITCODE = b"BC\xc0\xde"
+BITCODE = bitcode()
 
 
 def write(path: Path, content: bytes) -> None:
@@ -40,7 +41,7 @@ def write_corpus(directory: Path, names: list[str], **more: object) -> None:
 def test_make_writes_what_make_corpus_writes(tmp_path: Path, arguments: str) -> None:
     source = tmp_path / "bitcode"
     for name in ("z.bc", "a/b.o.bc", "a/c/d.bc", "a/a.bc", "b/x.bc", "b/notes.txt"):
-        write(source / name, BITCODE + name.encode())
+        write(source / name, bitcode(name.encode()))
     (tmp_path / "ours").mkdir()
     names = make_corpus(source, tmp_path / "ours", arguments.split())
     (tmp_path / "theirs").mkdir()

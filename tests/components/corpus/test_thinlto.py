@@ -101,7 +101,7 @@ def test_local_thinlto_without_arguments_says_what_to_do(local: Path, clang: Pat
     shutil.copytree(corpus.directory, tmp_path / "edited")
     description = tmp_path / "edited/corpus_description.json"
     description.write_text(description.read_text().replace('"<UNSPECIFIED>"', '"-cc1", "-Oz"'))
-    command = [sys.executable, "-m", "components.corpus", "import", "--input", tmp_path / "edited"]
+    command: list[str | Path] = [sys.executable, "-m", "components.corpus", "import", "--input", tmp_path / "edited"]
     subprocess.run([*command, "--output", tmp_path / "c"], check=True, capture_output=True, cwd=ROOT)
     for module in load_corpus(tmp_path / "c"):
         assert Compiler(clang, "inlining")(Request(module, Advisor("default"))).samples[0].text_size_bytes > 0

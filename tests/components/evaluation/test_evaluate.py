@@ -15,7 +15,7 @@ from components.formats.corpus import Corpus
 from components.formats.splits import Splits, write_splits
 
 
-def step(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def step(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "components.evaluation", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 

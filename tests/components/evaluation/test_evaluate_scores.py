@@ -61,7 +61,7 @@ def test_scores_are_those_that_the_training_clang_logs(
     with open(output / "report.csv", newline="") as file:
         rows = {(row["module_name"], row["identifier"]): row for row in csv.DictReader(file)}
     compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
-    expected = {}
+    expected: dict[tuple[str, str, str], float] = {}
     for column, advisor in (("heuristic_score", Advisor("log")), ("policy_score", Advisor("policy", other, log=True))):
         for module in load_corpus(pressed):
             (sample,) = compiler(Request(module, advisor)).samples

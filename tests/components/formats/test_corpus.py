@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from components.console import UserError
 from components.formats.corpus import UNSPECIFIED_OVERRIDE, load_corpus, write_description
 from components.formats.splits import Splits, read_splits, write_splits
+from tests.bitcode import bitcode
 
-BITCODE = b"BC\xc0\xde rest"
+BITCODE = bitcode(b"rest")
 
 
 def write_corpus(directory: Path, names: list[str], **description: Any) -> Path:
@@ -151,9 +152,9 @@ def test_parts_are_read_back_and_cover_the_corpus(tmp_path: Path) -> None:
         ({"train": ["a"], "validation": [], "heldout": []}, "does not fit the corpus"),
         ({"train": ["a", "b", "c"], "validation": [], "heldout": []}, "does not fit the corpus"),
         ({"train": ["a", "b"], "validation": ["a"], "heldout": []}, "a in two parts"),
-        ({"train": 3}, "corrupt"),
+        ({"train": 3}, "is not what the corpus step writes"),
         ({"version": 2}, "version 2"),
-        ({"seed": "x"}, "corrupt"),
+        ({"seed": "x"}, "is not what the corpus step writes"),
     ],
 )
 def test_splits_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:

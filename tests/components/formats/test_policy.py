@@ -51,7 +51,7 @@ def test_a_directory_without_it_is_no_policy(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a policy description"),
+        ("", "not valid JSON"),
         ("[]", "not a policy description"),
         ('{"version": 1}', "not a policy description"),
         ('{"version": 2}', "has version 2"),

@@ -13,7 +13,8 @@ from components.formats.toolchain import FILE_NAME, Mode, Toolchain, load_toolch
 
 
 def write(directory: Path, mode: Mode = "training") -> Toolchain:
-    features = {"inlining": (FeatureSpec("callee_users", "int64"), FeatureSpec("heat", "float32", (2,)))}
+    specs: tuple[FeatureSpec, ...] = (FeatureSpec("callee_users", "int64"), FeatureSpec("heat", "float32", (2,)))
+    features = {"inlining": specs}
     toolchain = Toolchain(directory, mode, "19.1.7", "x86_64-pc-linux-gnu", features, {"strategy": "sdk"})
     (directory / "bin").mkdir()
     toolchain.clang.touch()
@@ -37,7 +38,7 @@ def test_a_mode_can_be_required(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda d: (d / FILE_NAME).unlink(), "toolchain.json is missing"),
-        (lambda d: (d / FILE_NAME).write_text("{"), "is not a toolchain description"),
+        (lambda d: (d / FILE_NAME).write_text("{"), "is not valid JSON"),
         (lambda d: (d / FILE_NAME).write_text("[]"), "is not a toolchain description"),
         (lambda d: (d / FILE_NAME).write_text('{"mode": "training"}'), "is not a toolchain description"),
         (lambda d: (d / "bin" / "clang").unlink(), "bin/clang is missing"),

@@ -159,7 +159,7 @@ def test_corrupt_parquet_is_named(name: str, harm: str, trace: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "not a trace desc"), ('{"version": 99}', "version 99"), ('{"version": 1}', "not a trace desc")],
+    [("{", "not valid JSON"), ('{"version": 99}', "version 99"), ('{"version": 1}', "not a trace desc")],
 )
 def test_a_corrupt_description(text: str, message: str, trace: Path) -> None:
     (trace / "trace.json").write_text(text)

@@ -13,20 +13,21 @@ from threading import Thread
 import pytest
 
 from components.launcher.__main__ import without_empty
+from tests import bitcode as whole
 
 ROOT = Path(__file__).parents[3]
 
 
-def launch(*arguments: object, module: str = "components.launcher") -> subprocess.CompletedProcess[str]:
+def launch(*arguments: object, module: str = "components.launcher", **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | env, timeout=120)
 
 
 @pytest.fixture
 def bitcode(tmp_path: Path) -> Path:
     (tmp_path / "bitcode").mkdir()
     for name in ("a", "b", "c"):
-        (tmp_path / "bitcode" / f"{name}.bc").write_bytes(b"BC\xc0\xde" + name.encode())
+        (tmp_path / "bitcode" / f"{name}.bc").write_bytes(whole.bitcode(name.encode()))
     return tmp_path / "bitcode"
 
 
@@ -88,14 +89,17 @@ def test_the_outcome_is_told_to_a_web_hook() -> None:
     thread = Thread(target=server.handle_request)
     thread.start()
     status = json.dumps({"state": "FAILED", "error": {"message": "no clang"}, "pipelineJobResourceName": "run-1"})
-    url = f"http://127.0.0.1:{server.server_port}/"
-    done = launch("--status", status, "--notify-url", url, module="components.launcher.finish")
+    url = f"http://127.0.0.1:{server.server_port}/s3cret"
+    done = launch("--status", status, module="components.launcher.finish", MLGO_NOTIFY_URL=url)
     thread.join()
     server.server_close()
     assert done.returncode == 0 and "the pipeline ended: FAILED: no clang" in done.stdout, done.stderr
     assert json.loads(told[0]) == {"pipeline": "run-1", "state": "FAILED", "error": "no clang"}
-    done = launch("--status", status, "--notify-url", url, module="components.launcher.finish")
-    assert done.returncode == 1 and "did not take the notice" in done.stderr and "Traceback" not in done.stderr
+    refused = launch("--status", status, module="components.launcher.finish", MLGO_NOTIFY_URL=url)
+    assert refused.returncode == 1 and "the webhook at 127.0.0.1 did not take the notice" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    for said in (done, refused):
+        assert "s3cret" not in said.stdout + said.stderr
     assert launch("--status", "x", module="components.launcher.finish").returncode == 1
 
 

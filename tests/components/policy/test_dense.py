@@ -1,6 +1,9 @@
 """The numpy form: normalisation, what it refuses, and its file."""
 
 import dataclasses
+import gc
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.console import UserError
 from components.formats.features import FeatureSpec
-from components.policy.dense import DensePolicy, read_dense
+from components.policy.dense import DensePolicy, read_dense, write_npz
 from components.policy.inputs import expand, quantiles
 
 values = st.integers(-1000, 1000)
@@ -87,3 +90,12 @@ def test_a_truncated_file_is_damaged(make_policy, tmp_path, keep):
     path.write_bytes(content[: keep if isinstance(keep, int) else int(keep * len(content))])
     with pytest.raises(UserError, match="damaged"):
         read_dense(tmp_path)
+
+
+def test_a_full_disk_is_told_once(monkeypatch):
+    later = []
+    monkeypatch.setattr(sys, "unraisablehook", later.append)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_npz(Path("/dev/full"), weights=np.zeros(1000))
+    gc.collect()
+    assert later == []

@@ -155,7 +155,9 @@ def test_llvm_runs_the_class(policy: DensePolicy, columns: dict[str, np.ndarray]
     library = subprocess.run(["llvm-config-19", "--ldflags", "--libs"], check=True, capture_output=True, text=True)
     sources = [tmp_path / "driver.cpp", tmp_path / "policy.cpp"]
     program = tmp_path / "driver"
-    command = ["clang++-19", *flags, f"-I{tmp_path}", *sources, *library.stdout.split(), "-o", program]
+    command: list[str | Path] = [
+        "clang++-19", *flags, f"-I{tmp_path}", *sources, *library.stdout.split(), "-o", program,
+    ]  # fmt: skip
     subprocess.run(command, check=True)
     unknown = np.full((1, ACTIONS), -1)
     rows = b"".join(

@@ -1,5 +1,7 @@
 """Fewer boundaries and a rewritten first layer must mean the same."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,8 @@ def test_float_ranks_stay(boundaries, xs):
 def test_the_smallest_type_is_taken(boundaries):
     ordered = np.sort(np.array(boundaries, np.float64))
     distinct, _ = distinct_boundaries(FeatureSpec("f", "int64"), ordered)
-    fitting = [t for t in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(t).min <= ordered[0] <= ordered[-1]]
+    types: list[Any] = [np.int8, np.int16, np.int32, np.int64]
+    fitting = [t for t in types if np.iinfo(t).min <= ordered[0] <= ordered[-1]]
     fitting = [t for t in fitting if ordered[-1] <= np.iinfo(t).max]
     assert distinct.dtype == fitting[0]
     assert np.all(np.diff(distinct.astype(np.float64)) > 0)

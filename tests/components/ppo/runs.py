@@ -10,7 +10,7 @@ import pytest
 ITERATIONS = 5
 
 
-LEARNING = {
+LEARNING: dict[str, list[str | int]] = {
     "dqn": [],  # the default: values of actions from measured flips
     "ppo": ["--credit-assignment", "function", "--algorithm", "ppo"],
     "ppo_of_flips": ["--credit-assignment", "counterfactual", "--algorithm", "ppo"],

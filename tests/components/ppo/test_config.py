@@ -1,6 +1,7 @@
 """Which options go together."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,9 +9,10 @@ from components.console import UserError
 from components.ppo.config import PpoConfig
 
 
-def config(**options) -> PpoConfig:
+def config(**options: Any) -> PpoConfig:
     names = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
-    return PpoConfig(**{name: Path(name) for name in names}, iterations=1, **options)
+    paths: dict[str, Any] = {name: Path(name) for name in names}
+    return PpoConfig(**paths, iterations=1, **options)
 
 
 CREDITS = [("dqn", "counterfactual"), ("ppo", "counterfactual"), ("es", "module")]

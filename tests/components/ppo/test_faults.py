@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -42,7 +42,7 @@ class Run:
         command = [sys.executable, "-m", "components.ppo", *map(str, inputs), "--iterations", str(ITERATIONS)]
         command += ["--root-dir", str(root), "--output", str(where / "policy"), *more]
         environment = os.environ | {"MLGO_CACHE_DIR": str(self.cache)} | environment
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
         self.started.append(self.process)
 
@@ -201,7 +201,7 @@ def test_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
     assert second.process.returncode == 143, said
     # Where it lies: what is in a mirror would not be believed anyway.
     newest = read_document(f"{root}/latest.json").content["checkpoints"][-1]
-    uri = parse_place(f"{root}/checkpoints/{newest}")
+    uri: Any = parse_place(f"{root}/checkpoints/{newest}")
     for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/data/"):
         if blob.name.endswith(STATE):
             blob.upload_from_string(b"{}")

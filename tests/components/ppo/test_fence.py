@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def start(where, tmp_path):
 
     def start(machine="this"):
         environment = os.environ | {"MLGO_CACHE_DIR": str(tmp_path / f"cache of {machine}")}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started.append(subprocess.Popen([sys.executable, "-c", CODE, where], env=environment, text=True, **pipes))
         return started[-1]
 
@@ -90,7 +91,7 @@ def test_one_that_was_killed_and_not_reaped_is_replaced_too(where, start):
 
 @pytest.fixture
 def root(where, tmp_path):
-    found = mirror(parse_place(where)) if "://" in where else tmp_path / "root"
+    found = mirror(parse_place(where)) if "://" in where else tmp_path / "root"  # type: ignore[arg-type]
     found.mkdir(parents=True)
     return found
 
@@ -150,7 +151,7 @@ def test_one_that_released_or_was_silent_for_long_is_not_waited_for(root, where,
 
 def test_the_heart_beats(root, where):
     with Fence(root, heartbeat_s=0.05):
-        beats = set()
+        beats: set[int] = set()
         deadline = time.monotonic() + 30
         while len(beats) < 4 and time.monotonic() < deadline:
             beats.add(document(where)["beat"])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.console import UserError
+from components.ppo.kubernetes import SERVICE_ACCOUNT
 from components.ppo.rayjob import job_name, rayjob
 from components.ppo.rayjob_spec import GKE_SPOT, RAY_VERSION, RayJobSpec
 from components.workers.settings import NODE_SETTINGS
@@ -94,9 +95,10 @@ def test_pods_keep_to_the_restricted_standard_and_write_to_volumes_only(part: st
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
     mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    assert set(mounted.values()) == {volume["name"] for volume in pod["volumes"]} and "/tmp" in mounted
-    # The token of a service account is for the autoscaler alone.
-    assert pod["automountServiceAccountToken"] is (part == "head")
+    # The token of a service account is for the autoscaler alone: neither the trainer nor what it unpickles has it.
+    others = {"kubernetes-api"} if part == "head" else set()
+    assert {volume["name"] for volume in pod["volumes"]} - set(mounted.values()) == others and "/tmp" in mounted
+    assert pod["automountServiceAccountToken"] is False and str(SERVICE_ACCOUNT) not in mounted
 
 
 def test_workers_are_on_spot_nodes_and_the_head_is_not() -> None:

@@ -41,10 +41,8 @@ def measured(name: str, share: int, shares: int) -> FlipShare:
         decision % 2, 1 - decision % 2, gain,
     )  # fmt: skip
     compiles = 1 + len(range(share, 5, shares))
-    alone = np.ones_like(decision)
-    return FlipShare(
-        name, share, 1000, flips, decision, flip_set, alone, alone, 3.0 * share, 7.0, 0.5, compiles
-    )  # fmt: skip
+    alone = np.ones(len(decision), np.int64)
+    return FlipShare(name, share, 1000, flips, decision, flip_set, alone, alone, 3.0 * share, 7.0, 0.5, compiles)
 
 
 def assert_same(left: Flips, right: Flips) -> None:
@@ -66,8 +64,8 @@ def test_merged_shares_are_what_one_request_measures_to_the_bit(shares: int) -> 
 def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
     none, decision = np.zeros((3, 2), np.float32), np.array([4, 4, 1])
     flips = Flips(none, none, np.zeros(3, np.int64), np.array([2, 1, 3]), np.array([0.5, 0.25, 0.125]))
-    no_set, alone = np.zeros(3, np.int64), np.ones(3, np.int64)
-    merged = merge([FlipShare("a", 0, {}, flips, decision, no_set, alone, alone, 0.0, 1.0, 0.1, 2)]).flips
+    flip_set, alone = np.zeros(3, np.int64), np.ones(3, np.int64)
+    merged = merge([FlipShare("a", 0, {}, flips, decision, flip_set, alone, alone, 0.0, 1.0, 0.1, 2)]).flips
     np.testing.assert_array_equal(merged.alternative, [3, 1, 2])
     np.testing.assert_array_equal(merged.gain, [0.125, 0.25, 0.5])
 

@@ -43,7 +43,7 @@ def test_the_unit_of_a_function_does_not_matter():
 @given(samples)
 def test_advantages_are_of_functions_that_all_samples_have_and_add_up_to_nothing(described):
     advantages = function_advantages([sample(functions) for functions in described])
-    total = {}
+    total: dict[str, float] = {}
     for functions, advantage in zip(described, advantages, strict=True):
         assert advantage.shape == (sum(decisions for _, decisions in functions.values()),)
         at = 0

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ STUCK = {
 
 def start(body):
     code = CODE.format(body=body)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, "-c", code], text=True, **pipes)
     assert process.stdout.readline() == "ready\n"
     return process

@@ -188,3 +188,27 @@ def test_any_document_is_a_recipe_or_a_user_error(tmp_path_factory: pytest.TempP
         assert load_recipes(path).projects
     except UserError as error:
         assert str(path.parent) in error.problem
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('{deb: "-oDPkg::Pre-Invoke::=id"}', "not the name of a source package"),
+        ("{deb: ../../x}", "not the name of a source package"),
+        (f"{{url: 'file:///etc/passwd', sha256: '{'0' * 64}'}}", "not the URL of a file on a web server"),
+        ("{git: --upload-pack=id, tag: v1}", "is not a URL"),
+        ("{git: 'https://h/r', tag: --x}", "is not a tag"),
+        ('{path: "a\\0b"}', "path must be text"),
+    ],
+)
+def test_a_source_is_neither_an_option_nor_a_local_file(tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "r.yaml").write_text(f"name: a\nsource: {source}\ncmake: {{}}\n")
+    with pytest.raises(UserError, match=words):
+        load_recipes(tmp_path / "r.yaml")
+
+
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.inf"])
+def test_no_number_of_a_recipe_is_infinite(tmp_path: Path, number: str) -> None:
+    (tmp_path / "r.yaml").write_text(f"name: a\nsource: {{deb: aa}}\ncmake: {{options: {{A: {number}}}}}\n")
+    with pytest.raises(UserError, match="A must be one value"):
+        load_recipes(tmp_path / "r.yaml")

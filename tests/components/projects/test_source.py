@@ -6,14 +6,21 @@ import hashlib
 import os
 import subprocess
 import tarfile
+import threading
+import time
 import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.console import UserError
 from components.projects.recipe import Recipe, Source
 from components.projects.source import fetch_recipe
+from tests.http_server import serve
 
 
 def fetch(source: Source, where: Path, **recipe: object) -> Path:
@@ -31,7 +38,13 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "p-1.0"
 
 
-def archive(tree: Path, kind: str) -> Source:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with serve(tmp_path) as url:
+        yield url
+
+
+def archive(tree: Path, kind: str, server: str) -> Source:
     path = tree.parent / f"p.{kind}"
     if kind == "zip":
         with zipfile.ZipFile(path, "w") as file:
@@ -44,34 +57,77 @@ def archive(tree: Path, kind: str) -> Source:
             else:  # no folder around everything
                 file.add(tree / "lib", "lib")
                 file.add(tree / "README", "README")
-    return Source("url", path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest())
+    return Source("url", f"{server}/{path.name}", hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 @pytest.mark.parametrize("kind", ["tar.xz", "tar.gz", "zip"])
-def test_an_archive_is_unpacked_and_kept(tree: Path, tmp_path: Path, kind: str) -> None:
-    source = archive(tree, kind)
+def test_an_archive_is_unpacked_and_kept(tree: Path, tmp_path: Path, kind: str, server: str) -> None:
+    source = archive(tree, kind, server)
     assert (fetch(source, tmp_path / "w1") / "lib/a.c").read_text() == "int a;\n"
     (tmp_path / f"p.{kind}").unlink()
     assert (fetch(source, tmp_path / "w2") / "README").exists(), "the second time it comes from the cache"
     assert sorted(path.name for path in (tmp_path / "w1").iterdir()) == ["source"]
 
 
-def test_an_archive_that_is_not_the_one_pinned(tree: Path, tmp_path: Path) -> None:
-    source = archive(tree, "tar.xz")
+def test_an_archive_that_is_not_the_one_pinned(tree: Path, tmp_path: Path, server: str) -> None:
+    source = archive(tree, "tar.xz", server)
     with pytest.raises(UserError, match="has the SHA-256"):
         fetch(Source("url", source.location, "0" * 64), tmp_path / "w")
     assert list((tmp_path / "cache/archives").iterdir()) == []
 
 
-def test_an_archive_that_is_none_or_not_there(tmp_path: Path) -> None:
+def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_path: Path) -> None:
+    pin = archive(tree, "tar.gz", "http://127.0.0.1:1").pin
+    content = (tree.parent / "p.tar.gz").read_bytes()
+    requests: list[str] = []
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[:20])
+            time.sleep(1.0)
+            self.wfile.write(content[20:])
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        slow = Source("url", f"http://127.0.0.1:{server.server_port}/p.tar.gz", pin)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [(where / "lib/a.c").read_text() for where in found] == ["int a;\n"] * 4
+    assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
+
+
+def test_an_archive_that_is_none_or_not_there(tmp_path: Path, server: str) -> None:
     path = tmp_path / "x.tar.gz"
     path.write_bytes(b"no archive")
     with pytest.raises(UserError, match="cannot unpack"):
-        fetch(Source("url", path.as_uri(), hashlib.sha256(b"no archive").hexdigest()), tmp_path / "w")
+        fetch(Source("url", f"{server}/x.tar.gz", hashlib.sha256(b"no archive").hexdigest()), tmp_path / "w")
     assert list((tmp_path / "w").iterdir()) == []
-    for url in (f"file://{tmp_path}/none.tar", "no-url"):
-        with pytest.raises(UserError, match="cannot download"):
+    with pytest.raises(UserError, match=r"cannot download .*404"):
+        fetch(Source("url", f"{server}/none.tar", "0" * 64), tmp_path / "v")
+    for url in (path.as_uri(), "no-url", "http://", "http://host:99999999/a", "ftp://host/a", "http://[/"):
+        with pytest.raises(UserError, match="is not the URL of a file on a web server"):
             fetch(Source("url", url, "0" * 64), tmp_path / "v")
+
+
+def test_a_corrupt_zip_with_the_right_checksum(tree: Path, tmp_path: Path, server: str) -> None:
+    archive(tree, "zip", server)
+    path = tmp_path / "p.zip"
+    content = bytearray(path.read_bytes())
+    for damage in (b"\xff" * 4, b"\x01\x00\x63\x00"):  # a checksum of the central directory; encrypted, unknown method
+        at = content.rindex(b"PK\x01\x02") + (16 if damage[0] == 0xFF else 8)
+        broken = content[:at] + damage + content[at + 4 :]
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match="cannot unpack"):
+            fetch(Source("url", f"{server}/p.zip", hashlib.sha256(broken).hexdigest()), tmp_path / f"w{damage[0]}")
+        assert list((tmp_path / f"w{damage[0]}").iterdir()) == []
 
 
 def test_a_tag_is_cloned(tree: Path, tmp_path: Path) -> None:
@@ -92,7 +148,8 @@ def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, t
     source = Source("path", str(tree))
     linked = fetch(source, tmp_path / "w1")
     assert linked.is_symlink() and (linked / "lib/a.c").exists()
-    for number, recipe in enumerate(({"cmake_options": None, "commands": ("make",)}, {"prepare": ("true",)})):
+    recipes: list[dict[str, Any]] = [{"cmake_options": None, "commands": ("make",)}, {"prepare": ("true",)}]
+    for number, recipe in enumerate(recipes):
         copy = fetch(source, tmp_path / f"c{number}", **recipe)
         assert not copy.is_symlink()
         (copy / "README").write_text("changed\n")

@@ -41,7 +41,8 @@ def test_of_many_that_count_each_counts(document: str) -> None:
         while True:
             before = read_document(document)
             try:
-                return write_document(document, {"n": (before.content or {"n": 0})["n"] + 1}, before)
+                write_document(document, {"n": (before.content or {"n": 0})["n"] + 1}, before)
+                return
             except UserError:
                 continue
 

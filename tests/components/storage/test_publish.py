@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,31 @@ def test_refuses_to_replace_what_is_not_an_artifact(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=name), publish(tmp_path / name):
             pytest.fail("the block must not run")
     assert (tmp_path / "home" / "thesis.tex").read_text() == "years of work"
+
+
+def test_two_makers_that_end_at_once_leave_one_whole_artifact(tmp_path: Path) -> None:
+    output = tmp_path / "trace"
+    wrong: list[BaseException] = []
+    barrier = threading.Barrier(4)
+
+    def make_one(text: str) -> None:
+        try:
+            with publish(output) as directory:
+                (directory / "file").write_text(text)
+                barrier.wait()
+        except BaseException as error:
+            wrong.append(error)
+
+    for _round in range(10):
+        makers = [threading.Thread(target=make_one, args=(str(number),)) for number in range(4)]
+        for maker in makers:
+            maker.start()
+        for maker in makers:
+            maker.join()
+        assert wrong == []
+        verify(output)
+        shutil.rmtree(output)
+    assert os.listdir(tmp_path) == []
 
 
 def test_fills_an_empty_directory(tmp_path: Path) -> None:

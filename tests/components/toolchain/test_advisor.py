@@ -116,7 +116,9 @@ def modules(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
     directory = tmp_path_factory.mktemp("modules")
     for name, text in SOURCES.items():
         (directory / name).write_text(text)
-        command = [clang, "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", name, "-o", f"{name}.bc"]
+        command: list[str | Path] = [
+            clang, "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", name, "-o", f"{name}.bc",
+        ]  # fmt: skip
         subprocess.run(command, cwd=directory, check=True)
     return [directory / f"{name}.bc" for name in SOURCES]
 

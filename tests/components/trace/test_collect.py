@@ -135,6 +135,8 @@ def test_a_vocab_is_made_of_it(trace: Path, tmp_path: Path) -> None:
 
 
 def test_ml_compiler_opts_form_has_a_sequence_for_each_module(trace: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "components.trace", "export", "--trace", trace, "--output", tmp_path / "out"]
+    command: list[str | Path] = [
+        sys.executable, "-m", "components.trace", "export", "--trace", trace, "--output", tmp_path / "out",
+    ]  # fmt: skip
     result = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "2 sequences" in result.stdout and (tmp_path / "out" / "trace.tfrecord").stat().st_size > 0

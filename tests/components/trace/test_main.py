@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,9 @@ def run(step: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def make_toolchain(directory: Path, clang: Path, mode: str = "training", features: object = (FEATURE,)) -> Path:
+def make_toolchain(
+    directory: Path, clang: Path, mode: str = "training", features: Iterable[object] = (FEATURE,)
+) -> Path:
     """What toolchain.json says, with a stock clang (or a script) in the place of the one that logs."""
     (directory / "bin").mkdir(parents=True)
     (directory / "bin" / "clang").symlink_to(clang)
@@ -165,3 +167,18 @@ def test_vocab_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "half" / "trace.json").write_text("{}")
     result = run("vocab", "--trace", tmp_path / "half", "--output", tmp_path / "out")
     assert result.returncode == 1 and "manifest.json" in result.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_corpus_with_options_that_run_code_is_refused_before_the_first_compile(
+    make_corpus: Callable[..., Corpus], toolchain: Path, tmp_path: Path
+) -> None:
+    corpus = make_corpus(tmp_path / "corpus", {f"app/{n}.c": "int leaf(int x) { return x; }\n" for n in "ab"})
+    cmd = corpus.modules[1].cmd
+    cmd.write_bytes(cmd.read_bytes().replace(b"-cc1\0", b"-cc1\0-load\0/e/evil.so\0"))
+    write_manifest(corpus.directory)
+    arguments = ["--corpus", corpus.directory, "--toolchain", toolchain, "--output", tmp_path / "out"]
+    result = run("trace", *arguments)
+    assert result.returncode == 1 and not (tmp_path / "out").exists()
+    assert "-load: app/b.c.o\n" in result.stderr and "pass --allow-cc1-option=-load" in result.stderr
+    result = run("trace", *arguments, "--max-failed-fraction", "0", "--allow-cc1-option", "-load")
+    assert "unable to load plugin" in result.stderr

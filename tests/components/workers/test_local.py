@@ -61,7 +61,7 @@ def test_closing_the_iterator_kills_what_runs(marker: str, living_with: Callable
         assert next(outcomes) == (0, 0)
         while not living_with(marker):
             assert time.monotonic() - started < 60
-        outcomes.close()
+        outcomes.close()  # type: ignore[attr-defined]  # it is a generator
         assert living_with(marker) == []
         assert list(pool.map_unordered(abs, [-3])) == [(0, 3)]  # and can be used after that
     assert time.monotonic() - started < 600  # not the hour that they would sleep

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def slow_square(marker: str, n: int) -> int:
 def test_a_worker_that_is_killed_loses_nothing_and_leaves_nothing(
     pool: RayPool, marker: str, living_with: Callable[[str], list[int]]
 ) -> None:
-    victim = next(iter(pool.map_unordered(who, [0])))[1]
+    victim: Any = next(iter(pool.map_unordered(who, [0])))[1]
     lost = pool.lost
     outcomes = []
     for outcome in pool.map_unordered(partial(slow_square, marker), range(12)):
@@ -161,7 +162,7 @@ def test_the_exit_status_of_children_is_seen_there_and_here(pool: RayPool) -> No
     assert status(0) == 3
 
 
-def read(path: Path) -> tuple[str, bool]:
+def read(path: Path) -> tuple[str, int]:
     return (path / "policy").read_text(), (path / "policy").stat().st_ino
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from components import problems
 from components.compiler.compile import CompileError, Sample
@@ -21,7 +24,7 @@ def function(
     mask = np.zeros((len(taken), 1, 33), np.int64)
     for row, actions in zip(mask, allowed, strict=True):
         row[0, actions] = 1
-    columns = {"mask": mask, PROBLEM.decision: np.array(taken, np.int64)[:, None]}
+    columns: dict[str, NDArray[Any]] = {"mask": mask, PROBLEM.decision: np.array(taken, np.int64)[:, None]}
     if logits is not None:
         logged = np.where(mask != 0, 0.0, -np.inf).astype(np.float32)
         for row, some in zip(logged, logits, strict=True):

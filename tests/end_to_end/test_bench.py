@@ -1,0 +1,46 @@
+"""Each part of the bench on the tiny run: it measures what it says. How much is for a quiet machine to tell."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.bench.__main__ import part_names
+from tests.bench.context import BenchContext
+from tests.bench.goals import GOALS
+from tests.bench.isolated import measure_alone
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+FIGURES = {
+    "corpus": {"extract_speedup_over_mlgo_utils"},
+    "credit": {"credit_r2_unseen_modules", "credit_error_percent"},
+    "policy": {"emitted_policy_us_per_decision"},
+    "ppo": {"ppo_overhead"},
+    "ray": {"ray_overhead_ms_per_module", "ray_slots_busy_512", "ray_over_local_iteration"},
+    "release": {"release_compile_overhead_percent"},
+    "toolchain": {"training_clang_s", "release_clang_s", "release_clang_growth_bytes"},
+    "trace": {"trace_over_plain_compile", "regalloc_trace_over_plain_compile"},
+    "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
+}
+"""Those with a goal, of a run whose problem is inlining."""
+OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}
+"""The tiny run has too few for these to be numbers."""
+
+
+def test_every_part_is_tried_and_every_goal_is_measured_by_one() -> None:
+    assert set(FIGURES) == set(part_names())
+    of_regalloc = {f"regalloc_{key}" for keys in FIGURES.values() for key in keys}
+    measured = {key for keys in FIGURES.values() for key in keys}
+    goals = {goal.key for goal in GOALS}
+    assert measured <= goals <= measured | of_regalloc
+
+
+@pytest.mark.parametrize("part", sorted(FIGURES))
+def test_a_part_measures_what_it_says(part: str, finished: tuple[Path, str], tmp_path: Path) -> None:
+    figures = measure_alone(part, BenchContext(finished[0], tmp_path, repeats=1, slots=4))
+    assert FIGURES[part] <= set(figures)
+    for key, figure in figures.items():
+        assert math.isfinite(figure) or key in OF_FEW_MODULES, key

@@ -1,0 +1,55 @@
+"""What the bench needs of a machine on which nothing of it ever ran. Its parts run in end_to_end/test_bench.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.bench import toolchain
+
+ROOT = Path(__file__).parents[1]
+SIMULATE = """
+from tests.bench.simulation import simulated
+with simulated(1) as (pool, head):
+    print("slots:", pool.size, "results:", sorted(result for _, result in pool.map_unordered(abs, [-1, -2])))
+"""
+
+
+def test_the_clang_without_a_policy_is_built_with_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`build` looks each problem up in its policies."""
+    given: list[Any] = []
+
+    @contextmanager
+    def build_tree(*_arguments: Any) -> Iterator[Path]:
+        yield tmp_path
+
+    def build(*arguments: Any) -> Path:
+        given.extend(arguments)
+        return tmp_path / "plain"
+
+    monkeypatch.setattr(toolchain, "build_tree", build_tree)
+    monkeypatch.setattr(toolchain, "build", build)
+    sdk: Any = SimpleNamespace(version="19.1.7")
+    assert toolchain._plain(tmp_path, sdk, tmp_path / "source" / "llvm") == tmp_path / "plain"
+    policies = given[6]
+    assert isinstance(policies, Mapping) and not policies
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_cluster_is_simulated_where_ray_never_ran(tmp_path: Path) -> None:
+    """Ray makes its directory below $TMPDIR when it starts there; the simulated cluster's is elsewhere."""
+    pytest.importorskip("ray")
+    env = {name: value for name, value in os.environ.items() if name != "RAY_TMPDIR"}
+    env |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", SIMULATE], env=env, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0 and "slots: 1 results: [1, 2]" in done.stdout, done.stdout + done.stderr
+    assert not list(tmp_path.glob("ray/ray_current_cluster")), "what another Ray on this machine would connect to"

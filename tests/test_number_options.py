@@ -1,0 +1,82 @@
+"""No option of any command takes a number that is none, or one that a library cannot take."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from components.console import UserError
+from components.console.number_types import JOBS, FiniteFloat, FiniteFloatRange, environment_number
+from pipelines.spec import parameter_values
+
+STEPS = ("corpus", "evaluation", "launcher", "policy", "ppo", "toolchain", "trace", "vocab", "warmstart")
+NOT_FINITE = ("nan", "inf", "-inf", "Infinity", "NaN", "1e999", "-1e999")
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for inner, found in command.commands.items():
+            yield from commands(found, f"{name} {inner}")
+
+
+def all_commands() -> dict[str, click.Command]:
+    found = {name: importlib.import_module(f"components.{name}.__main__").main for name in STEPS}
+    found["mlgo"] = importlib.import_module("pipelines.cli").cli
+    return {name: command for top, group in found.items() for name, command in commands(group, top)}
+
+
+NUMBERS = {
+    f"{name} {parameter.opts[0]}": (command, parameter)
+    for name, command in all_commands().items()
+    for parameter in command.params
+    if isinstance(parameter.type, click.types.FloatParamType | click.types.IntParamType | FiniteFloat)
+}
+
+
+def test_there_are_numbers_to_test() -> None:
+    assert len(NUMBERS) > 40
+    assert {"ppo --minutes", "trace --timeout-s", "mlgo run --train-minutes"} <= set(NUMBERS)
+
+
+@pytest.mark.parametrize("option", NUMBERS)
+@pytest.mark.parametrize("text", NOT_FINITE)
+def test_no_option_takes_what_is_not_finite(option: str, text: str) -> None:
+    command, parameter = NUMBERS[option]
+    with pytest.raises(click.BadParameter):
+        parameter.type_cast_value(click.Context(command), (text,) if parameter.multiple else text)
+
+
+@pytest.mark.parametrize("option", NUMBERS)
+@pytest.mark.parametrize("number", ["99999999999", "1e300", "9" * 5000])
+def test_no_option_takes_what_no_machine_can(option: str, number: str) -> None:
+    """Threads, seconds and seeds have a limit, so that the answer is a message at once."""
+    command, parameter = NUMBERS[option]
+    if isinstance(parameter.type, FiniteFloat) and number != "9" * 5000:
+        pytest.skip("a percentage, which what it is compared with bounds")
+    with pytest.raises(click.BadParameter):
+        parameter.type_cast_value(click.Context(command), number)
+
+
+@pytest.mark.parametrize("text", NOT_FINITE)
+def test_no_parameter_of_a_pipeline_takes_what_is_not_finite(text: str) -> None:
+    definitions = {"rate": {"parameterType": "NUMBER_DOUBLE"}}
+    spec = {"root": {"inputDefinitions": {"parameters": definitions}}}
+    with pytest.raises(UserError, match="must be a finite number"):
+        parameter_values(spec, {"rate": text})
+
+
+@pytest.mark.parametrize("text", [*NOT_FINITE, "x", "0", "-1", "1e9"])
+def test_no_environment_variable_takes_what_is_not_finite(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("MLGO_POLL_S", text)
+    with pytest.raises(UserError, match="MLGO_POLL_S"):
+        environment_number("MLGO_POLL_S", 10)
+
+
+def test_what_is_within_the_limits_is_taken() -> None:
+    assert FiniteFloatRange(0, 1).convert("0.5", None, None) == 0.5
+    assert JOBS.convert("64", None, None) == 64
+    assert environment_number("MLGO_NOT_SET_ANYWHERE", 10) == 10

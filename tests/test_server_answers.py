@@ -1,0 +1,183 @@
+"""Whatever a server answers, or does not, the command that asked ends in one message and says what it waits for."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.console import UserError, say_if_slow
+from components.storage import gcs, http_download
+from components.storage.document import read_document
+from components.storage.fetch import fetch_file
+from components.storage.remote import download_folder, look, look_whole
+from components.storage.uri import GsUri
+from components.storage.workdir import listing
+from tests.http_server import RawServer, raw_server
+
+EXAMPLES = int(os.environ.get("MLGO_FUZZ_EXAMPLES", "200"))
+OK = b"HTTP/1.1 200 OK\r\n"
+BODIES = (
+    b"", b"{}", b"[]", b"null", b"1", b'"x"', b"<html>proxy</html>", b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe",
+    b'{"items": 3}', b'{"items": [3]}', b'{"items": [{"name": 3}]}', b'{"items": [{}], "nextPageToken": 5}',
+    b'{"generation": "x", "name": null}', b'{"error": 5}',
+    b'{"error": {"message": []}}', b'{"version": 1, "files": [{}]}',
+)  # fmt: skip
+HEADERS = (
+    b"", b"Content-Type: application/json\r\n", b"Content-Encoding: gzip\r\n", b"Content-Encoding: br\r\n",
+    b"Content-Length: 5\r\n", b"Content-Length: -1\r\n", b"Content-Length: x\r\n", b"Content-Length: 999999\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"X-Goog-Hash: crc32c=AAAA\r\n", b"X-Goog-Generation: x\r\n", b"no colon\r\n",
+    b"Content-Range: bytes 0-1/x\r\n", b"Location: /again\r\n", b"Location: file:///etc/passwd\r\n",
+    b"Location: http://[\r\n", b"Set-Cookie: \xff\r\n", b"A: " + b"x" * 70_000 + b"\r\n",
+)  # fmt: skip
+STATUSES = (
+    b"200 OK",
+    b"204 No",
+    b"206 Part",
+    b"301 M",
+    b"302 F",
+    b"400 B",
+    b"401 U",
+    b"403 F",
+    b"404 N",
+    b"412 P",
+    b"416 R",
+)
+ODD = (
+    b"",
+    b"\0" * 20,
+    b"SSH-2.0-OpenSSH\r\n",
+    b"HTTP/9.9 abc\r\n\r\n",
+    b"HTTP/1.1 200 OK",
+    b"\x15\x03\x01\x00\x02\x02\x50",
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> bytes:
+    if draw(st.integers(0, 5)) == 0:
+        return draw(st.sampled_from(ODD) | st.binary(max_size=60))
+    body = draw(st.sampled_from(BODIES) | st.binary(max_size=30))
+    headers = draw(st.lists(st.sampled_from(HEADERS), max_size=3))
+    if b"chunked" in b"".join(headers) and draw(st.booleans()):
+        body = draw(
+            st.sampled_from([b"5\r\nabcde\r\n0\r\n\r\n", b"5\r\nab", b"zz\r\n", b"-5\r\n", b"5;" + b"x" * 70_000])
+        )
+    if b"gzip" in b"".join(headers) and draw(st.booleans()):
+        body = gzip.compress(body)[: draw(st.integers(0, 40))]
+    return b"HTTP/1.1 " + draw(st.sampled_from(STATUSES)) + b"\r\n" + b"".join(headers) + b"\r\n" + body
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RawServer]:
+    with raw_server() as found:
+        yield found
+
+
+@pytest.fixture
+def storage(server: RawServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RawServer]:
+    """The server as object storage, with deadlines that a test can wait for."""
+    monkeypatch.setenv(gcs.EMULATOR, server.url)
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(gcs, "DEADLINE_S", 0.05)
+    monkeypatch.setattr(gcs, "TIMEOUT_S", (1.0, 1.0))
+    gcs._client.cache_clear()
+    yield server
+    gcs._client.cache_clear()
+
+
+URI = GsUri("bucket", "a/b")
+QUESTIONS: tuple[Callable[[Path], object], ...] = (
+    lambda place: gcs.read_object(URI),
+    lambda place: look(URI),
+    lambda place: look_whole(URI),
+    lambda place: read_document(str(URI)),
+    lambda place: fetch_file(URI),
+    lambda place: listing(place / "cache" / "gs" / "bucket" / "a" / "@" / "a"),
+    lambda place: download_folder(URI, place),
+)
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+@given(answer=answers(), question=st.sampled_from(QUESTIONS))
+def test_object_storage_may_answer_anything(
+    storage: RawServer, tmp_path: Path, answer: bytes, question: Callable[[Path], object]
+) -> None:
+    storage.answer = answer
+    try:
+        question(tmp_path)
+    except UserError as error:
+        assert error.problem
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+@given(answer=answers())
+def test_a_web_server_may_answer_anything(server: RawServer, tmp_path: Path, answer: bytes) -> None:
+    server.answer = answer
+    try:
+        http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
+    except UserError as error:
+        assert error.problem
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n", "redirects without end"),
+        (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "No connection adapters"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "cannot download"),
+        (OK + b"Content-Length: 9\r\n\r\nabc", "cannot download"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "cannot download"),
+        (b"", "cannot download"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_told(server: RawServer, tmp_path: Path, answer: bytes, words: str) -> None:
+    server.answer = answer
+    with pytest.raises(UserError, match=words):
+        http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
+
+
+def test_a_server_that_never_answers_is_named_while_it_is_waited_for(
+    server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = None
+    monkeypatch.setattr(http_download, "TIMEOUT_S", (1.0, 1.0))
+    monkeypatch.setattr(http_download, "say_if_slow", partial(say_if_slow, after_s=0.1))
+    with pytest.raises(UserError, match=r"cannot download .*timed out"):
+        http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
+    assert capsys.readouterr().out.startswith(f"waiting for {server.url.removeprefix('http://')} to send")
+
+
+def test_object_storage_that_never_answers_is_named_while_it_is_waited_for(
+    storage: RawServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage.answer = None
+    monkeypatch.setattr(gcs, "say_if_slow", partial(say_if_slow, after_s=0.1))
+    with pytest.raises(UserError, match="does not answer"):
+        look(URI)
+    assert f"waiting for object storage at {storage.url} to answer about {URI}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:9023", "localhost", "ftp://host", "http://", "http://host:x", "http://[", " "]
+)
+def test_an_emulator_without_a_url_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv(gcs.EMULATOR, host)
+    gcs._client.cache_clear()
+    with pytest.raises(UserError, match=gcs.EMULATOR):
+        gcs.read_object(URI)
+
+
+def test_what_arrives_in_time_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with say_if_slow("waiting", after_s=0.3) as heard:
+        for _ in range(5):
+            time.sleep(0.1)
+            heard()
+    assert capsys.readouterr().out == ""
