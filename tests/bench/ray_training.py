@@ -19,18 +19,17 @@ from tests.bench.simulation import clocks, simulated
 from tests.bench.training import training
 from tests.bench.workload import Workload, read_workload
 
-SLOTS = 512
-MODULES = 6000
+MODULES_A_SLOT = 12
 """Of an iteration: some 30 s of the slots."""
 WARM_UP = 1
 """Iterations before any is timed: TensorFlow traces its functions in the first."""
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """ray_training_busy_512: share of the time in which the slots of a simulated cluster (simulation.py) sleep in place
-    of compiling, over as many iterations of a training as there are from one validation to the next: validate, emit,
-    measure flips, update, average, checkpoint. Only the compiles are not real, and the corpus is that of the
-    run, each module as often as it takes, under other names.
+    """ray_training_busy_512: share of the time in which ctx.slots slots of a simulated cluster (simulation.py) sleep
+    in place of compiling, over as many iterations of a training as there are from one validation to the next: validate,
+    emit, measure flips, update, average, checkpoint. Only the compiles are not real, and the corpus is that of the run,
+    each module as often as it takes, under other names.
 
     ray_training_useful_512: the same without the bases that further shares of a divided module compile again.
     ray_training_machine_busy: how much of this machine was in use. It carries head and nodes: near 1, it is the machine
@@ -39,12 +38,12 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     """
     config = PpoConfig(
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
-        iterations=10**6, modules=MODULES, workers="local:1",
+        iterations=10**6, modules=MODULES_A_SLOT * ctx.slots, workers="local:1",
     )  # fmt: skip
     answers = ctx.scratch / "answers"
     answers.mkdir()
     workload = read_workload(ctx.run, answers)
-    with training(config) as trainer, simulated(SLOTS) as (cluster, head):
+    with training(config) as trainer, simulated(ctx.slots) as (cluster, head):
         pool = SleepingPool(cluster, workload.asleep)
         _simulate(trainer, workload, pool)
         laps = _laps_of(trainer)
@@ -58,12 +57,12 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     slept_s, again_s = pool.slept_s - slept_s, pool.again_s - again_s
     phases = {phase: statistics.mean(lap.get(phase, 0.0) for lap in laps[WARM_UP:]) for phase in laps[-1]}
     say(
-        f"{wall_s / config.validate_every:.2f} s an iteration of {MODULES} modules, of which "
+        f"{wall_s / config.validate_every:.2f} s an iteration of {config.modules} modules, of which "
         + ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in phases.items())
     )
     return {
-        "ray_training_busy_512": slept_s / (SLOTS * wall_s),
-        "ray_training_useful_512": (slept_s - again_s) / (SLOTS * wall_s),
+        "ray_training_busy_512": slept_s / (ctx.slots * wall_s),
+        "ray_training_useful_512": (slept_s - again_s) / (ctx.slots * wall_s),
         "ray_training_machine_busy": machine_s / (wall_s * (os.cpu_count() or 1)),
     }
 

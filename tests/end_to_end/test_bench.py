@@ -20,6 +20,7 @@ FIGURES = {
     "policy": {"emitted_policy_us_per_decision"},
     "ppo": {"ppo_overhead"},
     "ray": {"ray_overhead_ms_per_module", "ray_slots_busy_512", "ray_over_local_iteration"},
+    "ray_training": {"ray_training_busy_512"},
     "release": {"release_compile_overhead_percent"},
     "toolchain": {"training_clang_s", "release_clang_s", "release_clang_growth_bytes"},
     "trace": {"trace_over_plain_compile", "regalloc_trace_over_plain_compile"},
