@@ -100,7 +100,7 @@ def test_what_a_command_line_only_names_is_among_the_facts(tmp_path: Path) -> No
     tree.mkdir()
     seen = []
     for number in ("1", "11"):
-        recipe.write_text(f"name: p{number}\nsource: {{deb: p}}\ncmake: {{}}\n")
+        recipe.write_text(f"name: p{number}\nsource: {{deb: pp}}\ncmake: {{}}\n")
         (tree / "driver.cpp").write_text(number)
         options = RunOptions(tmp_path / "run", recipe=recipe, llvm_source=str(tree))
         seen.append({step.name: step.facts for step in local_steps(COMPILED, options.parameters())})
@@ -179,7 +179,7 @@ def test_what_cannot_run_is_refused_before_the_first_step(
         ("release_if=foo", "--param release_if=foo: 'foo' is not one of 'better', 'always'"),
         ("problem=foo", "--param problem=foo: 'foo' is not"),
         ("seed=-1", "--param seed=-1: -1 is not in the range"),
-        ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a valid"),
+        ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a finite number"),
         ("train_minutes=0", "--param train_minutes=0"),
         ("workers=cloud", "--workers 'cloud'"),
         ("workers=rayjob:4", "--param workers=rayjob:4: a RayJob is started by a step in a Kubernetes cluster"),

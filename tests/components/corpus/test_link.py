@@ -85,7 +85,7 @@ def test_what_is_no_params_file(text: str, words: str, tmp_path: Path) -> None:
     ("text", "words", "remedy"),
     [
         ("", "not valid JSON", "bazel aquery"),
-        ("[" * 100_000, "not valid JSON", "bazel aquery"),
+        ("[" * 100_000, "nested more than", "bazel aquery"),
         ("[]", 'no list of "actions"', "bazel aquery"),
         ('{"actions": [3]}', 'no list of "actions"', "bazel aquery"),
         ('{"actions": [{"mnemonic": "CppCompile"}]}', "no CppLink action", "cc_binary"),

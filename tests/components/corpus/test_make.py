@@ -43,7 +43,7 @@ def test_make_writes_what_make_corpus_writes(tmp_path: Path, arguments: str) -> 
     for name in ("z.bc", "a/b.o.bc", "a/c/d.bc", "a/a.bc", "b/x.bc", "b/notes.txt"):
         write(source / name, bitcode(name.encode()))
     (tmp_path / "ours").mkdir()
-    names = make_corpus(source, tmp_path / "ours", arguments.split())
+    names, _ = make_corpus(source, tmp_path / "ours", arguments.split())
     (tmp_path / "theirs").mkdir()
     mlgo("make_corpus", f"--input_dir={source}", f"--output_dir={tmp_path / 'theirs'}", f"--default_args={arguments}")
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")

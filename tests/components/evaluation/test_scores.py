@@ -132,7 +132,7 @@ def test_measurements_survive_their_file(scored: ScoreMeasurements, tmp_path: Pa
     assert back.scores["policy"].dtype == np.float64 and back.excluded == scored.excluded
     for damage in ('{"measure": "speed"}', "[]", '{"measure": "score", "modules": []}'):
         (tmp_path / FILE).write_text(damage)
-        with pytest.raises(UserError, match="is damaged"):
+        with pytest.raises(UserError, match="is not what an evaluation writes"):
             read_measurements(tmp_path)
 
 

@@ -28,5 +28,5 @@ def test_a_list_and_the_state_of_retraining_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "3", "[1]", '{"names": []}'])
 def test_what_is_no_list_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "names.json").write_text(text)
-    with pytest.raises(UserError, match=r"names\.json is no list of modules"):
+    with pytest.raises(UserError, match=r"names\.json is not (a list of modules|valid JSON)"):
         read_emphasis(tmp_path / "names.json")

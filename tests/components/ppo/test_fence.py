@@ -176,5 +176,5 @@ def test_the_heart_goes_on_after_a_write_that_failed(tmp_path, capsys):
 
 def test_a_document_that_is_none_is_named(tmp_path):
     (tmp_path / LATEST).write_text("half of a")
-    with pytest.raises(UserError, match=r"latest\.json is not a JSON document"), Fence(tmp_path):
+    with pytest.raises(UserError, match=r"latest\.json is not valid JSON"), Fence(tmp_path):
         pytest.fail("it is not held")

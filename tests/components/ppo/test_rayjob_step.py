@@ -178,7 +178,7 @@ Change = Callable[[dict[str, str]], object]
         (lambda a: a.update({"--workers": "rayjob:0"}), "--workers 'rayjob:0' is not known"),
         (lambda a: a.update({"--samples": "0"}), "0 is not in the range"),
         (lambda a: a.update(SAMPLED | {"--samples": "1"}), "--samples 1: a sample is judged against the others"),
-        (lambda a: a.update({"--credit-assignment": "module"}), "dqn with --credit-assignment module"),
+        (lambda a: a.update({"--credit-assignment": "module"}), "learns from --credit-assignment counterfactual"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_asked_of_kubernetes(

@@ -58,5 +58,5 @@ def test_what_is_no_document_is_named(document: str, tmp_path: Path, request: py
     else:
         Path(document).parent.mkdir()
         Path(document).write_text("{")
-    with pytest.raises(UserError, match=r"state\.json is not a JSON document"):
+    with pytest.raises(UserError, match=r"state\.json is not (valid JSON|a JSON document)"):
         read_document(document)

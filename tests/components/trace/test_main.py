@@ -61,7 +61,7 @@ def test_missing_options_are_a_usage_error() -> None:
         (lambda c, t: (c / "app" / "leaf.c.o.bc").unlink(), "leaf.c.o.bc is missing"),
         (lambda c, t: (t / "toolchain.json").unlink(), "holds no toolchain"),
         (lambda c, t: (t / "bin" / "clang").unlink(), "holds no compiler"),
-        (lambda c, t: (t / "toolchain.json").write_text("{"), "not a toolchain description"),
+        (lambda c, t: (t / "toolchain.json").write_text("{"), "toolchain.json is not valid JSON"),
     ],
 )
 def test_broken_inputs(
