@@ -122,11 +122,11 @@ def sealed(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
 def _weights() -> bytes:
     stream = io.BytesIO()
     header = {"version": 2, "problem": "inlining", "features": [FEATURE], "layers": 1}
-    np.savez(
-        stream, header=np.array(json.dumps(header)),
-        **{"buckets/callee_users": np.zeros(3), "layers/0/weights": np.zeros((2, 2), np.float32),
-           "layers/0/bias": np.zeros(2, np.float32)},
-    )  # fmt: skip
+    arrays: dict[str, Any] = {
+        "header": np.array(json.dumps(header)), "buckets/callee_users": np.zeros(3),
+        "layers/0/weights": np.zeros((2, 2), np.float32), "layers/0/bias": np.zeros(2, np.float32),
+    }  # fmt: skip
+    np.savez(stream, **arrays)
     return stream.getvalue()
 
 

@@ -78,5 +78,5 @@ def test_no_environment_variable_takes_what_is_not_finite(monkeypatch: pytest.Mo
 
 def test_what_is_within_the_limits_is_taken() -> None:
     assert FiniteFloatRange(0, 1).convert("0.5", None, None) == 0.5
-    assert JOBS.convert("64", None, None) == 64
+    assert JOBS("64") == 64
     assert environment_number("MLGO_NOT_SET_ANYWHERE", 10) == 10

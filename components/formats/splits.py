@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -45,8 +46,11 @@ class Splits:
 
 
 def write_splits(directory: Path, splits: Splits) -> None:
+    """Put splits.json in place of whatever has its name in `directory`, whole or not at all."""
     text = json.dumps({"version": _VERSION, **asdict(splits)}, indent=1)
-    (directory / FILE).write_text(text + "\n", encoding="utf-8")
+    partial = directory / f".{FILE}.partial"
+    partial.write_text(text + "\n", encoding="utf-8")
+    os.replace(partial, directory / FILE)
 
 
 def read_splits(directory: Path, modules: Sequence[str]) -> Splits:

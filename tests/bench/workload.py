@@ -89,7 +89,8 @@ def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, direct
     random = np.random.default_rng(0)
     columns = read_columns(trace, ["module", *(feature.name for feature in dense.features)])
     order = np.argsort(columns["module"], kind="stable")
-    first, last = (np.searchsorted(columns["module"][order], names, side=side) for side in ("left", "right"))
+    ordered, wanted = columns["module"][order], np.array(names)
+    first, last = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
     for number, name in enumerate(names):
         rows = order[first[number] : last[number]]
         answer = _answer(name, rows, columns, dense, random)

@@ -207,7 +207,7 @@ def test_options_that_load_code_are_not_replayed(
     # That it is an attack: clang itself loads the object, whatever becomes of the compile.
     action = ["-emit-obj"] if module.arguments()[0] == "-cc1" else ["-c"]
     command = [clang, *module.arguments(), *action, "-x", "ir", module.bitcode, "-o", tmp_path / "m.o"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True)
+    subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True)
     (tmp_path / "marker").unlink()
     (tmp_path / "loaded").unlink()
     with pytest.raises(UserError, match=r"--allow-cc1-option|take these modules out"):
