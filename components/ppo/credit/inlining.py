@@ -1,8 +1,9 @@
 """What single inlining decisions are worth, measured by compiling a module again with some of them flipped.
 
-The base is a compile under the policy's own decisions. Each further compile flips a set of decisions that do not
-disturb each other (`flip_sets`); what changes in the functions of a flip's own influence (`influence`), that flip
-caused. If a function of it other than the callee disappears, its code went elsewhere and the measurement is void.
+The base is a compile under the policy's own decisions. Each further compile has flips of single decisions and of all
+calls of a callee that do not disturb each other (`flip_sets`); what changes in the functions that a flip can change
+(`influence`), it caused. If one of them other than the callee disappears, its code went elsewhere and the measurement
+is void.
 
 Sizes are whole sizes: instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of
 the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECTURE.md, fact 6).
