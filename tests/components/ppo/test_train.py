@@ -82,7 +82,7 @@ def test_a_module_that_does_not_compile_is_set_aside_and_stays_so(inputs, tmp_pa
     """It was sound when it was traced. Four modules are trained on and validated with."""
     corpus = load_corpus(shutil.copytree(inputs[inputs.index("--corpus") + 1], tmp_path / "corpus"))
     damaged = corpus.split("train")[1]
-    damaged.bitcode.write_bytes(damaged.bitcode.read_bytes()[:100])
+    damaged.cmd.write_bytes(damaged.cmd.read_bytes().replace(b"-triple\0x86_64", b"-triple\0nothing"))
     write_manifest(corpus.directory)
     given = [*inputs, "--corpus", corpus.directory, "--iterations", 2]
     with pytest.raises(subprocess.CalledProcessError) as caught:
