@@ -48,7 +48,10 @@ def read_slowly(path: Path) -> dict[str, list[tuple[dict[str, tuple[float, ...]]
 
 
 @pytest.mark.slow
-def test_a_real_log_of_many_functions(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_real_log_of_many_functions(
+    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGO_COMPILE_SANDBOX", "none")  # what is confined writes no file that outlives it
     clang = training_toolchain / "bin" / "clang"
     module = module_called(pressed_corpus, "pressed")
     # The compiler's scratch directory goes with the result, so the log is written once more by a flag of its own.
