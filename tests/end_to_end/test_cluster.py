@@ -50,7 +50,7 @@ run_step(main)
 def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image of the nodes, built from this very checkout. One on another training image than this does not stay."""
     images = tmp_path_factory.mktemp("images") / "images.json"
-    before = {"tag": "r/i:0", "reference": "r/i@sha256:" + "0" * 64, "bytes": 1, "local_base": False}
+    before = {"tag": "r/i:0", "reference": "r/i@sha256:" + "0" * 64, "bytes": 1, "local_base": False, "base": ""}
     images.write_text(json.dumps(dict.fromkeys(("toolchain", "training", "cluster"), before)))
     build_images(images, "--image", "training")
     assert json.loads(images.read_text()).keys() == {"toolchain", "training"}
