@@ -78,15 +78,16 @@ def run(
     started_s = time.perf_counter()
     stderr = os.memfd_create("stderr")
     try:
-        child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd, stdin, writable)
-        try:
-            with _RUNNING.registered(child.pid) as entry:
-                ended = _wait(child.pid, timeout_s)
-        finally:
-            # The leader is not reaped yet, so its group's number cannot have been given to anybody else.
-            _kill_group(child.pid)
-            GUARD.forget(child.pid)
-            child.wait()
+        with _RUNNING.registered() as entry:
+            child = GUARD.start([str(argument) for argument in argv], stdout, stderr, cwd, stdin, writable)
+            try:
+                with _RUNNING.led_by(entry, child.pid):
+                    ended = _wait(child.pid, timeout_s)
+            finally:
+                # The leader is not reaped yet, so its group's number cannot have been given to anybody else.
+                _kill_group(child.pid)
+                GUARD.forget(child.pid)
+                child.wait()
         wall_s = time.perf_counter() - started_s
         if not ended:
             raise ProcessTimeout(timeout_s, _tail(stderr))
@@ -134,37 +135,54 @@ def _tail(descriptor: int) -> str:
     return data.decode("utf-8", "replace").strip()
 
 
-@dataclass
+@dataclass(eq=False)
 class _Entry:
+    """A call of `run`. leader: of the group that it waits for, 0 before and after."""
+
     thread: int
+    leader: int = 0
     killed: bool = False
 
 
 class _Running:
-    """The groups that `run` is waiting for now, and the thread that waits for each."""
+    """The calls of `run` that have not ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[int, _Entry] = {}
+        self._entries: set[_Entry] = set()
 
     @contextlib.contextmanager
-    def registered(self, leader: int) -> Iterator[_Entry]:
+    def registered(self) -> Iterator[_Entry]:
+        """Before the child is started: a kill in between would find nothing, and the child would live on."""
         entry = _Entry(threading.get_ident())
         with self._lock:
-            self._entries[leader] = entry
+            self._entries.add(entry)
         try:
             yield entry
         finally:
             with self._lock:
-                del self._entries[leader]
+                self._entries.remove(entry)
+
+    @contextlib.contextmanager
+    def led_by(self, entry: _Entry, leader: int) -> Iterator[None]:
+        with self._lock:
+            entry.leader = leader
+            if entry.killed:
+                _kill_group(leader)
+        try:
+            yield
+        finally:
+            with self._lock:
+                entry.leader = 0
 
     def kill(self, threads: Collection[int] | None) -> None:
         # Under the lock: no leader is reaped, and its number given to another, between the look and the kill.
         with self._lock:
-            for leader, entry in self._entries.items():
+            for entry in self._entries:
                 if threads is None or entry.thread in threads:
                     entry.killed = True
-                    _kill_group(leader)
+                    if entry.leader:
+                        _kill_group(entry.leader)
 
 
 _RUNNING = _Running()

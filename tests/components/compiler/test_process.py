@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,17 @@ def test_kill_running_ends_only_what_the_named_threads_wait_for(
     for thread in threads:
         thread.join(timeout=60)
     assert outcomes == {"doomed": process.ProcessKilled, "spared": 0}
+
+
+def test_a_kill_while_a_child_is_started_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*arguments: Any) -> Any:
+        process.kill_running({threading.get_ident()})
+        return real_start(*arguments)
+
+    real_start = guard.GUARD.start
+    monkeypatch.setattr(guard.GUARD, "start", start)
+    with pytest.raises(process.ProcessKilled):
+        process.run(["/bin/sleep", "600"], 600)
 
 
 def test_scratch_files_are_in_memory_only_where_there_is_room(
