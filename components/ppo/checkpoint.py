@@ -2,8 +2,7 @@
 
 A checkpoint is a directory with
 
-    variables.npz   policy weights, Adam's moments and counters (Learner.state), what is learned from again
-                    (ReplayBuffer.state)
+    variables.npz   policy weights, Adam's moments and counters (Learner.state)
     average/        the moving average of the weights (weights.npz, see components/policy/dense.py)
     best/           the average that was best on the validation modules so far
     replay/         measured flips that are learned from again, a file for each segment (replay.py)

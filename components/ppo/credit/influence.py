@@ -16,8 +16,6 @@ from components.compiler.callsites import Callsites
 
 MAX_INFLUENCED = 40
 """A decision whose caller went into more functions is not measured: in one compile it would exclude most others."""
-
-
 MAX_CALLS = 12
 """Of a callee with more calls that are decided alike no flip of them all is tried: nearly none of them pays."""
 
@@ -39,18 +37,12 @@ class Flip:
     touches: frozenset[int]
 
 
-def single_flips(calls: Callsites, exists: npt.NDArray[np.bool_]) -> list[Flip]:
-    """Return the flips of one decision that can be measured, in the order of the decisions.
-
-    Args:
-        exists: bool [M], whether the object defines the function.
-    """
-    hosts = Hosts(calls)
-    emitted = _emitted(calls, hosts, exists)
-    refused = np.bincount(calls.callee[emitted & ~calls.inlined], minlength=len(calls.names))
-    settles = calls.discardable & (~exists | (refused <= 1))
+def single_flips(calls: Callsites, hosts: Hosts) -> list[Flip]:
+    """Return the flips of one decision that can be measured, in the order of the decisions."""
+    refused = np.bincount(calls.callee[hosts.emitted & ~calls.inlined], minlength=len(calls.names))
+    settles = calls.discardable & (~hosts.exists | (refused <= 1))
     flips: list[Flip] = []
-    for i in np.flatnonzero(emitted).tolist():
+    for i in np.flatnonzero(hosts.emitted).tolist():
         callee = int(calls.callee[i])
         changes = hosts.of(int(calls.caller[i]))
         if changes is not None:
@@ -59,24 +51,24 @@ def single_flips(calls: Callsites, exists: npt.NDArray[np.bool_]) -> list[Flip]:
     return flips
 
 
-def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], exists: npt.NDArray[np.bool_]) -> list[Flip]:
+def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], hosts: Hosts) -> list[Flip]:
     """Return the flips of all calls of a callee that were refused, or of all that were inlined, where they are several.
 
     A definition that the linker may drop goes when its last call does, so the first of two refused calls looks like a
     loss, and the second one, too: only together do they pay.
 
     Args:
-        action: int64 [N], 1 to inline. exists: bool [M], whether the object defines the function.
+        action: int64 [N], 1 to inline.
     """
-    hosts = Hosts(calls)
     flips: list[Flip] = []
     order = np.lexsort((action, calls.callee.astype(np.int64)))
-    order = order[_emitted(calls, hosts, exists)[order]]
+    order = order[hosts.emitted[order]]
     ends = np.flatnonzero(np.diff(calls.callee[order]) | np.diff(action[order])) + 1
     for decisions in np.split(order, ends):
         callee = int(calls.callee[decisions[0]]) if len(decisions) else -1
-        refused = len(decisions) and action[decisions[0]] == 0
-        if not (1 < len(decisions) <= MAX_CALLS and calls.discardable[callee]) or (refused and not exists[callee]):
+        if not (1 < len(decisions) <= MAX_CALLS and calls.discardable[callee]):
+            continue
+        if action[decisions[0]] == 0 and not hosts.exists[callee]:
             continue
         of_callers = [hosts.of(caller) for caller in set(calls.caller[decisions].tolist())]
         known = [changed for changed in of_callers if changed is not None]
@@ -86,25 +78,25 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], exists: npt.ND
     return flips
 
 
-def _emitted(calls: Callsites, hosts: Hosts, exists: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """bool [N], whether the code that a decision is about is in the object, in its caller or where that was inlined.
-
-    What is available_externally, and what only that calls, is decided about and dropped.
-    """
-    callers = {caller: hosts.of(caller) for caller in np.unique(calls.caller).tolist()}
-    found = {caller for caller, into in callers.items() if into is None or exists[list(into)].any()}
-    return np.array([caller in found for caller in calls.caller.tolist()], bool)
-
-
 class Hosts:
-    """The functions that each function's code was inlined into, itself first, however deeply."""
+    """The functions that each function's code was inlined into, itself first, however deeply.
 
-    def __init__(self, calls: Callsites) -> None:
+    Attributes:
+        exists: bool [M], whether the object defines the function.
+        emitted: bool [N], whether the code that a decision is about is in the object, in its caller or where that was
+            inlined. What is available_externally, and what only that calls, is decided about and dropped.
+    """
+
+    def __init__(self, calls: Callsites, exists: npt.NDArray[np.bool_]) -> None:
         pairs = np.stack([calls.callee[calls.inlined], calls.caller[calls.inlined]], 1)
         self._into: dict[int, list[int]] = {}
         for callee, caller in np.unique(pairs, axis=0).tolist():
             self._into.setdefault(callee, []).append(caller)
         self._known: dict[int, frozenset[int] | None] = {}
+        self.exists = exists
+        callers = {caller: self.of(caller) for caller in np.unique(calls.caller).tolist()}
+        found = {caller for caller, into in callers.items() if into is None or exists[list(into)].any()}
+        self.emitted = np.array([caller in found for caller in calls.caller.tolist()], bool)
 
     def of(self, function: int) -> frozenset[int] | None:
         """Return the function and its hosts; None if they are more than MAX_INFLUENCED."""

@@ -21,7 +21,7 @@ from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
 from components.compiler.forced_decisions import ForcedDecisions, ordinals
 from components.ppo.credit.flip_sets import choose_flip_sets
-from components.ppo.credit.influence import Flip, callee_flips, single_flips
+from components.ppo.credit.influence import Flip, Hosts, callee_flips, single_flips
 
 Float64 = npt.NDArray[np.float64]
 
@@ -85,9 +85,9 @@ def plan_flips(
         action: int64 [N], the base's decisions, 1 to inline. uncertainty: float64 [N] of the policy.
     """
     calls = _callsites(base)
-    exists = ~np.isnan(_sizes(base, calls.names))
-    groups = callee_flips(calls, action, exists)
-    flips = (*single_flips(calls, exists), *groups)
+    hosts = Hosts(calls, ~np.isnan(_sizes(base, calls.names)))
+    groups = callee_flips(calls, action, hosts)
+    flips = (*single_flips(calls, hosts), *groups)
     group_size = np.ones(len(action), np.int64)
     for group in groups:
         group_size[group.decisions] = len(group.decisions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.compiler.callsites import Callsites
-from components.ppo.credit.influence import MAX_CALLS, MAX_INFLUENCED, Hosts, callee_flips, single_flips
+from components.ppo.credit.influence import MAX_CALLS, MAX_INFLUENCED, Flip, Hosts, callee_flips, single_flips
 
 
 def callsites(names: str, calls: list[tuple[str, str, bool]], discardable: str = "") -> Callsites:
@@ -24,21 +24,25 @@ def named(calls: Callsites, functions: frozenset[int] | None) -> str:
     return "".join(sorted(calls.names[i] for i in functions))
 
 
+def flips_of_callees(calls: Callsites, action: np.ndarray, exists: np.ndarray) -> list[Flip]:
+    return callee_flips(calls, action, Hosts(calls, exists))
+
+
 def test_a_function_s_code_is_followed_however_deeply_it_went() -> None:
     calls = callsites("abcd", [("b", "a", True), ("c", "b", True), ("d", "c", False), ("d", "a", True)])
-    hosts = Hosts(calls)
+    hosts = Hosts(calls, np.ones(4, bool))
     assert [named(calls, hosts.of(i)) for i in range(4)] == ["abcd", "bc", "c", "d"]
 
 
 def test_cycles_of_inlining_end() -> None:
     calls = callsites("ab", [("a", "b", True), ("b", "a", True)])
-    assert named(calls, Hosts(calls).of(0)) == "ab"
+    assert named(calls, Hosts(calls, np.ones(2, bool)).of(0)) == "ab"
 
 
 def test_a_callee_counts_where_this_decision_settles_whether_it_stays() -> None:
     calls = callsites("abcde", [("a", "b", False), ("a", "c", False), ("d", "c", False), ("a", "e", True)], "bce")
     exists = np.array([True, True, True, True, False])
-    flips = single_flips(calls, exists)
+    flips = single_flips(calls, Hosts(calls, exists))
     # b has one call left; c another one; e is gone and comes back if its call is not inlined.
     assert [named(calls, flip.changes) for flip in flips] == ["ab", "a", "d", "ae"]
     assert [named(calls, flip.touches) for flip in flips] == ["ab", "ac", "cd", "ae"]
@@ -48,15 +52,15 @@ def test_code_that_is_not_emitted_is_neither_flipped_nor_a_use() -> None:
     # x is available_externally, y only x calls: of c's three refused calls one is in the object.
     calls = callsites("acxy", [("a", "c", False), ("x", "c", False), ("y", "c", False), ("x", "y", True)], "cy")
     exists = np.array([True, True, False, False])
-    flips = single_flips(calls, exists)
+    flips = single_flips(calls, Hosts(calls, exists))
     assert [flip.decisions.tolist() for flip in flips] == [[0]]
     assert named(calls, flips[0].changes) == "ac"
-    assert not callee_flips(calls, np.zeros(4, np.int64), exists)
+    assert not flips_of_callees(calls, np.zeros(4, np.int64), exists)
 
 
 def test_an_external_callee_stays_whatever_is_decided() -> None:
     calls = callsites("ab", [("a", "b", True)])
-    assert named(calls, single_flips(calls, np.ones(2, bool))[0].changes) == "a"
+    assert named(calls, single_flips(calls, Hosts(calls, np.ones(2, bool)))[0].changes) == "a"
 
 
 def test_code_that_went_everywhere_is_not_measured() -> None:
@@ -72,8 +76,9 @@ def test_code_that_went_everywhere_is_not_measured() -> None:
     )
     # The last decision's caller f0 is part of all others.
     exists = np.ones(count + 2, bool)
-    assert [flip.decisions.tolist() for flip in single_flips(calls, exists)] == [[i] for i in range(count)]
-    assert not callee_flips(calls, np.zeros(count + 1, np.int64), exists)
+    singles = single_flips(calls, Hosts(calls, exists))
+    assert [flip.decisions.tolist() for flip in singles] == [[i] for i in range(count)]
+    assert not flips_of_callees(calls, np.zeros(count + 1, np.int64), exists)
 
 
 def test_calls_of_a_callee_that_are_decided_alike_are_flipped_together() -> None:
@@ -83,7 +88,7 @@ def test_calls_of_a_callee_that_are_decided_alike_are_flipped_together() -> None
         "cd",
     )
     exists = np.array([True, True, True, False, True])
-    flips = callee_flips(calls, calls.inlined.astype(np.int64), exists)
+    flips = flips_of_callees(calls, calls.inlined.astype(np.int64), exists)
     assert [flip.decisions.tolist() for flip in flips] == [[0, 1], [2, 3]]
     # d's code is in e.
     assert [named(calls, flip.changes) for flip in flips] == ["abc", "cde"]
@@ -93,9 +98,9 @@ def test_calls_of_a_callee_that_are_decided_alike_are_flipped_together() -> None
 def test_what_cannot_go_is_not_flipped_together() -> None:
     several = [("a", "b", False), ("c", "b", False)]
     everywhere, refused = np.ones(3, bool), np.zeros(2, np.int64)
-    assert not callee_flips(callsites("abc", several), refused, everywhere)  # others may call it
-    assert not callee_flips(callsites("abc", several, "b"), refused, np.array([True, False, True]))  # gone already
-    assert callee_flips(callsites("abc", several, "b"), refused, everywhere)
+    assert not flips_of_callees(callsites("abc", several), refused, everywhere)  # others may call it
+    assert not flips_of_callees(callsites("abc", several, "b"), refused, np.array([True, False, True]))  # gone already
+    assert flips_of_callees(callsites("abc", several, "b"), refused, everywhere)
     many = callsites("ab", [("a", "b", False)] * (MAX_CALLS + 1), "b")
-    assert not callee_flips(many, np.zeros(MAX_CALLS + 1, np.int64), everywhere)
-    assert not callee_flips(callsites("ab", []), np.zeros(0, np.int64), everywhere)
+    assert not flips_of_callees(many, np.zeros(MAX_CALLS + 1, np.int64), everywhere)
+    assert not flips_of_callees(callsites("ab", []), np.zeros(0, np.int64), everywhere)
