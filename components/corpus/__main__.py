@@ -14,7 +14,7 @@ import click
 
 from components import problems
 from components.console import UserError, run_step, say
-from components.console.number_types import JOBS, LLVM_MAJOR
+from components.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
 from components.corpus.extract_command import extract
 from components.corpus.finish import announce, describe, finish, split_config
 from components.corpus.options import PATH, output_option, split_options
@@ -23,6 +23,8 @@ from components.corpus.split import split_modules
 from components.formats.corpus import inspect_corpus, load_corpus, project_of
 from components.formats.splits import FILE as SPLITS_FILE
 from components.formats.splits import read_splits, write_splits
+from components.projects.debian.package import DISK_GIB, DebianBuild
+from components.projects.debian.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
 from components.projects.option import RECIPE
 from components.projects.recipe import load_recipes
 from components.storage import publish
@@ -64,13 +66,26 @@ main.add_command(extract)
 @click.option("--jobs", type=JOBS, help="Compiles at a time. Default: all processors.")
 @click.option("--cache-dir", type=PATH, help="Keeps downloads. Default: $MLGO_CACHE_DIR or ~/.cache/mlgo-pipeline.")
 @_PROBLEM
+@click.option(
+    "--package-timeout-s", type=TIMEOUT_S, default=TIMEOUT_OF_PACKAGE_S, show_default=True,
+    help="Seconds that a Debian package may take; one that takes longer is left out.",
+)
+@click.option(
+    "--package-disk-gib", type=click.IntRange(1, 1000), default=DISK_GIB, show_default=True,
+    help="GiB that a Debian package's build may fill.",
+)
+@click.option("--retry-failed", is_flag=True, help="Build Debian packages again that failed before.")
 @split_options
 def build(
-    recipe: Path, output: Path, clang: str, jobs: int | None, cache_dir: Path | None, problem: str, **split: Any
-) -> None:
+    recipe: Path, output: Path, clang: str, jobs: int | None, cache_dir: Path | None, problem: str,
+    package_timeout_s: float, package_disk_gib: int, retry_failed: bool, **split: Any
+) -> None:  # fmt: skip
     """Fetches projects, builds them with embedded bitcode, and extracts their modules.
 
-    They are built at the level at which the problem is one: -Oz for inlining, -O2 for register allocation. Flags of the
+    Debian packages (build: debian) that fail are left out and reported; run again, the command goes on with what is not
+    built yet. They are built as root, in a root that is thrown away, or in a privileged container.
+
+    All are built at the level at which the problem is one: -Oz for inlining, -O2 for register allocation. Flags of the
     split overrule the recipe's own.
 
     \b
@@ -78,6 +93,7 @@ def build(
       python -m components.corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
     """
     from components.corpus.build import BuildConfig, build_corpus
+    from components.projects.debian.shipped import clang_major
     from components.storage.cache import default_cache_dir
 
     recipes = load_recipes(recipe)
@@ -90,7 +106,8 @@ def build(
     with publish(output) as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
         config = BuildConfig(
             Path(found).absolute(), Path(work), cache, problems.get(problem).optimization,
-            jobs=jobs or len(os.sched_getaffinity(0)),
+            jobs=jobs or len(os.sched_getaffinity(0)), retry_failed=retry_failed,
+            package=DebianBuild(clang_major(found), timeout_s=package_timeout_s, disk_gib=package_disk_gib),
         )  # fmt: skip
         report = build_corpus(recipes.projects, partial, config)
         done = finish(partial, splits, report)

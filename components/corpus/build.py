@@ -6,16 +6,18 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.console import Progress, UserError, say
+from components.corpus.debian import DebianConfig, build_packages
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.objects import from_compile_commands
 from components.corpus.outcome import EXTRACTED, Outcome
 from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
 from components.formats.corpus import write_description
 from components.projects.build import BuiltProject, build_project, configure_project
+from components.projects.debian.package import DebianBuild
 from components.projects.process import stop_running
 from components.projects.recipe import Recipe
 from components.projects.source import fetch_recipe
@@ -28,7 +30,8 @@ class BuildConfig:
     """How the projects are built.
 
     clang: the C compiler, a path. level: the optimization level ("-Oz") that every module must really be compiled
-    with. jobs: compiles at a time. cache: where downloads are kept. work: an empty directory for the builds.
+    with. jobs: compiles at a time. cache: where downloads are kept. work: an empty directory for the builds. package:
+    how Debian packages are built. retry_failed: build those again that failed before.
     """
 
     clang: Path
@@ -36,16 +39,26 @@ class BuildConfig:
     cache: Path
     level: str
     jobs: int = 2
+    package: DebianBuild = field(default_factory=DebianBuild)
+    retry_failed: bool = False
 
 
 def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> Report:
     """Build every project and write the corpus of all their modules, without splits, to the directory `output`.
 
     While one project compiles, the next is fetched and configured. Raises `UserError` if a project cannot be
-    fetched, configured or built, or yields no module at all.
+    fetched, configured or built, or yields no module at all; of Debian packages, if all of them do.
     """
+    packages = [recipe for recipe in recipes if recipe.debian]
+    recipes = tuple(recipe for recipe in recipes if not recipe.debian)
     names: list[str] = []
     reports: list[Report] = []
+    if packages:
+        build = dataclasses.replace(config.package, jobs=config.jobs)
+        debian = DebianConfig(build, config.level, tuple(EMBED), config.cache, config.retry_failed)
+        built_names, report = build_packages(packages, output, debian)
+        names += built_names
+        reports.append(report)
     with ThreadPoolExecutor(1, thread_name_prefix="prepare") as pool:
         prepared: list[Future[Path]] = [pool.submit(_prepare, recipe, config) for recipe in recipes]
         try:

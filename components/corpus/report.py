@@ -15,12 +15,17 @@ NO_OUTPUT = "no_output"
 OUTSIDE = "outside"
 COMPILE_FAILED = "compile_failed"
 DAMAGED = "damaged"
+DUPLICATE = "duplicate"
+NO_FUNCTIONS = "no_functions"
+PACKAGE_FAILED = "package_failed"
 _SHOWN = 5
+_EXPECTED = ("assembly", "filtered", DUPLICATE, NO_FUNCTIONS)
 _PLAIN = {
     EXTRACTED: "extracted", "assembly": "made from assembly", "no_bitcode": "without bitcode", MISSING: "missing",
     "filtered": "filtered out", FAILED: "unreadable", NO_OUTPUT: "commands without an output",
     COMPILE_FAILED: "failed to compile", NO_INDEX: "without a ThinLTO index", OUTSIDE: "outside of the base directory",
-    DAMAGED: "damaged",
+    DAMAGED: "damaged", DUPLICATE: "equal to others", NO_FUNCTIONS: "without functions",
+    PACKAGE_FAILED: "packages left out",
 }  # fmt: skip
 
 
@@ -51,8 +56,8 @@ class Report:
         return ", ".join(f"{number} {_PLAIN.get(kind, kind)}" for kind, number in self.counts().items())
 
     def examples(self) -> list[str]:
-        """A few lines about objects that the user may miss: all kinds but assembly and the filtered ones."""
-        odd = [item for item in self.left if item.kind not in ("assembly", "filtered")]
+        """A few lines about objects that the user may miss."""
+        odd = [item for item in self.left if item.kind not in _EXPECTED]
         lines = [f"  {_PLAIN.get(item.kind, item.kind)}: {item.name}: {item.detail}" for item in odd[:_SHOWN]]
         return lines + ([f"  and {len(odd) - _SHOWN} more, see {REPORT}"] if len(odd) > _SHOWN else [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from components.console import Progress, UserError, say
 from components.evaluation.link_variants import LINK_VARIANTS, LinkVariant
 from components.formats.toolchain import Toolchain
 from components.projects.build import BuiltProject, build_project
+from components.projects.debian.shipped import shipped_binaries
 from components.projects.recipe import Recipe
 from components.projects.source import fetch_recipe
 
@@ -64,6 +66,10 @@ def whole_build(
         UserError: the project cannot be fetched, configured or built.
     """
     place = work / recipe.name
+    if recipe.debian:
+        with _debian_build(recipe, side, cache, jobs) as built:
+            yield built.directory, built
+        return
     try:
         source = fetch_recipe(recipe, place, cache, say)
         if fetched is not None:
@@ -85,6 +91,20 @@ def whole_build(
         yield source, built
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _debian_build(recipe: Recipe, side: Side, cache: Path, jobs: int) -> Iterator[BuiltProject]:
+    """What a package ships, built by its own rules; its dependencies are installed for each build."""
+    log = cache / "logs" / "debian" / f"{recipe.name}-{side.title.replace(' ', '-')}.log"
+    with shipped_binaries(recipe, side.clang, side.flags, side.link_flags, cache, jobs, log) as directory:
+        paths = sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+        named = [path for path in paths if _is_named(path.relative_to(directory).as_posix(), recipe)]
+        yield BuiltProject(directory, directory, tuple(named), (), log)
+
+
+def _is_named(path: str, recipe: Recipe) -> bool:
+    return not recipe.binaries or any(fnmatch.fnmatch(path, glob) for glob in recipe.binaries)
 
 
 def find_stock_clang(release: Toolchain, given: Path | None) -> Path:

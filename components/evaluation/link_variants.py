@@ -28,7 +28,8 @@ class LinkVariant:
         """Return the recipe of this variant; None if it names nothing that the variant compares."""
         if not self.programs_only:
             return recipe
-        programs = tuple(glob for glob in recipe.binaries if not _is_library(glob))
+        named = recipe.binaries or (_SHIPPED_PROGRAMS if recipe.debian else ())
+        programs = tuple(glob for glob in named if not _is_library(glob))
         if not programs:
             return None
         options = recipe.cmake_options
@@ -52,6 +53,8 @@ LINK_VARIANTS = {
 """default: as the project builds itself. hidden: the linker drops every function that is not called."""
 
 _SHARED = "BUILD_SHARED_LIBS"
+_SHIPPED_PROGRAMS = ("*/usr/bin/*", "*/usr/sbin/*", "*/usr/games/*")
+"""Of a Debian package, below the name of a binary package."""
 
 
 def _is_library(glob: str) -> bool:

@@ -1,5 +1,9 @@
 """DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
 
+The network is fitted to all flips at once, from where training started, before each validation (neural fitted Q
+iteration, Riedmiller 2005, doi:10.1007/11564096_32). A network that goes on from iteration to iteration sees its first
+flips fifty times and learns those modules by heart: docs/performance.md has the figures.
+
 A measured decision is an episode of one step, so an action's value is its return and nothing is bootstrapped (Mnih et
 al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. Where there are
 no others each gets half of it, whichever of them the base took; else the base's action returns 0 and the alternative
@@ -28,6 +32,9 @@ from components.ppo.replay import Flips, ReplayBuffer
 
 DRAWN_AT_ONCE = 150
 """Minibatches: flips lie by module, and of each module some are drawn."""
+AVERAGED_FROM = 0.5
+"""Share of a fit's steps after which weights are averaged (Izmailov et al. 2018, arXiv:1803.05407)."""
+AVERAGED_EVERY = 10
 
 
 @gin.configurable(module="mlgo")
@@ -36,20 +43,18 @@ class DqnParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
     Attributes:
-        learning_rate: of Adam, in the first iteration.
-        decay_iterations: iterations after which it is half of that, a third after twice as many and so on.
+        learning_rate: of Adam at the begin of a fit; it falls to an eleventh.
         minibatch_size: flips in a gradient step.
-        replays: how often a measured flip is learned from, on average.
-        max_steps: gradient steps of an iteration, at most: an iteration of many modules ends with fewer replays.
+        epochs: of a fit, how often a flip is learned from on average.
+        max_steps: gradient steps of a fit, at most: of very many flips it has fewer epochs.
         max_grad_norm: global norm that gradients are clipped to.
         replay_measurements: of each module, how many of its newest measurements are learned from.
     """
 
     learning_rate: float = 3e-3
-    decay_iterations: int = 50
     minibatch_size: int = 256
-    replays: float = 12.0
-    max_steps: int = 600
+    epochs: float = 10.0
+    max_steps: int = 8000
     max_grad_norm: float = 1.0
     replay_measurements: int = 2
 
@@ -88,10 +93,11 @@ class DqnLearner(Learner):
         scale: networks.InputScale | None = None,
     ) -> None:
         require_possible(
-            parameters, {"decay_iterations": 1, "minibatch_size": 1, "max_steps": 1, "replay_measurements": 1}
+            parameters, {"minibatch_size": 1, "max_steps": 1, "replay_measurements": 1}
         )
         tf.random.set_seed(seed)
         self.parameters = parameters
+        self._seed = seed
         values = ActionValues(num_features, num_actions, masked, scale)
         super().__init__(values.actor, parameters.learning_rate, seed)
         self._agent = dqn_agent.DqnAgent(
@@ -108,37 +114,39 @@ class DqnLearner(Learner):
         self._agent.initialize()
         self._base_share = 0.5 if num_actions == 2 else 0.0
 
-    def update(
+    def fit(
         self,
         flips: Flips | ReplayBuffer,
         advantage: Callable[[NDArray[np.float64]], NDArray[np.float32]],
-        new: int,
-        iteration: int,
+        number: int,
     ) -> dict[str, float]:
-        """Take as many gradient steps as `new` flips deserve.
+        """Learn from all flips, beginning with the weights that the network has. Adam begins anew.
 
         Args:
-            flips: n flips to draw from. advantage: turns gains into what is learned, float32.
-            new: how many of them were measured in this iteration. iteration: its number, from 0.
+            flips: at least one. advantage: turns gains into what is learned, float32.
+            number: of the fit; what is drawn depends on it and the seed alone.
 
         Returns:
-            `learning_rate`; over the steps the means of `value_loss` and of `explained_variance`, the share of the
-            returns' mean square that the values told before each step.
+            Over the fit the means of `value_loss` and of `explained_variance`, the share of the returns' mean square
+            that the values told before each step.
 
         Raises:
             UserError: the weights are not finite any more.
         """
         parameters = self.parameters
         size = min(parameters.minibatch_size, len(flips))
-        steps = min(max(1, round(parameters.replays * new / size)), parameters.max_steps)
-        rate = parameters.learning_rate / (1 + iteration / parameters.decay_iterations)
-        self.optimizer.learning_rate.assign(rate)
+        steps = min(max(1, round(parameters.epochs * len(flips) / size)), parameters.max_steps)
+        for variable in self.optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        random = np.random.default_rng([self._seed, number])
+        average, averaged = [weight.numpy() for weight in self.weights], 0
         losses, explained = [], []
         for step in range(steps):
             if step % DRAWN_AT_ONCE == 0:
                 count = min(DRAWN_AT_ONCE, steps - step) * size
-                drawn = flips.take(self._shuffle.integers(0, len(flips), count))
+                drawn = flips.take(random.integers(0, len(flips), count))
                 targets = advantage(drawn.gain)
+            self.optimizer.learning_rate.assign(parameters.learning_rate / (1 + 10 * step / steps))
             first = step % DRAWN_AT_ONCE * size
             target = targets[first : first + size]
             loss = self._minibatch(
@@ -151,12 +159,16 @@ class DqnLearner(Learner):
             share = self._base_share
             returned = float(np.mean(target**2)) * (share**2 + (1 - share) ** 2) / 2
             explained.append(1 - losses[-1] / max(returned, 1e-12))
+            if step >= steps * AVERAGED_FROM and (steps - 1 - step) % AVERAGED_EVERY == 0:
+                averaged += 1
+                average = [
+                    mean + (weight.numpy() - mean) / averaged
+                    for mean, weight in zip(average, self.weights, strict=True)
+                ]
+        for weight, mean in zip(self.weights, average, strict=True):
+            weight.assign(mean)
         require_finite(self.weights)
-        return {
-            "value_loss": float(np.mean(losses)),
-            "explained_variance": float(np.mean(explained)),
-            "learning_rate": rate,
-        }
+        return {"value_loss": float(np.mean(losses)), "explained_variance": float(np.mean(explained))}
 
     @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
     def _minibatch(

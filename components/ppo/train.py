@@ -4,12 +4,13 @@ Each iteration: now and then validate, emit the policy, compile the next modules
 the compiles are depends on the credit assignment: with counterfactuals one under the greedy policy and others in which
 some of its decisions are flipped, else several under the sampled policy, or under perturbed ones.
 
-PPO compiles under the policy that it updates. DQN learns values from measurements of this and earlier iterations, and
-compiles under the best policy so far: a policy of values that are hardly learned is much worse than what it replaces.
+PPO compiles under the policy that it updates. DQN is fitted to the measurements of all iterations before each
+validation, and compiles under the best policy so far: a policy of values that are hardly learned is much worse than
+what it replaces.
 
-What the validation modules see is a moving average of the weights (Polyak and Juditsky 1992): single updates are noisy,
-and the greedy policy feels it more than the sampled one. Published is the average that was best on the validation
-modules, which are neither trained on nor reported.
+What the validation modules see of other algorithms is a moving average of the weights (Polyak and Juditsky 1992):
+single updates are noisy, and the greedy policy feels it more than the sampled one. Published is the policy that was
+best on the validation modules, which are neither trained on nor reported.
 """
 
 from __future__ import annotations
@@ -230,6 +231,7 @@ class Trainer:
                 )
         # The end is a candidate, too; a training that goes on from here keeps it as one.
         if not self._is_validated():
+            self._fit(self.state.iteration)
             self._validate()
             self._remember()
         self.save()
@@ -253,11 +255,12 @@ class Trainer:
             self._validate()
             clock.lap("validate")
         rewards, decisions, losses = self._learn(clock)
-        self._take_weights()
-        # Less at first, so that the first policy does not linger in it, as tf.train.ExponentialMovingAverage has it.
-        decay = min(config.average_decay, (1 + state.iteration) / (10 + state.iteration))
-        self.average = blend(self.average, self.dense, decay)
-        clock.lap("average")
+        if self.replay is None:
+            self._take_weights()
+            # Less at first, so that the first policy does not linger in it, as in tf.train.ExponentialMovingAverage.
+            decay = min(config.average_decay, (1 + state.iteration) / (10 + state.iteration))
+            self.average = blend(self.average, self.dense, decay)
+            clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
         state.rewards.append(float(rewards.mean()) if rewards.size else 0.0)
@@ -333,11 +336,22 @@ class Trainer:
             self._rescale(np.concatenate([part.gain for part in measured.flips]))
             if isinstance(self.learner, PpoLearner):
                 losses |= self.learner.update(self._flip_experience(Flips.concatenate(measured.flips)), iteration)
-            elif isinstance(self.learner, DqnLearner) and self.replay is not None:
+            elif self.replay is not None:
                 self.replay.add(measured.modules, measured.flips)
-                losses |= self.learner.update(self.replay, self._advantage, new, iteration)
+        if (iteration + 1) % config.validate_every == 0:
+            losses |= self._fit(iteration + 1)
         clock.lap("update")
         return measured.rewards, new, losses
+
+    def _fit(self, number: int) -> dict[str, float]:
+        """Fit the values to all flips that there are; the losses. Nothing to do for other algorithms."""
+        if not isinstance(self.learner, DqnLearner) or not self.replay:
+            return {}
+        networks.load_dense(self.learner.actor, self.first)
+        losses = self.learner.fit(self.replay, self._advantage, number)
+        self._take_weights()
+        self.average = self.dense
+        return losses
 
     def _rescale(self, gains: NDArray[np.float64]) -> None:
         """Follow the size of what decisions are worth: the root of the mean absolute gain or advantage."""

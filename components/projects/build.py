@@ -217,7 +217,7 @@ def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = read_json(directory / _COMMANDS, f"see how {recipe.name} is built")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"{directory / _COMMANDS} is not a compilation database", f"see how {recipe.name} is built")
-    chosen = [entry for entry in entries if (name := output_of(entry)) and not _excluded(name, recipe)]
+    chosen = [entry for entry in entries if (name := output_of(entry)) and not excluded(name, recipe)]
     if not chosen:
         raise UserError(
             f"{recipe.name} compiles nothing: {len(entries)} compile commands, {len(recipe.exclude)} exclusions",
@@ -226,13 +226,14 @@ def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     return chosen
 
 
-def _excluded(name: str, recipe: Recipe) -> bool:
-    """The last glob that matches decides, as in a .gitignore: "!" takes an exclusion back."""
-    excluded = False
+def excluded(name: str, recipe: Recipe) -> bool:
+    """Whether the recipe excludes an object. The last glob that matches decides, as in a .gitignore: "!" takes an
+    exclusion back."""
+    found = False
     for glob in recipe.exclude:
         if fnmatch.fnmatch(name, glob.removeprefix("!")):
-            excluded = not glob.startswith("!")
-    return excluded
+            found = not glob.startswith("!")
+    return found
 
 
 def _finish(

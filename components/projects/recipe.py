@@ -23,6 +23,13 @@ One project:
                                         # or cut; or {text: TEXT}, or {output_of: an earlier benchmark}
         stdin: true                     # the input comes on standard input, too; else nothing does
 
+A Debian source package that is built by its own rules, with clang in place of GCC, in a root that is thrown away:
+
+    name: zlib
+    source: {deb: zlib}
+    build: debian                       # in place of cmake and commands; also exclude and binaries, as globs of paths
+                                        # below the source tree, and of shipped files with their package before them
+
 A benchmark executes the same instructions each time: one thread, no loop that ends by the clock, no seed from the time
 or from addresses. It runs in a directory of its own, its status must be 0, and what it prints to standard output and
 writes to {output} the same whichever compiler built it.
@@ -30,6 +37,7 @@ writes to {output} the same whichever compiler built it.
 A set of projects, with the corpus' split:
 
     projects: [lz4.yaml, ...]           # files beside this one, or projects spelled out as above
+    packages: [zlib, fish]              # the same as a project of `build: debian` for each
     split: {validation_fraction: 0.1, heldout_fraction: 0.15, heldout_projects: [lz4], seed: 0}
 
 Commands run in a copy of the source with CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS and JOBS set; they may leave a
@@ -72,7 +80,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one project is built. Exactly one of `cmake_options` and `commands` is not None.
+    """How one project is built. Exactly one of `cmake_options` and `commands` is not None, or `debian` is true.
 
     `name` is one path component; it becomes the first component of the names of the project's modules.
     """
@@ -84,6 +92,7 @@ class Recipe:
     cmake_options: tuple[tuple[str, str], ...] | None = None
     targets: tuple[str, ...] = ("all",)
     commands: tuple[str, ...] | None = None
+    debian: bool = False
     prepare: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     cflags: tuple[str, ...] = ()
@@ -130,9 +139,9 @@ def load_recipes(path: Path) -> RecipeSet:
     """
     path = Path(path)
     top = Checked(_read_yaml(path), str(path))
-    if "projects" not in top:
+    if "projects" not in top and "packages" not in top:
         return RecipeSet((_recipe(top, path.parent),))
-    top.only("projects", "split")
+    top.only("projects", "packages", "split")
     recipes = []
     for item in top.items("projects"):
         if isinstance(item, str):
@@ -140,8 +149,9 @@ def load_recipes(path: Path) -> RecipeSet:
             recipes.append(_recipe(Checked(_read_yaml(file), str(file)), file.parent))
         else:
             recipes.append(_recipe(Checked(item, f"{path}: projects"), path.parent))
+    recipes += [_package(top, package) for package in top.strings("packages")]
     if not recipes:
-        raise top.error("projects is empty")
+        raise top.error("projects is empty" if "projects" in top else "packages is empty")
     names = [recipe.name for recipe in recipes]
     for name in names:
         if names.count(name) > 1:
@@ -173,16 +183,36 @@ def _read_yaml(path: Path) -> Any:
     return documents[0] if documents else None
 
 
+def _package(top: Checked, package: str) -> Recipe:
+    if not PACKAGE.fullmatch(package):
+        raise top.error(f"packages: {package!r} is not the name of a source package", "NAME or NAME=VERSION")
+    return Recipe(package.partition("=")[0], Source("deb", package), debian=True)
+
+
+def _debian(top: Checked, name: str, base: Path) -> Recipe:
+    top.only("name", "source", "build", "exclude", "binaries")
+    where = top.named(name)
+    if (build := where.string("build")) != "debian":
+        raise where.error(f"build: {build!r} is not known", "build: debian, or cmake, or commands")
+    source = _source(where.mapping("source"), base)
+    if source.kind != "deb":
+        raise where.error("build: debian needs a source package", "source: {deb: NAME}")
+    return Recipe(name, source, debian=True, exclude=where.strings("exclude"), binaries=where.strings("binaries"))
+
+
 def _recipe(top: Checked, base: Path) -> Recipe:
     top.only(
-        "name", "source", "requires", "prepare", "cmake", "commands", "exclude", "cflags", "binaries", "benchmarks"
-    )
+        "name", "source", "requires", "prepare", "cmake", "commands", "build", "exclude", "cflags", "binaries",
+        "benchmarks",
+    )  # fmt: skip
     name = top.string("name")
     if not _NAME.fullmatch(name):
         raise top.error(f"name {name!r} must be letters, digits and ._+- without a leading dot")
+    if "build" in top:
+        return _debian(top, name, base)
     where = top.named(name)
     if ("cmake" in where) == ("commands" in where):
-        raise where.error("exactly one of cmake and commands is needed")
+        raise where.error("exactly one of cmake and commands is needed, or build: debian")
     source = _source(where.mapping("source"), base)
     requires = where.mapping("requires", {})
     for required in requires:

@@ -29,7 +29,6 @@ WORKERS = 2
 MODULES = 120
 """Of the training modules, whose flips are measured, at most."""
 FLIP_COMPILES = 8
-EPOCHS = 10
 UNSEEN = 4
 """One of so many modules is not learned from."""
 SINGLE_FLIPS = 200
@@ -70,8 +69,7 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
     assert isinstance(trainer.learner, DqnLearner)
     scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
-    for epoch in range(EPOCHS):
-        trainer.learner.update(seen, lambda gain: _rooted(gain, scale), len(seen), epoch * 20)
+    trainer.learner.fit(seen, lambda gain: _rooted(gain, scale), 0)
     values = networks.logits(trainer.learner.actor, unseen.observed).numpy()
     truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
     error = values[:, 1] - values[:, 0] - truth

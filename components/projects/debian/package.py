@@ -1,0 +1,185 @@
+"""One source package built by its own rules, with what came of it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.console import UserError, say
+from components.projects.debian.privileged import run_privileged
+from components.projects.process import log_tail
+
+SCRIPTS = Path(__file__).parent
+SOURCE = "/build/source"
+"""Where a package is built, in the root."""
+TIMEOUT_S = 1800.0
+DISK_GIB = 12
+_BASE_TIMEOUT_S = 1800.0
+_TIMED_OUT = 124
+
+# The level wins over the package's own, and nothing else than the level differs from how it is shipped. Errors that
+# clang has and GCC 12 has not are warnings: the package was never built with such a compiler.
+FLAGS = (
+    "-g0", "-fno-lto", "-Wno-error", "-Wno-unknown-warning-option", "-Wno-ignored-optimization-argument",
+    "-Wno-unused-command-line-argument", "-Wno-error=implicit-function-declaration", "-Wno-error=implicit-int",
+    "-Wno-error=int-conversion", "-Wno-error=incompatible-function-pointer-types", "-Wno-error=format-security",
+    "-Wno-error=register", "-Wno-c++11-narrowing", "-Wno-error=enum-constexpr-conversion",
+)  # fmt: skip
+
+_HINTS = {
+    "No space left on device": "it filled the disk that it was given",
+    "Temporary failure in name resolution": "it wants the network, which a build has not",
+    "Could not resolve": "it wants the network, which a build has not",
+    "Network is unreachable": "it wants the network, which a build has not",
+}
+_PHASES = {
+    "prepare": "its root cannot be made",
+    "fetch": "its source cannot be fetched",
+    "unpack": "its source cannot be unpacked",
+    "dependencies": "its build dependencies cannot be installed",
+    "build": "its build failed",
+    "collect": "what it built cannot be collected",
+}
+
+@dataclass(frozen=True)
+class DebianBuild:
+    """How packages are built.
+
+    Attributes:
+        clang_major: of Debian's clang in the root.
+        toolchain: an install tree of another clang that compiles, None for Debian's own.
+        compile_flags: behind the package's own, of every compile. object_flags: of those that make an object.
+        link_flags: of every link.
+        jobs: compiles at a time.
+        timeout_s: of a package, from its download to the last link. disk_gib: what its root may hold.
+    """
+
+    clang_major: int = 19
+    toolchain: Path | None = None
+    compile_flags: tuple[str, ...] = ()
+    object_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    jobs: int = 2
+    timeout_s: float = TIMEOUT_S
+    disk_gib: int = DISK_GIB
+
+
+@dataclass(frozen=True)
+class PackageBuild:
+    """What a package's build left.
+
+    Attributes:
+        version: Debian's, "" if the source was not even fetched.
+        objects: directory of its objects, at their paths below the source tree.
+        binaries: directory of the programs and libraries of its binary packages, by package.
+        failure: why the build ended early, "" if it did not; objects may be there all the same.
+    """
+
+    version: str
+    objects: Path
+    binaries: Path
+    failure: str
+
+
+def base_root(cache: Path, clang_major: int) -> Path:
+    """Return the root that builds start from, made the first time: two minutes and 1 GB.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    suite = _suite()
+    made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in ("make-base", "compiler"))).hexdigest()
+    base = cache.absolute() / "debian" / f"{suite}-clang-{clang_major}-{made_by[:12]}"
+    base.parent.mkdir(parents=True, exist_ok=True)
+    with open(base.with_name(f"{base.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not base.is_dir():
+            say(f"making the root that Debian packages are built in: {suite} with clang-{clang_major}")
+            partial, log = base.with_name(f"{base.name}.partial"), base.with_name(f"{base.name}.log")
+            log.unlink(missing_ok=True)
+            scripts = base.with_name(f"{base.name}.scripts")
+            scripts.mkdir(exist_ok=True)
+            for name in ("make-base", "compiler"):
+                shutil.copy2(SCRIPTS / name, scripts / name)
+            command = [scripts / "make-base", partial, suite, str(clang_major)]
+            if run_privileged(command, base.parent, log, _BASE_TIMEOUT_S) != 0:
+                raise UserError(
+                    f"the root for Debian packages cannot be made; the end of {log}:\n{log_tail(log)}",
+                    "check the network, apt's sources (/etc/apt) and that debootstrap is installed",
+                )
+            partial.rename(base)
+    return base
+
+
+def build_package(
+    package: str, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
+) -> PackageBuild:
+    """Build a package in a root of its own.
+
+    Args:
+        package: name of a source package, optionally "=version".
+        work: an empty directory beside `base`; holds the result.
+        base: of `base_root`.
+        target: `objects` compiles only, `binary` also makes what the binary packages ship.
+        log: gets all that is printed.
+    """
+    _write_settings(work / "compiler.conf", config)
+    if config.toolchain is not None:
+        (work / "toolchain").symlink_to(config.toolchain.absolute())
+    script = work / "build-package"
+    shutil.copy2(SCRIPTS / "build-package", script)
+    owner = f"{os.geteuid()}:{os.getegid()}"
+    words = [script, base, work, package, target, str(config.jobs), str(config.disk_gib), owner]
+    outside = [] if config.toolchain is None else [config.toolchain.absolute()]
+    status = run_privileged(words, base.parent, log, config.timeout_s, outside)
+    (work / "disk.img").unlink(missing_ok=True)
+    out = work / "out"
+    version = _read(out / "version")
+    return PackageBuild(version, out / "objects", out / "binaries", _failure(status, _read(out / "phase"), config, log))
+
+
+def _failure(status: int, phase: str, config: DebianBuild, log: Path) -> str:
+    if status == 0:
+        return ""
+    if status == _TIMED_OUT:
+        return f"it took longer than {config.timeout_s:g} s"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    hints = [hint for sign, hint in _HINTS.items() if sign in text] if phase == "build" else []
+    return ": ".join([_PHASES.get(phase, f"it failed with status {status}"), *hints[:1]])
+
+
+def _write_settings(path: Path, config: DebianBuild) -> None:
+    """Settings that the script `compiler` reads, in the words of a shell."""
+    directory = "/mlgo/toolchain/bin" if config.toolchain is not None else f"/usr/lib/llvm-{config.clang_major}/bin"
+    settings = {
+        "CLANG": f"{directory}/clang",
+        "CLANGXX": f"{directory}/clang++",
+        "FLAGS": " ".join([*FLAGS, *config.compile_flags]),
+        "COMPILE_FLAGS": " ".join(config.object_flags),
+        "LINK_FLAGS": " ".join(config.link_flags),
+        "MULTIARCH": f"{platform.machine()}-linux-gnu",
+        "SOURCE": SOURCE,
+        "OBJECTS": "/build/objects",
+    }
+    lines = [f"{name}='{value}'" for name, value in settings.items()]
+    if any("'" in value or "\n" in value for value in settings.values()):
+        raise UserError("a flag for the build of Debian packages has a quote in it", "leave it out")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _suite() -> str:
+    try:
+        found = platform.freedesktop_os_release()
+    except OSError:
+        found = {}
+    return found.get("VERSION_CODENAME", "bookworm") if found.get("ID") == "debian" else "bookworm"
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace").strip() if path.is_file() else ""
