@@ -110,18 +110,19 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
 
 def _package(recipe: Recipe, kept: Path, base: Path, config: DebianConfig) -> PackageModules:
     """What the package gives, built unless it was before."""
-    folder = kept / recipe.source.location
+    folder = kept / _kept_as(recipe)
     package = _read(folder)
-    if package is not None and not (package.failure and config.retry_failed):
+    again = recipe.source.kind == "path" or (config.retry_failed and package and package.failure)
+    if package is not None and not again:
         return package
-    log = _logs(config) / f"{recipe.source.location}.log"
+    log = _logs(config) / f"{recipe.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     # Beside the root, so that one container sees both.
     work, held = make_held(base.parent, f"{_WORK}{recipe.name}-", base.parent)
     try:
         build = dataclasses.replace(config.build, compile_flags=(config.level,), object_flags=config.flags)
-        built = build_package(recipe.source.location, work, base, build, "objects", log)
+        built = build_package(recipe.source, work, base, build, "objects", log)
         partial = work / "modules"
         partial.mkdir()
         package = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
@@ -178,8 +179,13 @@ def _copy_distinct(
                 for suffix in (".bc", ".cmd"):
                     target = output / f"{name}{suffix}"
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(kept / recipe.source.location / f"{name}{suffix}", target)
+                    shutil.copyfile(kept / _kept_as(recipe) / f"{name}{suffix}", target)
     return list(first.values()), Report(extracted, tuple(left))
+
+
+def _kept_as(recipe: Recipe) -> str:
+    """Name of the folder that keeps what a source gave; a directory is built each time, for it may change."""
+    return f"{recipe.name}@local" if recipe.source.kind == "path" else recipe.source.location
 
 
 def _read(folder: Path) -> PackageModules | None:

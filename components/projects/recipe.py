@@ -26,7 +26,7 @@ One project:
 A Debian source package that is built by its own rules, with clang in place of GCC, in a root that is thrown away:
 
     name: zlib
-    source: {deb: zlib}
+    source: {deb: zlib}                 # or {path: DIRECTORY} with debian/ in it
     build: debian                       # in place of cmake and commands; also exclude and binaries, as globs of paths
                                         # below the source tree, and of shipped files with their package before them
 
@@ -195,8 +195,8 @@ def _debian(top: Checked, name: str, base: Path) -> Recipe:
     if (build := where.string("build")) != "debian":
         raise where.error(f"build: {build!r} is not known", "build: debian, or cmake, or commands")
     source = _source(where.mapping("source"), base)
-    if source.kind != "deb":
-        raise where.error("build: debian needs a source package", "source: {deb: NAME}")
+    if source.kind not in ("deb", "path"):
+        raise where.error("build: debian needs a source package", "source: {deb: NAME}, or {path: DIRECTORY}")
     return Recipe(name, source, debian=True, exclude=where.strings("exclude"), binaries=where.strings("binaries"))
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from components.console import UserError, say
 from components.projects.debian.privileged import run_privileged
 from components.projects.process import log_tail
+from components.projects.recipe import Source
 
 SCRIPTS = Path(__file__).parent
 SOURCE = "/build/source"
@@ -78,7 +79,7 @@ class PackageBuild:
         version: Debian's, "" if the source was not even fetched.
         objects: directory of its objects, at their paths below the source tree.
         binaries: directory of the programs and libraries of its binary packages, by package.
-        failure: why the build ended early, "" if it did not; objects may be there all the same.
+        failure: why there are none, "" if the build went well.
     """
 
     version: str
@@ -118,12 +119,12 @@ def base_root(cache: Path, clang_major: int) -> Path:
 
 
 def build_package(
-    package: str, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
+    source: Source, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
 ) -> PackageBuild:
     """Build a package in a root of its own.
 
     Args:
-        package: name of a source package, optionally "=version".
+        source: a source package, or a directory that has debian/ in it, which is copied.
         work: an empty directory beside `base`; holds the result.
         base: of `base_root`.
         target: `objects` compiles only, `binary` also makes what the binary packages ship.
@@ -134,8 +135,10 @@ def build_package(
         (work / "toolchain").symlink_to(config.toolchain.absolute())
     script = work / "build-package"
     shutil.copy2(SCRIPTS / "build-package", script)
+    if source.kind == "path":
+        _copy_source(Path(source.location), work / "source")
     owner = f"{os.geteuid()}:{os.getegid()}"
-    words = [script, base, work, package, target, str(config.jobs), str(config.disk_gib), owner]
+    words = [script, base, work, source.location, target, str(config.jobs), str(config.disk_gib), owner]
     outside = [] if config.toolchain is None else [config.toolchain.absolute()]
     status = run_privileged(words, base.parent, log, config.timeout_s, outside)
     (work / "disk.img").unlink(missing_ok=True)
@@ -144,13 +147,19 @@ def build_package(
     return PackageBuild(version, out / "objects", out / "binaries", _failure(status, _read(out / "phase"), config, log))
 
 
+def _copy_source(directory: Path, into: Path) -> None:
+    if not (directory / "debian" / "rules").is_file():
+        raise UserError(f"{directory} has no debian/rules: it is no Debian source", "correct path in the recipe")
+    shutil.copytree(directory, into, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+
+
 def _failure(status: int, phase: str, config: DebianBuild, log: Path) -> str:
     if status == 0:
         return ""
     if status == _TIMED_OUT:
         return f"it took longer than {config.timeout_s:g} s"
     text = log.read_text(errors="replace") if log.exists() else ""
-    hints = [hint for sign, hint in _HINTS.items() if sign in text] if phase == "build" else []
+    hints = [hint for sign, hint in _HINTS.items() if sign in text] if phase != "fetch" else []
     return ": ".join([_PHASES.get(phase, f"it failed with status {status}"), *hints[:1]])
 
 

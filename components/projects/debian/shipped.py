@@ -43,7 +43,7 @@ def shipped_binaries(
     work, held = make_held(base.parent, f"build-{recipe.name}-", base.parent)
     try:
         say(f"building {recipe.name} by its own rules with {clang}")
-        built = build_package(recipe.source.location, work, base, build, "binary", log)
+        built = build_package(recipe.source, work, base, build, "binary", log)
         if built.failure:
             raise UserError(f"{recipe.name}: {built.failure}; the end of its log:\n{log_tail(log)}", f"see {log}")
         yield built.binaries

@@ -57,7 +57,9 @@ def test_our_recipes_are_sound(path: Path) -> None:
     recipes = load_recipes(path)
     assert len({recipe.name for recipe in recipes.projects}) == len(recipes.projects)
     heldout = recipes.split.get("heldout_projects", [])
-    assert all(recipes.project(name).binaries for name in heldout), "held-out projects are compared as users get them"
+    projects = [recipes.project(name) for name in heldout]
+    # They are compared as users get them.
+    assert all(recipe.binaries or recipe.debian for recipe in projects)
 
 
 def test_the_full_recipe_has_all_projects_of_the_demo() -> None:
@@ -111,9 +113,33 @@ def test_a_set_names_files_or_spells_projects_out(tmp_path: Path) -> None:
         recipes.project("b")
 
 
+def test_packages_are_projects_that_build_by_their_own_rules(tmp_path: Path) -> None:
+    spelled = {"name": "own", "source": {"path": "own"}, "build": "debian", "exclude": ["t/*"], "binaries": ["*/bin/*"]}
+    content = {"projects": [GOOD, spelled], "packages": ["zlib", "libxml++2.6=2.40.1-3"], "split": {"seed": 4}}
+    (tmp_path / "set.yaml").write_text(yaml.safe_dump(content))
+    own, zlib, xml = load_recipes(tmp_path / "set.yaml").projects[1:]
+    assert own == Recipe(
+        "own", Source("path", str(tmp_path / "own")), debian=True, exclude=("t/*",), binaries=("*/bin/*",)
+    )
+    assert zlib == Recipe("zlib", Source("deb", "zlib"), debian=True)
+    assert xml == Recipe("libxml++2.6", Source("deb", "libxml++2.6=2.40.1-3"), debian=True)
+
+
+def test_the_debian_recipe_has_no_project_of_another_one() -> None:
+    debian = load_recipes(RECIPES / "debian.yaml")
+    names = {recipe.name for recipe in debian.projects}
+    assert len(names) >= 100 and len(debian.split["heldout_projects"]) >= 25
+    assert set(debian.split["heldout_projects"]) < names
+    for path in RECIPES.glob("*.yaml"):
+        if path.stem != "debian":
+            others = load_recipes(path).projects
+            assert not names & {name for recipe in others for name in (recipe.name, recipe.source.location)}, path
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"build": "debian"}, "unknown key 'cmake'"),
         ({"sorce": 1}, "unknown key 'sorce'"),
         ({"name": ""}, "name must be text"),
         ({"name": "../up"}, "letters, digits"),
@@ -147,6 +173,11 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: dict[str,
         ("", "expected keys and values"),
         ("- a", "expected keys and values"),
         ("projects: []", "projects is empty"),
+        ("packages: []", "packages is empty"),
+        ("packages: [-oDebug]", "'-oDebug' is not the name of a source package"),
+        ("packages: [zlib, zlib]", "two projects are named 'zlib'"),
+        ("{name: a, source: {git: u, tag: t}, build: debian}", "build: debian needs a source package"),
+        ("{name: a, source: {deb: a0}, build: rpm}", "build: 'rpm' is not known"),
         ("projects: [none.yaml]", r"no recipe at .*none\.yaml"),
         ("projects: a.yaml", "projects must be a list"),
         ("projects: [3]", "expected keys and values"),

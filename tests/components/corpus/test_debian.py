@@ -1,0 +1,119 @@
+"""Debian packages become modules, each in a root of its own; those that fail cost themselves alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+CONTROL = """Source: {name}
+Maintainer: Nobody <nobody@example.org>
+Build-Depends: debhelper-compat (= 13)
+
+Package: {name}
+Architecture: any
+Description: a test
+"""
+CHANGELOG = """{name} (1.0) unstable; urgency=low
+
+  * A test.
+
+ -- Nobody <nobody@example.org>  Sat, 01 Jan 2022 00:00:00 +0000
+"""
+RULES = "#!/usr/bin/make -f\n%:\n\tdh $@\noverride_dh_auto_build:\n{commands}"
+FIRST = "int twice(int x) { return 2 * x; }\n"
+SECOND = "extern int puts(const char *); int main(void) { return puts(__FILE__) + 1; }\n"
+
+
+CALL = "getent hosts deb.debian.org || { echo Temporary failure in name resolution; false; }"
+
+
+def package(folder: Path, name: str, commands: list[str], **files: str) -> dict[str, object]:
+    """A source tree of a package whose build runs `commands`; its project in a recipe."""
+    debian = folder / name / "debian"
+    (debian / "source").mkdir(parents=True)
+    (debian / "control").write_text(CONTROL.format(name=name))
+    (debian / "changelog").write_text(CHANGELOG.format(name=name))
+    (debian / "source" / "format").write_text("3.0 (native)\n")
+    (debian / "rules").write_text(RULES.format(commands="".join(f"\t{command}\n" for command in commands)))
+    (debian / "rules").chmod(0o755)
+    (debian / "install").write_text("prog usr/bin\n" if "prog" in " ".join(commands) else "")
+    for file, text in files.items():
+        (folder / name / file.replace("_", ".")).write_text(text)
+    return {"name": name, "source": {"path": name}, "build": "debian"}
+
+
+def build(recipe: Path, output: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.corpus", "build", "--recipe", str(recipe), "--output", str(output)]
+    return subprocess.run([*command, *options], capture_output=True, text=True)
+
+
+def left_out(corpus: Path, kind: str) -> dict[str, str]:
+    report = json.loads((corpus / "report.json").read_text())
+    return {item["object"]: item["detail"].partition(" (")[0] for item in report["left_out"] if item["kind"] == kind}
+
+
+@pytest.fixture(scope="module")
+def debian_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache, in which the root is made once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.slow
+def test_packages_that_fail_are_left_out(tmp_path: Path, debian_cache: Path) -> None:
+    projects = [
+        package(
+            tmp_path, "good",
+            ["gcc -O2 -flto -c a.c", "cc -fPIC -c a.c -o shared.o", "gcc -c b.c -o b.o", "gcc a.o b.o -o prog"],
+            a_c=FIRST, b_c=SECOND,
+        ),
+        package(tmp_path, "hangs", ["sleep 100000"]),
+        package(tmp_path, "fills", ["fallocate -l 3G zeros"]),
+        package(tmp_path, "calls", [CALL]),
+        package(tmp_path, "script", ["echo nothing to compile"]),
+        package(tmp_path, "wrong", ["gcc -c bad.c"], bad_c="int f(\n"),
+        package(tmp_path, "copy", ["gcc -c same.c"], same_c=FIRST),
+    ]  # fmt: skip
+    (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": projects}))
+    corpus = tmp_path / "corpus"
+    options = ("--package-timeout-s", "45", "--package-disk-gib", "1", "--cache-dir", str(debian_cache))
+    done = build(tmp_path / "set.yaml", corpus, *options)
+    assert done.returncode == 0, done.stderr
+    description = json.loads((corpus / "corpus_description.json").read_text())
+    assert sorted(description["modules"]) == ["good/a.o", "good/b.o"]
+    assert left_out(corpus, "package_failed") == {
+        "hangs": "it took longer than 45 s",
+        "fills": "its build failed: it filled the disk that it was given",
+        "calls": "its build failed: it wants the network, which a build has not",
+        "script": "it has no C or C++",
+        "wrong": "its build failed",
+    }
+    assert set(left_out(corpus, "duplicate")) == {"good/shared.o", "copy/same.o"}
+    assert "sleep 100000" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_a_build_goes_on_with_the_packages_that_are_not_built(tmp_path: Path, debian_cache: Path) -> None:
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump({"packages": ["lzip", "mlgo-has-no-such-package"]}))
+    two = {"packages": ["mlgo-has-no-such-package", "lzip", "jansson"], "split": {"heldout_projects": ["jansson"]}}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(two))
+    cache = ("--cache-dir", str(debian_cache))
+    built = {}
+    for name in ("one", "two"):
+        done = build(tmp_path / f"{name}.yaml", tmp_path / name, *cache)
+        assert done.returncode == 0, done.stderr
+        logs = (debian_cache / "logs" / "debian").glob("*.log")
+        built[name] = {path.stem: path.stat().st_mtime_ns for path in logs}
+    assert built["one"].keys() >= {"lzip", "mlgo-has-no-such-package"}
+    assert built["two"].items() > built["one"].items() and built["two"].keys() - built["one"].keys() == {"jansson"}
+    assert left_out(tmp_path / "two", "package_failed") == {
+        "mlgo-has-no-such-package": "its source cannot be fetched",
+    }
+    splits = json.loads((tmp_path / "two" / "splits.json").read_text())
+    assert {name.partition("/")[0] for name in splits["heldout"] if name.startswith("jansson")} == {"jansson"}
+    done = build(tmp_path / "one.yaml", tmp_path / "none", *cache, "--heldout-project", "mlgo-has-no-such-package")
+    assert done.returncode != 0 and "no project 'mlgo-has-no-such-package' to hold out" in done.stderr
