@@ -20,6 +20,10 @@ help: ## list the targets
 .PHONY: setup
 setup: apt $(VENV)/.training ## install what the steps need: Debian packages, and Python packages in .venv
 
+.PHONY: clang
+clang: $(VENV)/.steps ## build a clang that carries the pretrained policies, without training (3 minutes): build/clang
+	@$(BIN)/mlgo toolchain --mode release --policy pretrained --output build/clang
+
 .PHONY: demo
 demo: setup ## train a policy on nine Debian packages and build the clang that carries it (20 minutes)
 	@$(BIN)/mlgo run --recipe components/corpus/recipes/demo.yaml --preset demo --output runs/demo
@@ -109,6 +113,14 @@ setup-test: $(VENV)/.test setup-pipelines
 $(VENV)/bin/python: | apt
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); remedy: apt-get install python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
+
+# What only links a clang needs: no TensorFlow.
+$(VENV)/.steps: $(LOCKS)/build.txt $(LOCKS)/steps.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing Python packages in $(VENV)"
+	@$(PIP) -r $(LOCKS)/build.txt
+	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/steps.txt
+	@$(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
+	@touch $@
 
 # First what builds source distributions, so that nothing unlocked is fetched to build them.
 $(VENV)/.training: $(LOCKS)/build.txt $(LOCKS)/training.txt pyproject.toml | $(VENV)/bin/python

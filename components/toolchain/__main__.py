@@ -9,6 +9,7 @@ import click
 
 from components.console import run_step
 from components.console.number_types import JOBS, LLVM_MAJOR
+from components.policy.pretrained import WORD, pretrained_policy, pretrained_problems
 from components.storage.options import ARTIFACT, OUTPUT
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -16,10 +17,25 @@ from components.toolchain.make import make_toolchain
 _PATH = click.Path(path_type=Path)
 
 
+class PolicyPlace(click.ParamType):
+    """Converts to the directories of policies: the one that is named, or all that come with this project."""
+
+    name = "policy"
+
+    def convert(
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[Path, ...]:
+        if value == WORD:
+            return tuple(pretrained_policy(problem) for problem in pretrained_problems())
+        return (ARTIFACT.convert(value, parameter, context),)
+
+
 # fmt: off
 @click.command(
     epilog="""\b
 Examples:
+  # a clang that makes code smaller today, without any training
+  python -m components.toolchain --mode release --policy pretrained --output build/clang
   # a clang that logs decisions and takes policies (about a minute)
   python -m components.toolchain --mode training --output runs/mine/training
   # a clang that carries a trained policy; use it with: clang -Oz -mllvm -enable-ml-inliner=release
@@ -37,8 +53,9 @@ Examples:
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
               help="Where the matching source files come from: the Debian source package, a tag of llvm-project, "
                    "or a directory.")
-@click.option("--policy", "policies", type=ARTIFACT, multiple=True, metavar="DIR",
-              help="release: the policy to embed. Again for one of another problem.")
+@click.option("--policy", "policies", type=PolicyPlace(), multiple=True, metavar="DIR|URI|pretrained",
+              help="release: the policy to embed, or those that come with this project. Again for one of another "
+                   "problem.")
 @click.option("--with-policy", type=ARTIFACT, metavar="DIR",
               help="release: the same as another --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
@@ -50,9 +67,10 @@ Examples:
               help="Keeps downloads and objects for the next time.  [default: $MLGO_CACHE_DIR or "
                    "~/.cache/mlgo-pipeline]")
 @click.option("--jobs", type=JOBS, metavar="N", help="Parallel compiles.  [default: processors]")
-def main(policies: tuple[Path, ...], with_policy: Path | None, **arguments: Any) -> None:
+def main(policies: tuple[tuple[Path, ...], ...], with_policy: Path | None, **arguments: Any) -> None:
     """Make a clang for learned policies: link an installed LLVM SDK with the few files that look at a policy."""
-    arguments["policies"] = (*policies, with_policy) if with_policy else policies
+    named = [policy for several in policies for policy in several]
+    arguments["policies"] = (*named, with_policy) if with_policy else tuple(named)
     make_toolchain(ToolchainConfig(**{name: value for name, value in arguments.items() if value is not None}))
 
 

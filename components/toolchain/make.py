@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components import problems
+from components.compiler.advisor import Advisor
 from components.console import UserError, say
 from components.formats.features import FeatureSpec
 from components.formats.policy import check_features, load_policy_info
@@ -50,6 +51,9 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
         toolchain = _describe(partial, config, policies, sdk, malloc)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"{config.mode} clang {sdk.version}: {shown(config.output / 'bin' / 'clang')}")
+    for problem in policies:
+        flags = [problems.get(problem).optimization, *Advisor("release").flags(problem, None, None)]
+        say(f"{problem}: {' '.join(flags)}")
     return load_toolchain(config.output)
 
 

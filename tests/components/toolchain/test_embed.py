@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.compiler.advisor import Advisor
+from components.compiler.elf import Elf
 from components.formats.toolchain import load_toolchain
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -35,3 +36,26 @@ def test_tensorflows_form_decides_as_the_emitted_form(
     ours = compiled(release_toolchain, Advisor("release"), module, tmp_path / "ours.o")
     assert compiled(embedded, Advisor("release"), module, tmp_path / "theirs.o") == ours
     assert compiled(embedded, Advisor("default"), module, tmp_path / "heuristic.o") != ours
+
+
+@pytest.mark.slow
+def test_the_pretrained_policies_make_code_smaller(tmp_path: Path) -> None:
+    output = tmp_path / "clang"
+    command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
+    done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "inlining: -Oz -mllvm -enable-ml-inliner=release" in done.stdout
+    source = tmp_path / "maps.cc"
+    source.write_text(
+        "#include <map>\n#include <string>\n#include <vector>\n"
+        "std::map<std::string, std::vector<int>> table;\n"
+        "void add(const std::string &name, int value) { table[name].push_back(value); }\n"
+        "int sum(const std::string &name) { int all = 0; for (int x : table.at(name)) all += x; return all; }\n"
+    )
+    sizes = {}
+    for mode in ("default", "release"):
+        compiled = tmp_path / f"{mode}.o"
+        flags = ["-Oz", "-mllvm", f"-enable-ml-inliner={mode}", "-c", str(source), "-o", str(compiled)]
+        subprocess.run([output / "bin" / "clang++", *flags], check=True)
+        sizes[mode] = Elf(memoryview(compiled.read_bytes())).text_size()
+    assert sizes["release"] < sizes["default"]

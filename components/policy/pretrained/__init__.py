@@ -1,0 +1,86 @@
+"""The policies that come with this project: released data, not code. One folder for each problem:
+
+    weights.npz      what a policy is made of (components/policy/dense.py), compressed
+    policy.json      what it was trained on (components/formats/policy.py)
+    model-card.md    what it is for, how it was trained, and what it does to code that it has not seen
+    by_package.csv   held-out results, a line for each project
+
+A step takes the word `pretrained` for the directory of a policy. The other files of a policy artifact are made then, in
+the cache directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from components import problems
+from components.console import UserError
+from components.formats.policy import POLICY_JSON, write_output_spec
+from components.formats.vocab import write_vocab
+from components.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
+from components.policy.emit import emit
+from components.storage import publish
+from components.storage.cache import default_cache_dir
+
+WORD = "pretrained"
+_HERE = Path(__file__).parent
+CARD = "model-card.md"
+BY_PACKAGE = "by_package.csv"
+VOCAB = "vocab"
+
+
+def pretrained_problems() -> tuple[str, ...]:
+    """Return the problems for which there is a policy."""
+    return tuple(name for name in problems.names() if (_HERE / name / WEIGHTS_FILE).is_file())
+
+
+def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
+    """Return the directory of the policy for a problem: all that a release clang is built from.
+
+    Args:
+        cache: where it is made, the user's cache directory by default.
+
+    Raises:
+        UserError: there is no policy for this problem.
+    """
+    if problem not in pretrained_problems():
+        known = ", ".join(pretrained_problems())
+        raise UserError(f"no pretrained policy for {problem} comes with this project", f"there is one for: {known}")
+    released = _HERE / problem
+    content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
+    content += sorted(_HERE.parent.glob("*.inc"))
+    name = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
+    directory = (cache or default_cache_dir()).absolute() / WORD / f"{problem}-{name}"
+    if not (directory / "manifest.json").is_file():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with publish(directory) as partial:
+            _write(read_dense(released), released, partial)
+    return directory
+
+
+def _write(dense: DensePolicy, released: Path, directory: Path) -> None:
+    problem = problems.get(dense.problem)
+    write_output_spec(directory, problem.decision, problem.logits, dense.num_actions)
+    emit(dense, directory)
+    dense.save(directory)
+    (directory / VOCAB).mkdir()
+    write_vocab(directory / VOCAB, dict(dense.buckets))
+    for name in (POLICY_JSON, CARD):
+        shutil.copyfile(released / name, directory / name)
+
+
+def release(policy: Path, directory: Path) -> None:
+    """Write the weights and the description of a trained policy as they are released, a tenth as large.
+
+    Raises:
+        UserError: `policy` is no policy.
+    """
+    import numpy as np
+
+    read_dense(policy)
+    directory.mkdir(parents=True, exist_ok=True)
+    with np.load(policy / WEIGHTS_FILE, allow_pickle=False) as arrays:
+        np.savez_compressed(directory / WEIGHTS_FILE, **arrays)
+    shutil.copyfile(policy / POLICY_JSON, directory / POLICY_JSON)
