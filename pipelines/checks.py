@@ -17,8 +17,10 @@ from components.projects.recipe import recipe_place
 from components.storage.uri import SCHEME, parse_place
 from components.workers.make import check_workers, rayjob_workers
 from pipelines.spec import parameter_values
-from pipelines.with_policy import check_with_policy
+from pipelines.with_policy import check_start_from, check_with_policy
 
+START_WORDS = ("heuristic", "pretrained")
+"""What `start_from` may be but the place of a policy."""
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "preset": (click.Choice(PRESETS), "demo"),
@@ -83,6 +85,10 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
     if with_policy := values.get("with_policy"):
         check_with_policy(
             with_policy, values["problem"], int(values["llvm_major"]), spelled("with_policy", with_policy)
+        )
+    if values.get("start_from", "") not in ("", *START_WORDS):
+        check_start_from(
+            values["start_from"], values["problem"], spelled("start_from", values["start_from"])
         )
     # A recipe by its path may be there for the step and not here; a bare name is one of ours, wherever the step runs.
     if values.get("recipe") and "/" not in values["recipe"]:

@@ -111,7 +111,10 @@ cli.add_command(storage_group)
               help="Held-out modules must shrink, or get lower scores, by this for the verdict `better`."
                    f"  [default: {problems.told('min_reduction_percent')}]")
 @click.option("--with-policy", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
-              help="A policy of another problem that the release clang carries as well.")  # fmt: skip
+              help="A policy of another problem that the release clang carries as well.")
+@click.option("--start-from", default="heuristic", metavar="heuristic|pretrained|DIR",
+              help="What training starts from: a policy that imitates the heuristic, the one that comes with this "
+                   "project, or one of yours, to be fine-tuned.")  # fmt: skip
 def run(
     compile_commands: Path | None,
     corpus: Path | None,
@@ -126,6 +129,7 @@ def run(
     seed: int,
     min_reduction_percent: float | None,
     with_policy: Path | None,
+    start_from: str,
 ) -> None:
     """Code in, a clang with a policy trained on it out.
 
@@ -137,6 +141,7 @@ def run(
     Examples:
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
       mlgo run --recipe demo --output runs/demo
+      mlgo run --compile-commands build/compile_commands.json --start-from pretrained --output runs/tuned
       mlgo run --problem regalloc --recipe demo --with-policy runs/demo/policy --output runs/both
     """
     from components.evaluation.table import print_table, read_metrics
@@ -159,6 +164,7 @@ def run(
         seed=seed,
         min_reduction_percent=min_reduction_percent,
         with_policy=_absolute(with_policy),
+        start_from=str(Path(start_from).absolute()) if Path(start_from).is_dir() else start_from,
     )
     run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
     report = options.output / "size_report"

@@ -10,7 +10,7 @@ from components.console import UserError
 from components.projects.recipe import recipe_place
 from components.storage.fetch import fetch_file
 from components.storage.uri import GsUri, parse_place
-from pipelines.checks import as_parameter, checked_values, uses_rayjob
+from pipelines.checks import START_WORDS, as_parameter, checked_values, uses_rayjob
 from pipelines.facts import build_facts, content_facts, recipe_facts, remote_facts
 from pipelines.flatten import steps_of
 from pipelines.places import root_of
@@ -26,6 +26,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--llvm-source": content_facts,
     "--emphasize": content_facts,
     "--with-policy": content_facts,
+    "--start-from": content_facts,
 }
 """Options that name something outside of the run: its content, not its name, decides what is reused."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}
@@ -64,7 +65,7 @@ def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
 
 def _facts(step: Step) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
-        if flag not in _FACTS or not value:
+        if flag not in _FACTS or not value or (flag == "--start-from" and value in START_WORDS):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, GsUri):

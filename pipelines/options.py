@@ -14,7 +14,8 @@ class RunOptions:
     """One run.
 
     Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is one of PRESETS;
-    train_minutes, if set, replaces the preset's; with_policy is one of another problem than `problem`.
+    train_minutes, if set, replaces the preset's; with_policy is one of another problem than `problem`;
+    start_from is "heuristic", "pretrained", or names a policy.
     """
 
     output: Path
@@ -30,6 +31,7 @@ class RunOptions:
     seed: int = 1
     min_reduction_percent: float | None = None
     with_policy: Path | None = None
+    start_from: str = "heuristic"
 
     def __post_init__(self) -> None:
         check_values(self.parameters(), as_option)
@@ -54,4 +56,5 @@ class RunOptions:
             "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",
             "release_if": "always",
             "with_policy": str(self.with_policy or ""),
+            "start_from": self.start_from,
         }

@@ -20,7 +20,7 @@ _PIPELINE = click.option(
     "--pipeline", type=click.Path(path_type=Path, dir_okay=False), default=COMPILED,
     help="A compiled pipeline.  [default: ours]",
 )  # fmt: skip
-_PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "emphasize", "with_policy"}
+_PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "emphasize", "with_policy", "start_from"}
 
 
 @click.group("pipeline")

@@ -81,6 +81,7 @@ def training_pipeline(
     release_if: str = "better",
     emphasize: str = "",
     with_policy: str = "",
+    start_from: str = "heuristic",
 ) -> None:
     """Args:
     recipe: projects to fetch and build, a path or URI of a recipe.
@@ -94,6 +95,7 @@ def training_pipeline(
     release_if: `better` makes a release clang of such a policy only, `always` of any.
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     with_policy: a policy of another problem that the release clang carries as well.
+    start_from: what training starts from: `heuristic`, `pretrained`, or a policy's path or URI.
     """
     told = _sized(finish(), "1", "2G")
     told.set_caching_options(False)  # to tell somebody is not a result
@@ -118,10 +120,11 @@ def training_pipeline(
         cloned = _sized(
             clone(
                 trace=traced.outputs["trace"], vocab=buckets.outputs["vocab"], training=training.outputs["training"],
-                preset=preset, seed=seed,
+                preset=preset, start_from=start_from, seed=seed,
             ),
             "2", "8G",
         )  # fmt: skip
+        cloned.set_caching_options(False)  # for what `start_from` names
         trained = _sized(
             train(
                 corpus=code.outputs["corpus"], training=training.outputs["training"], trace=traced.outputs["trace"],

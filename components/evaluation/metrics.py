@@ -38,6 +38,8 @@ MAX_C_GROWTH_PERCENT = 0.1
 """C modules of unseen projects may be this much larger in sum. C has less to inline than C++, so a policy that gains on
 C++ can lose there unnoticed."""
 
+NO_BETTER_THAN_ITS_START = "it is not better than the policy that training started from"
+
 
 def summarize(measured: Measurements, min_reduction_percent: float, seed: int) -> dict[str, Any]:
     """All figures of metrics.json that follow from the sizes.
@@ -94,6 +96,9 @@ def _sections(measured: Measurements, mask: np.ndarray) -> dict[str, dict[str, A
 def _refused_because(measured: Measurements, compare: Callable[[np.ndarray], dict[str, Any]]) -> str | None:
     """Say in words why the policy is not good enough, whatever the reduction over all modules is; None if it may be."""
     found = compare(measured.unseen_project & (np.array(measured.languages) == "c"))["reduction_percent"]
+    start = measured.sizes.get(WARMSTART)
+    if start is not None and not measured.sizes[POLICY].sum() < start.sum():
+        return NO_BETTER_THAN_ITS_START
     if found is None or found >= -MAX_C_GROWTH_PERCENT:
         return None
     return f"C modules of unseen projects are {change(found)}, and {MAX_C_GROWTH_PERCENT:g}% is allowed"

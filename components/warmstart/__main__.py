@@ -10,11 +10,21 @@ import click
 
 from components.console import preset_option, run_step, say
 from components.console.number_types import COUNT, SEED, FiniteFloatRange
+from components.policy.pretrained import WORD as PRETRAINED
 from components.storage.options import ARTIFACT, FILE, OUTPUT
 from components.storage.uri import shown
-from components.warmstart.config import WarmstartConfig
+from components.warmstart.config import HEURISTIC, WarmstartConfig
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
+
+
+class PolicyOrWord(click.ParamType):
+    """Converts the name of a policy to text: one of the words, or a local path."""
+
+    name = "policy"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> str:
+        return value if value in (HEURISTIC, PRETRAINED) else str(ARTIFACT.convert(value, parameter, context))
 
 
 @click.command(
@@ -22,6 +32,9 @@ _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 Example:
   python -m components.warmstart --trace runs/demo/trace --vocab runs/demo/vocab --toolchain runs/demo/training \\
     --output runs/demo/warmstart
+Example: what comes with this project, to be fine-tuned
+  python -m components.warmstart --start-from pretrained --trace runs/mine/trace --vocab runs/mine/vocab \\
+    --toolchain runs/mine/training --output runs/mine/warmstart
 """
 )
 @preset_option({"tiny": {"epochs": 20}})
@@ -29,6 +42,15 @@ Example:
 @click.option("--vocab", type=ARTIFACT, required=True, help="What the vocab step made of that trace.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="The training toolchain that made the trace.")
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; made, or replaced.")
+@click.option(
+    "--start-from",
+    type=PolicyOrWord(),
+    default=HEURISTIC,
+    show_default=True,
+    metavar="heuristic|pretrained|DIR|URI",
+    help="What training starts from: a policy that imitates the heuristic, the one that comes with this project, or "
+    "one of yours. The latter two are taken as they are, with the normalization that they bring.",
+)
 @click.option(
     "--epochs",
     type=COUNT,
@@ -101,7 +123,8 @@ Example:
     help="One hyperparameter, e.g. actor_network.fc_layer_params=(64,64,32); may be repeated.",
 )
 def main(**arguments: Any) -> None:
-    """Train a policy that imitates LLVM's heuristic: the start of reinforcement learning, and a baseline.
+    """Train a policy that imitates LLVM's heuristic, or take a trained one: the start of reinforcement learning, and a
+    baseline.
 
     Writes a whole policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries of the training, and
     report.json with the agreement on decisions of held-out modules.
@@ -113,9 +136,10 @@ def main(**arguments: Any) -> None:
 
     config = WarmstartConfig(**arguments)
     report = train(config)
+    speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""
     say(
         f"{shown(config.output)}: agrees with the heuristic in {100 * report.agreement:.2f}% of "
-        f"{report.heldout_decisions} held-out decisions; {report.decisions_per_s:,.0f} decisions/s"
+        f"{report.heldout_decisions} held-out decisions{speed}"
     )
 
 

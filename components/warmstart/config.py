@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 FeatureSet = Literal["extended", "llvm"]
+HEURISTIC = "heuristic"
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class WarmstartConfig:
         policy from being surer than it has to be, which leaves PPO something to explore.
     temperature: divides the exported logits; decisions stay the same, samples get more varied above 1.
     heldout_fraction: of the modules, whose decisions only measure the agreement.
+    start_from: HEURISTIC, whose decisions are imitated; else a policy that is taken as it is, and all that follows is
+        of no effect: "pretrained", or its directory.
     features: which of the trace's features the policy sees: "extended" all, "llvm" those that upstream LLVM has, too.
     seed: of the initial weights, the held-out modules and the order of decisions.
     gin_files, gin_bindings: network hyperparameters, after those of components/policy/gin.
@@ -36,6 +39,7 @@ class WarmstartConfig:
     entropy_weight: float = 0.0
     temperature: float = 1.0
     heldout_fraction: float = 0.1
+    start_from: str = HEURISTIC
     features: FeatureSet = "extended"
     seed: int = 0
     gin_files: tuple[Path, ...] = ()

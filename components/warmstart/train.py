@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -17,34 +16,13 @@ from components.policy.dense import DensePolicy
 from components.policy.exhausted import exhaustion_explained
 from components.policy.export import export_policy
 from components.storage import digest, publish, require_artifact
+from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone
-from components.warmstart.config import WarmstartConfig
+from components.warmstart.config import HEURISTIC, WarmstartConfig
 from components.warmstart.data import load_decisions
+from components.warmstart.report import REPORT, Report
 
-REPORT = "report.json"
 TENSORBOARD = "tensorboard"
-
-
-@dataclass(frozen=True)
-class Report:
-    """report.json: figures of the run.
-
-    agreement: with the heuristic, on all held-out decisions (NaN, written as null, if none are held out);
-    training_agreement: on those learnt from. decisions_per_s and tracing_s: see `clone.Cloned`. loss: nats.
-    """
-
-    agreement: float
-    training_agreement: float
-    decisions: int
-    heldout_decisions: int
-    epochs: int
-    decisions_per_s: float
-    training_s: float
-    tracing_s: float
-    loss: float
-
-    def to_json(self) -> dict[str, float | None]:
-        return {name: value if value == value else None for name, value in vars(self).items()}
 
 
 def train(config: WarmstartConfig) -> Report:
@@ -61,6 +39,8 @@ def _train(config: WarmstartConfig) -> Report:
     problem = load_trace(config.trace).problem
     if problem not in toolchain.features:
         raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
+    if config.start_from != HEURISTIC:
+        return adopt_policy(config, problem, toolchain)
     only = toolchain.upstream_features.get(problem) if config.features == "llvm" else None
     if config.features == "llvm" and only is None:
         raise UserError(

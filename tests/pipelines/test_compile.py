@@ -70,5 +70,5 @@ def test_a_step_is_cached_only_if_its_parameters_say_all_that_it_depends_on(name
     """What a path or a URI holds may change though its name does not; and to tell somebody is not a result."""
     task, component, _container = TASKS[name]
     given = set(component.get("inputDefinitions", {}).get("parameters", {}))
-    sound = not given & {"recipe", "existing", "compile_commands", "emphasize", "with_policy", "status"}
+    sound = not given & {"recipe", "existing", "compile_commands", "emphasize", "with_policy", "start_from", "status"}
     assert task["cachingOptions"].get("enableCache", False) is sound

@@ -189,6 +189,8 @@ def test_what_cannot_run_is_refused_before_the_first_step(
         ("emphasize=/nowhere", "/nowhere does not exist"),
         ("with_policy=/nowhere", "/nowhere does not exist"),
         ("with_policy=/tmp", "/tmp is not a policy"),
+        ("start_from=/nowhere", "/nowhere does not exist"),
+        ("start_from=/tmp", "/tmp is not a policy"),
     ],
 )
 def test_a_parameter_that_no_step_would_take_is_named(param: str, named: str) -> None:

@@ -16,8 +16,10 @@ from components.compiler.callsites import Callsites
 
 MAX_INFLUENCED = 40
 """A decision whose caller went into more functions is not measured: in one compile it would exclude most others."""
-MAX_CALLS = 12
-"""Of a callee with more calls that are decided alike no flip of them all is tried: nearly none of them pays."""
+FEW_CALLS = 12
+"""Of a callee with more calls that are decided alike, all together nearly never pay where none does alone. They are
+flipped at once because that measures them all: tests call a helper hundreds of times from one function, and single
+flips of one function exclude each other."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], hosts: Hosts) 
     """Return the flips of all calls of a callee that were refused, or of all that were inlined, where they are several.
 
     A definition that the linker may drop goes when its last call does, so the first of two refused calls looks like a
-    loss, and the second one, too: only together do they pay.
+    loss, and the second one, too: only together do they pay. Of other definitions only many calls are flipped together.
 
     Args:
         action: int64 [N], 1 to inline.
@@ -66,15 +68,15 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], hosts: Hosts) 
     ends = np.flatnonzero(np.diff(calls.callee[order]) | np.diff(action[order])) + 1
     for decisions in np.split(order, ends):
         callee = int(calls.callee[decisions[0]]) if len(decisions) else -1
-        if not (1 < len(decisions) <= MAX_CALLS and calls.discardable[callee]):
+        if len(decisions) < 2 or not (calls.discardable[callee] or len(decisions) > FEW_CALLS):
             continue
         if action[decisions[0]] == 0 and not hosts.exists[callee]:
             continue
         of_callers = [hosts.of(caller) for caller in set(calls.caller[decisions].tolist())]
         known = [changed for changed in of_callers if changed is not None]
-        changes = frozenset({callee}).union(*known)
+        changes = frozenset({callee} if calls.discardable[callee] else ()).union(*known)
         if len(known) == len(of_callers) and len(changes) <= MAX_INFLUENCED:
-            flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes))
+            flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes | {callee}))
     return flips
 
 

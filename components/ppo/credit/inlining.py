@@ -21,9 +21,12 @@ from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
 from components.compiler.forced_decisions import ForcedDecisions, ordinals
 from components.ppo.credit.flip_sets import choose_flip_sets
-from components.ppo.credit.influence import Flip, Hosts, callee_flips, single_flips
+from components.ppo.credit.influence import FEW_CALLS, Flip, Hosts, callee_flips, single_flips
 
 Float64 = npt.NDArray[np.float64]
+
+MAX_ROWS = 32
+"""Of one flip: hundreds of decisions that are alike, with the same mean, would outnumber all others of a module."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class FlipPlan:
 
     Attributes:
         flips: what can be flipped in the base.
-        group_size: int64 [N], of each decision how many are in the flip of several that it is part of, else 1.
+        group_size: int64 [N], of each decision how many are in the flip of a few that it is part of, else 1.
         flip_sets: per compile, indices of the flips in it.
         forced: per compile, the same for the compiler.
         numbers: per compile, the number of its flip set among all of the module's.
@@ -54,7 +57,8 @@ class FlipPlan:
 
 @dataclass(frozen=True)
 class MeasuredFlips:
-    """What the flips of one base were measured to save; m rows, one for each decision of each measurement.
+    """What the flips of one base were measured to save; m rows, one for each decision of each measurement, or for
+    MAX_ROWS of them, evenly spaced.
 
     Attributes:
         flip: intp [m], the plan's flip.
@@ -90,7 +94,8 @@ def plan_flips(
     flips = (*single_flips(calls, hosts), *groups)
     group_size = np.ones(len(action), np.int64)
     for group in groups:
-        group_size[group.decisions] = len(group.decisions)
+        if len(group.decisions) <= FEW_CALLS:
+            group_size[group.decisions] = len(group.decisions)
     of_flips = np.array([uncertainty[flip.decisions].mean() for flip in flips], np.float64)
     chosen = choose_flip_sets(flips, of_flips, compiles, random)
     forced = force_flips(base, action, [[flips[i] for i in flip_set.tolist()] for flip_set in chosen])
@@ -148,7 +153,8 @@ def measure_flips(
             total += own
             attributed += abs(own)
             each = -float((change * kept)[functions].sum()) / len(flip.decisions)
-            measured += [(i, number, decision, each) for decision in flip.decisions.tolist()]
+            told = flip.decisions[:: -(-len(flip.decisions) // MAX_ROWS)]
+            measured += [(i, number, decision, each) for decision in told.tolist()]
         error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
     flip_, flip_set, decision_, saved = zip(*measured, strict=True) if measured else ((), (), (), ())
     return MeasuredFlips(

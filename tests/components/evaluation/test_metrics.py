@@ -91,6 +91,18 @@ def test_larger_c_code_of_unseen_projects_is_not_good_enough(
         assert summarize(other, 0.5, seed=1)["verdict"] == "better"
 
 
+@pytest.mark.parametrize(("start", "verdict"), [(479, "not better"), (480, "not better"), (481, "better")])
+def test_a_policy_is_better_than_what_its_training_started_from_or_not_better(
+    start: int, verdict: str, make_measurements: Callable[..., Measurements]
+) -> None:
+    warmstart = [100, 200, 100, start - 400]
+    sizes = make_measurements(baseline=[100, 200, 100, 100], policy=[90, 200, 95, 95], warmstart=warmstart)
+    metrics = summarize(sizes, 0.5, seed=1)
+    assert metrics["verdict"] == verdict
+    told = "it is not better than the policy that training started from"
+    assert metrics["refused_because"] == (None if verdict == "better" else told)
+
+
 def test_an_empty_group_has_no_reduction(measured: Measurements) -> None:
     everything_known = Measurements(
         measured.modules, measured.projects, np.zeros(4, dtype=bool), measured.sizes, measured.languages

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from components.compiler.callsites import Callsites
-from components.ppo.credit.influence import MAX_CALLS, MAX_INFLUENCED, Flip, Hosts, callee_flips, single_flips
+from components.ppo.credit.influence import FEW_CALLS, MAX_INFLUENCED, Flip, Hosts, callee_flips, single_flips
 
 
 def callsites(names: str, calls: list[tuple[str, str, bool]], discardable: str = "") -> Callsites:
@@ -101,6 +102,13 @@ def test_what_cannot_go_is_not_flipped_together() -> None:
     assert not flips_of_callees(callsites("abc", several), refused, everywhere)  # others may call it
     assert not flips_of_callees(callsites("abc", several, "b"), refused, np.array([True, False, True]))  # gone already
     assert flips_of_callees(callsites("abc", several, "b"), refused, everywhere)
-    many = callsites("ab", [("a", "b", False)] * (MAX_CALLS + 1), "b")
-    assert not flips_of_callees(many, np.zeros(MAX_CALLS + 1, np.int64), everywhere)
     assert not flips_of_callees(callsites("ab", []), np.zeros(0, np.int64), everywhere)
+
+
+@pytest.mark.parametrize("discardable", ["", "b"])
+def test_many_calls_are_measured_at_once_whatever_becomes_of_their_callee(discardable: str) -> None:
+    count = FEW_CALLS + 1
+    many = callsites("ab", [("a", "b", False)] * count, discardable)
+    [flip] = flips_of_callees(many, np.zeros(count, np.int64), np.ones(2, bool))
+    assert flip.decisions.tolist() == list(range(count))
+    assert named(many, flip.changes) == "a" + discardable and named(many, flip.touches) == "ab"

@@ -1,0 +1,70 @@
+"""A trained policy in place of one that imitates the heuristic: reinforcement learning then goes on from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from components import problems
+from components.console import UserError, say
+from components.formats.policy import check_features, load_policy_info
+from components.formats.toolchain import Toolchain
+from components.formats.trace import read_columns
+from components.policy.dense import DensePolicy, read_dense
+from components.policy.export import export_policy
+from components.policy.pretrained import WORD, pretrained_policy
+from components.storage import digest, publish
+from components.storage.uri import shown
+from components.warmstart.config import WarmstartConfig
+from components.warmstart.report import REPORT, Report
+
+MEASURED_DECISIONS = 200_000
+
+
+def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> Report:
+    """Publish the policy that `config.start_from` names as `config.output`, made for this toolchain.
+
+    It keeps its normalization: the quantiles of the code that it was first trained on. The trace only tells how often
+    it decides as the heuristic does.
+
+    Raises:
+        UserError: it is no policy, or one of another problem or of features that this toolchain does not have.
+    """
+    place = pretrained_policy(problem) if config.start_from == WORD else Path(config.start_from)
+    policy, info = read_dense(place), load_policy_info(place)
+    if policy.problem != problem:
+        raise UserError(
+            f"--start-from {shown(place)} is a policy for {policy.problem}, and the trace is of {problem}",
+            "name a policy for the same problem",
+        )
+    check_features(policy.features, toolchain.features[problem])
+    agreement, decisions = _agreement(policy, config.trace)
+    say(f"starting from {shown(place)}, trained by {info.trained_by}")
+    report = Report(
+        agreement=agreement, training_agreement=math.nan, decisions=0, heldout_decisions=decisions, epochs=0,
+        decisions_per_s=math.nan, training_s=0.0, tracing_s=0.0, loss=math.nan,
+    )  # fmt: skip
+    with publish(config.output) as partial:
+        made = dataclasses.replace(
+            info, trace_digest=digest(config.trace), toolchain_digest=digest(config.toolchain),
+            llvm_version=toolchain.llvm_version,
+        )  # fmt: skip
+        export_policy(policy, partial, toolchain.clang, made)
+        (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+def _agreement(policy: DensePolicy, trace: Path) -> tuple[float, int]:
+    """Share of at most MEASURED_DECISIONS of the trace that the policy decides alike, and how many those are."""
+    columns = read_columns(trace, ["action", *(feature.name for feature in policy.features)])
+    decisions = len(columns["action"])
+    if not decisions:
+        return math.nan, 0
+    rows = np.random.default_rng(0).permutation(decisions)[:MEASURED_DECISIONS]
+    logits = policy.logits({name: column[rows] for name, column in columns.items()})
+    assert logits.shape[1] == problems.get(policy.problem).num_actions
+    return float(np.mean(logits.argmax(axis=1) == columns["action"][rows].reshape(-1))), len(rows)

@@ -1,0 +1,69 @@
+"""Training may start from a policy that is trained already: it becomes the warmstart as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.console import UserError
+from components.formats.features import FeatureSpec
+from components.formats.policy import PolicyInfo, load_policy_info
+from components.policy.dense import DensePolicy, read_dense
+from components.policy.export import export_policy
+from components.storage import digest, publish
+from components.warmstart.config import WarmstartConfig
+from components.warmstart.train import train
+
+FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks"))
+
+
+def made(directory: Path, policy: DensePolicy) -> Path:
+    clang = Path(str(shutil.which("clang-19")))
+    info = PolicyInfo(policy.problem, policy.features, policy.num_actions, trained_by="ppo", vocab_digest="their own")
+    with publish(directory) as partial:
+        export_policy(policy, partial, clang, info)
+    return directory
+
+
+def dense(features: tuple[FeatureSpec, ...] = FEATURES) -> DensePolicy:
+    """Inlines what costs less than the median of its boundaries."""
+    boundaries = {f.name: np.linspace(-100, 100, 1000) for f in features}
+    weights = np.zeros((2 * len(features), 2), np.float32)
+    weights[0] = [1, -1]
+    return DensePolicy("inlining", features, boundaries, ((weights, np.array([-0.5, 0.5], np.float32)),))
+
+
+def config(inputs: dict[str, Path], output: Path, start: str) -> WarmstartConfig:
+    return WarmstartConfig(inputs["trace"], inputs["vocab"], inputs["toolchain"], output, start_from=start)
+
+
+def test_a_policy_is_taken_with_its_own_normalization(inputs: dict[str, Path], tmp_path: Path) -> None:
+    policy = dense()
+    report = train(config(inputs, tmp_path / "warmstart", str(made(tmp_path / "theirs", policy))))
+    taken = read_dense(tmp_path / "warmstart")
+    for name, boundaries in policy.buckets.items():
+        np.testing.assert_array_equal(taken.buckets[name], boundaries)
+    np.testing.assert_array_equal(taken.layers[0][0], policy.layers[0][0])
+    info = load_policy_info(tmp_path / "warmstart")
+    assert (info.trained_by, info.vocab_digest) == ("ppo", "their own")
+    assert info.toolchain_digest == digest(inputs["toolchain"]) and info.trace_digest == digest(inputs["trace"])
+    assert 0.5 < report.agreement < 1 and report.epochs == 0
+    written = json.loads((tmp_path / "warmstart" / "report.json").read_text())
+    assert written["agreement"] == report.agreement and written["loss"] is None
+
+
+def test_what_cannot_be_started_from_is_named(inputs: dict[str, Path], tmp_path: Path) -> None:
+    output = tmp_path / "warmstart"
+    with pytest.raises(UserError, match="is not a policy"):
+        train(config(inputs, output, str(tmp_path)))
+    other = dataclasses.replace(FEATURES[0], name="unknown_here")
+    with pytest.raises(UserError, match="does not log: unknown_here"):
+        train(config(inputs, output, str(made(tmp_path / "other", dense((other, *FEATURES[1:]))))))
+    with pytest.raises(UserError, match="this compiler does not log"):
+        train(config(inputs, output, "pretrained"))
+    assert not output.exists()
