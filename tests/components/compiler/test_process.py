@@ -47,6 +47,16 @@ def test_stdout_goes_where_it_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == 'a  b $HOME "\n'
 
 
+def test_secrets_of_ours_are_not_the_childs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "aws_secret_access_key", "MLGO_NOTIFY_URL", "HF_TOKEN"):
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("MLGO_SEEN", "shown")
+    with open(tmp_path / "out", "wb") as out:
+        process.run(["/usr/bin/env"], 30, stdout=out.fileno())
+    seen = (tmp_path / "out").read_text()
+    assert "hidden" not in seen and "MLGO_SEEN=shown" in seen and f"PATH={os.environ['PATH']}" in seen
+
+
 def test_stdin_is_empty() -> None:
     assert process.run(["/bin/sh", "-c", "read line && exit 1; exit 0"], 30).returncode == 0
 
