@@ -49,6 +49,8 @@ class DqnParameters:
         max_steps: gradient steps of a fit, at most: of very many flips it has fewer epochs.
         max_grad_norm: global norm that gradients are clipped to.
         replay_measurements: of each module, how many of its newest measurements are learned from.
+        margin: by how much less every other action than that of the first policy is worth, in units of the returns:
+            where measurements say next to nothing, it decides as the first policy does.
     """
 
     learning_rate: float = 3e-3
@@ -57,6 +59,7 @@ class DqnParameters:
     max_steps: int = 8000
     max_grad_norm: float = 1.0
     replay_measurements: int = 2
+    margin: float = 0.1
 
 
 class ActionValues(network.Network):
@@ -117,13 +120,14 @@ class DqnLearner(Learner):
     def fit(
         self,
         flips: Flips | ReplayBuffer,
-        advantage: Callable[[NDArray[np.float64]], NDArray[np.float32]],
+        returns: Callable[[Flips], NDArray[np.float32]],
         number: int,
     ) -> dict[str, float]:
         """Learn from all flips, beginning with the weights that the network has. Adam begins anew.
 
         Args:
-            flips: at least one. advantage: turns gains into what is learned, float32.
+            flips: at least one. returns: of some flips what is learned of each, float32: the value of the alternative
+                less that of the base's action.
             number: of the fit; what is drawn depends on it and the seed alone.
 
         Returns:
@@ -145,7 +149,7 @@ class DqnLearner(Learner):
             if step % DRAWN_AT_ONCE == 0:
                 count = min(DRAWN_AT_ONCE, steps - step) * size
                 drawn = flips.take(random.integers(0, len(flips), count))
-                targets = advantage(drawn.gain)
+                targets = returns(drawn)
             self.optimizer.learning_rate.assign(parameters.learning_rate / (1 + 10 * step / steps))
             first = step % DRAWN_AT_ONCE * size
             target = targets[first : first + size]

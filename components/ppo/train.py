@@ -348,7 +348,14 @@ class Trainer:
         if not isinstance(self.learner, DqnLearner) or not self.replay:
             return {}
         networks.load_dense(self.learner.actor, self.first)
-        losses = self.learner.fit(self.replay, self._advantage, number)
+        margin = self.learner.parameters.margin
+
+        def returns(flips: Flips) -> NDArray[np.float32]:
+            first = logits(self.first, flips.observed).argmax(1)
+            leaves = (flips.action == first).astype(np.float32) - (flips.alternative == first)
+            return self._advantage(flips.gain) - np.float32(margin) * leaves
+
+        losses = self.learner.fit(self.replay, returns, number)
         self._take_weights()
         self.average = self.dense
         return losses

@@ -69,7 +69,7 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
     assert isinstance(trainer.learner, DqnLearner)
     scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
-    trainer.learner.fit(seen, lambda gain: _rooted(gain, scale), 0)
+    trainer.learner.fit(seen, lambda flips: _rooted(flips.gain, scale), 0)
     values = networks.logits(trainer.learner.actor, unseen.observed).numpy()
     truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
     error = values[:, 1] - values[:, 0] - truth

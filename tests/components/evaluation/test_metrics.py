@@ -80,7 +80,8 @@ def test_measurements_of_earlier_versions_have_no_sections(measured: Measurement
 def test_larger_c_code_of_unseen_projects_is_not_good_enough(
     policy: int, refused: bool, make_measurements: Callable[..., Measurements]
 ) -> None:
-    sizes = make_measurements(baseline=[1000, 9000, 1000, 3000], policy=[10, 9000, policy - 3000, 3000])
+    baseline = [1000, 9000, 1000, 3000]
+    sizes = make_measurements(baseline=baseline, policy=[10, 9000, policy - 3000, 3000], warmstart=baseline)
     unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
     metrics = summarize(unseen, 0.5, seed=1)
     assert metrics["verdict"] == ("not better" if refused else "better")

@@ -31,8 +31,8 @@ def measured(count: int = 2000, seed: int = 0) -> tuple[Flips, np.ndarray]:
     return Flips(observed, np.zeros((count, 2), np.float32), action, 1 - action, gain), inlining
 
 
-def gain_itself(gain: np.ndarray) -> np.ndarray:
-    return gain.astype(np.float32)
+def gain_itself(flips: Flips) -> np.ndarray:
+    return flips.gain.astype(np.float32)
 
 
 def learner(seed: int = 0, **parameters) -> DqnLearner:
