@@ -114,19 +114,12 @@ $(VENV)/bin/python: | apt
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); remedy: apt-get install python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-# What only links a clang needs: no TensorFlow.
-$(VENV)/.steps: $(LOCKS)/build.txt $(LOCKS)/steps.txt pyproject.toml | $(VENV)/bin/python
-	@echo "installing Python packages in $(VENV)"
-	@$(PIP) -r $(LOCKS)/build.txt
-	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/steps.txt
-	@$(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
-	@touch $@
-
+# .steps is what links a clang, without TensorFlow.
 # First what builds source distributions, so that nothing unlocked is fetched to build them.
-$(VENV)/.training: $(LOCKS)/build.txt $(LOCKS)/training.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.steps $(VENV)/.training: $(VENV)/.%: $(LOCKS)/build.txt $(LOCKS)/%.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing Python packages in $(VENV)"
 	@$(PIP) -r $(LOCKS)/build.txt
-	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/training.txt
+	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/$*.txt
 	@$(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -12,6 +12,7 @@ from components import problems
 from components.console import PRESETS, UserError
 from components.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.evaluation.config import RELEASE_IF
+from components.formats.policy import HEURISTIC, PRETRAINED
 from components.ppo.rayjob_options import parse_settings, parse_spot
 from components.projects.recipe import recipe_place
 from components.storage.uri import SCHEME, parse_place
@@ -19,7 +20,7 @@ from components.workers.make import check_workers, rayjob_workers
 from pipelines.spec import parameter_values
 from pipelines.with_policy import check_start_from, check_with_policy
 
-START_WORDS = ("heuristic", "pretrained")
+START_WORDS = (HEURISTIC, PRETRAINED)
 """What `start_from` may be but the place of a policy."""
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {

@@ -93,7 +93,7 @@ def build(
       python -m components.corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
     """
     from components.corpus.build import BuildConfig, build_corpus
-    from components.projects.debian.shipped import clang_major
+    from components.projects.build import clang_version
     from components.storage.cache import default_cache_dir
 
     recipes = load_recipes(recipe)
@@ -101,13 +101,14 @@ def build(
     found = shutil.which(clang)
     if found is None:
         raise UserError(f"there is no compiler {clang!r}", "sudo apt-get install clang-19, or pass --clang PATH")
+    major, *_ = clang_version(found, "pass another --clang")
     cache = (cache_dir or default_cache_dir()).absolute()
     cache.mkdir(parents=True, exist_ok=True)
     with publish(output) as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
         config = BuildConfig(
             Path(found).absolute(), Path(work), cache, problems.get(problem).optimization,
             jobs=jobs or len(os.sched_getaffinity(0)), retry_failed=retry_failed,
-            package=DebianBuild(clang_major(found), timeout_s=package_timeout_s, disk_gib=package_disk_gib),
+            package=DebianBuild(major, timeout_s=package_timeout_s, disk_gib=package_disk_gib),
         )  # fmt: skip
         report = build_corpus(recipes.projects, partial, config)
         done = finish(partial, splits, report)

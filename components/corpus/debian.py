@@ -1,14 +1,13 @@
 """Corpora of Debian source packages: each is built by its own rules, and one that fails is left out.
 
 The modules of each package are kept below the cache directory once it is built, or why it could not be: who builds the
-same set again goes on where it ended. A failure is tried again only on demand.
+same set again goes on where it ended. A build that failed is tried again only on demand.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,14 +22,13 @@ from components.corpus.objects import ObjectFile
 from components.corpus.outcome import EXTRACTED
 from components.corpus.report import DUPLICATE, NO_FUNCTIONS, PACKAGE_FAILED, Left, Report
 from components.projects.build import excluded
-from components.projects.debian.package import SOURCE, DebianBuild, base_root, build_package
+from components.projects.debian.package import SOURCE, WORK, DebianBuild, base_root, build_package
 from components.projects.process import stop_running
 from components.projects.recipe import Recipe
-from components.storage.orphans import make_held, remove_orphans
+from components.storage.orphans import remove_orphans
 
 RESULT = "package.json"
 _FORMAT = 1
-_WORK = "build-"
 _AT_ONCE = 2
 """Packages: one compiles while another is configured or its dependencies are installed."""
 
@@ -86,7 +84,7 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
     base = base_root(config.cache, config.build.clang_major)
     kept = config.cache.absolute() / "debian" / "packages" / f"{base.name}{config.level}"
     kept.mkdir(parents=True, exist_ok=True)
-    remove_orphans(base.parent.glob(f"{_WORK}*"))
+    remove_orphans(base.parent.glob(f"{WORK}*"))
     found: dict[str, PackageModules] = {}
     with Progress("building Debian packages", len(recipes)) as progress, ThreadPoolExecutor(_AT_ONCE) as pool:
         futures = {pool.submit(_package, recipe, kept, base, config): recipe for recipe in recipes}
@@ -116,25 +114,18 @@ def _package(recipe: Recipe, kept: Path, base: Path, config: DebianConfig) -> Pa
     if package is not None and not again:
         return package
     log = _logs(config) / f"{recipe.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.unlink(missing_ok=True)
-    # Beside the root, so that one container sees both.
-    work, held = make_held(base.parent, f"{_WORK}{recipe.name}-", base.parent)
-    try:
-        build = dataclasses.replace(config.build, compile_flags=(config.level,), object_flags=config.flags)
-        built = build_package(recipe.source, work, base, build, "objects", log)
-        partial = work / "modules"
+    build = dataclasses.replace(config.build, compile_flags=(config.level,), object_flags=config.flags)
+    with build_package(recipe, base, build, "objects", log) as built:
+        failed = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
+        if not built.lasting:
+            return failed
+        partial = built.work / "modules"
         partial.mkdir()
-        package = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
-        if not built.failure:
-            package = _extract(recipe, built.version, built.objects, partial, config, log)
+        package = failed if built.failure else _extract(recipe, built.version, built.objects, partial, config, log)
         (partial / RESULT).write_text(json.dumps({"format": _FORMAT, **asdict(package)}, indent=1) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # another build of the same package was quicker
             partial.rename(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        os.close(held)
     return package
 
 

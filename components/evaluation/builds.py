@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from components.compiler.advisor import Advisor
 from components.console import Progress, UserError, say
 from components.evaluation.link_variants import LINK_VARIANTS, LinkVariant
 from components.formats.toolchain import Toolchain
-from components.projects.build import BuiltProject, build_project
+from components.projects.build import BuiltProject, build_project, clang_version
 from components.projects.debian.shipped import shipped_binaries
 from components.projects.recipe import Recipe
 from components.projects.source import fetch_recipe
@@ -122,14 +120,7 @@ def find_stock_clang(release: Toolchain, given: Path | None) -> Path:
 
 def require_same_version(stock_clang: Path, release: Toolchain) -> None:
     """UserError unless both compilers are of one LLVM version: else the difference would not be the policy's alone."""
-    try:
-        said = subprocess.run(
-            [stock_clang, "--version"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
-        ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"{stock_clang} does not run: {error}", "pass the stock clang as --stock-clang") from None
-    found = re.search(r"clang version (\d+\.\d+\.\d+)", said)
-    version = found[1] if found else "unknown"
+    version = ".".join(map(str, clang_version(stock_clang, "pass the stock clang as --stock-clang")))
     if version != release.llvm_version:
         raise UserError(
             f"{stock_clang} is clang {version}, the release clang {release.llvm_version}: "

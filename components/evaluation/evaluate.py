@@ -17,10 +17,12 @@ from components.evaluation.curve import read_curve
 from components.evaluation.given import check_policy, heldout_modules, heldout_recipes, load_earlier, load_release
 from components.evaluation.judges import JUDGES, Judge
 from components.evaluation.measurements import POLICY
+from components.evaluation.metrics import refuse_without_gain_over_start
 from components.evaluation.page import write_page
 from components.evaluation.stored import write_measurements
 from components.evaluation.variants import Variant
 from components.formats.corpus import load_corpus
+from components.formats.policy import load_policy_info
 from components.formats.toolchain import Toolchain, load_toolchain
 from components.projects.recipe import Recipe
 from components.storage import digest, publish
@@ -56,6 +58,11 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
             measured = judge.measure(pool, config, variants, modules, heldout_projects, earlier)
         built = _build(judge, config, recipes, release, directory / "build")
         metrics = judge.summarize(measured, config, built)
+        metrics["inputs"] = _inputs(config, training, release)
+        if earlier:
+            for key in ("warmstart", "warmstart_digest", "warmstart_trained_by"):
+                metrics["inputs"][key] = known["inputs"].get(key)
+        refuse_without_gain_over_start(metrics, metrics["inputs"]["warmstart_trained_by"] or "")
         wanted = config.release_if == "always" or metrics["verdict"] == "better"
         metrics["release"] = "yes" if wanted else "no"
         if earlier:
@@ -63,7 +70,6 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         metrics["policy_compiled_by"] = judge.compiled_by(release)
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
-        metrics["inputs"] = _inputs(config, training, release)
         if earlier:
             _take_over(known, metrics)
         judge.write_csv(directory / "report.csv", measured)
@@ -83,8 +89,6 @@ def _take_over(earlier: dict[str, Any], metrics: dict[str, Any]) -> None:
     metrics["variants"] = [
         variants[variant["name"]] if variant["name"] in fresh else variant for variant in earlier.get("variants", ())
     ]
-    for key in ("warmstart", "warmstart_digest"):
-        metrics["inputs"][key] = earlier["inputs"].get(key)
 
 
 def _describe(variant: Variant, problem: str) -> dict[str, str]:
@@ -98,6 +102,7 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         "policy_digest": digest(config.policy),
         "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
         "warmstart_digest": digest(config.warmstart) if config.warmstart else None,
+        "warmstart_trained_by": load_policy_info(config.warmstart).trained_by if config.warmstart else None,
         "training_clang": str(training.clang),
         "release_clang": str(release.clang) if release else None,
         "llvm_version": training.llvm_version,

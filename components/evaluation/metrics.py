@@ -41,6 +41,23 @@ C++ can lose there unnoticed."""
 NO_BETTER_THAN_ITS_START = "it is not better than the policy that training started from"
 
 
+def refuse_without_gain_over_start(metrics: dict[str, Any], start_trained_by: str) -> None:
+    """Make the verdict "not better" if training started from a trained policy and did not get better than that.
+
+    A policy that merely imitates the heuristic ("warmstart") is nothing that anyone could use instead.
+
+    Args:
+        metrics: of `summarize` or `summarize_scores`; changed.
+        start_trained_by: the step that made the first policy, "" if it is not known.
+    """
+    start, reduction = metrics["warmstart"], metrics["reduction_percent"]
+    if start_trained_by in ("", WARMSTART) or start is None or None in (reduction, start["reduction_percent"]):
+        return
+    if reduction <= start["reduction_percent"]:
+        metrics["verdict"] = "not better"
+        metrics["refused_because"] = metrics["refused_because"] or NO_BETTER_THAN_ITS_START
+
+
 def summarize(measured: Measurements, min_reduction_percent: float, seed: int) -> dict[str, Any]:
     """All figures of metrics.json that follow from the sizes.
 
@@ -96,9 +113,6 @@ def _sections(measured: Measurements, mask: np.ndarray) -> dict[str, dict[str, A
 def _refused_because(measured: Measurements, compare: Callable[[np.ndarray], dict[str, Any]]) -> str | None:
     """Say in words why the policy is not good enough, whatever the reduction over all modules is; None if it may be."""
     found = compare(measured.unseen_project & (np.array(measured.languages) == "c"))["reduction_percent"]
-    start = measured.sizes.get(WARMSTART)
-    if start is not None and not measured.sizes[POLICY].sum() < start.sum():
-        return NO_BETTER_THAN_ITS_START
     if found is None or found >= -MAX_C_GROWTH_PERCENT:
         return None
     return f"C modules of unseen projects are {change(found)}, and {MAX_C_GROWTH_PERCENT:g}% is allowed"

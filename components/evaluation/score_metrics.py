@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from components.evaluation.measurements import POLICY, WARMSTART
-from components.evaluation.metrics import NO_BETTER_THAN_ITS_START, summarize_parts
+from components.evaluation.metrics import summarize_parts
 from components.evaluation.program_rows import execute_more
 from components.evaluation.score_measurements import ScoreMeasurements
 
@@ -47,11 +47,5 @@ def summarize_scores(
 
     # A score is LLVM's guess of what code costs; where programs were run, they have the last word.
     refused = programs is not None and execute_more(programs)
-    everything = np.ones(len(measured.modules), dtype=bool)
-    because = None
-    if WARMSTART in measured.scores:
-        policy, start = (compare(everything, variant)["reduction_percent"] for variant in (POLICY, WARMSTART))
-        because = NO_BETTER_THAN_ITS_START if policy is not None and start is not None and policy <= start else None
-    refused = refused or because is not None
     metrics = summarize_parts(measured, compare, others, min_reduction_percent, seed, refused)
-    return {**metrics, "refused_because": because, "binaries": [], "programs": programs}
+    return {**metrics, "refused_because": None, "binaries": [], "programs": programs}

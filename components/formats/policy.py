@@ -31,6 +31,10 @@ from components.storage.input_files import MissingFile, expect_shape, read_json
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
 VERSION = 1
+HEURISTIC = "heuristic"
+"""In place of a policy's directory: one that imitates LLVM's heuristic is made."""
+PRETRAINED = "pretrained"
+"""In place of a policy's directory: the one that comes with this project (components/policy/pretrained)."""
 IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
 """By which whoever starts a container tells it the digest of its image, for policy.json and the policy's card."""
 

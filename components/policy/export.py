@@ -24,10 +24,23 @@ def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
         directory: exists; files of an earlier policy are replaced.
         clang: compiles policy.so.
     """
+    write_source(dense, directory)
+    build_shared_object(directory, clang)
+
+
+def write_source(dense: DensePolicy, directory: Path) -> None:
+    """Write what a release clang is made of, output_spec.json and policy.{h,cpp}."""
     problem = problems.get(dense.problem)
     write_output_spec(directory, problem.decision, problem.logits, dense.num_actions)
     emit(dense, directory)
-    build_shared_object(directory, clang)
+
+
+def write_weights(dense: DensePolicy, directory: Path) -> None:
+    """Write what a policy is read from again, weights.npz and vocab/."""
+    dense.save(directory)
+    vocab = directory / VOCAB
+    vocab.mkdir()
+    write_vocab(vocab, dict(dense.buckets))
 
 
 def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None) -> PolicyInfo:
@@ -55,10 +68,7 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
         image=known.image or os.environ.get(IMAGE_VARIABLE, ""),
     )
     export_fast(dense, directory, clang)
-    dense.save(directory)
-    vocab = directory / VOCAB
-    vocab.mkdir()
-    write_vocab(vocab, dict(dense.buckets))
+    write_weights(dense, directory)
     write_saved_model(dense, directory)
     write_policy_info(directory, info)
     return info

@@ -231,7 +231,8 @@ class Trainer:
                 )
         # The end is a candidate, too; a training that goes on from here keeps it as one.
         if not self._is_validated():
-            self._fit(self.state.iteration)
+            if self.state.iteration % self.config.validate_every:  # else the last iteration fitted it
+                self._fit(self.state.iteration)
             self._validate()
             self._remember()
         self.save()

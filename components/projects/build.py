@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +160,23 @@ def clangxx(clang: Path) -> Path:
             if (path.parent / name).is_file():
                 return path.parent / name
     raise UserError(f"there is no clang++ beside {clang}", "install it, or name another clang")
+
+
+def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
+    """Ask a clang for its version: major, minor, patch.
+
+    Raises:
+        UserError: it does not run, or is no clang; with this remedy.
+    """
+    try:
+        said = subprocess.run(
+            [clang, "--version"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"{clang} does not run: {error}", remedy) from None
+    if (found := re.search(r"clang version (\d+)\.(\d+)\.(\d+)", said)) is None:
+        raise UserError(f"{clang} is no clang: --version says {said[:80]!r}", remedy)
+    return tuple(map(int, found.groups()))
 
 
 def _run_commands(

@@ -12,6 +12,11 @@ from pathlib import Path
 
 _GRACE_S = 5.0
 _running: set[subprocess.Popen[str]] = set()
+_stopped: set[subprocess.Popen[str]] = set()
+
+
+class Stopped(Exception):
+    """A command was ended by `stop_running`, so its exit status says nothing."""
 
 
 def run_logged(
@@ -42,15 +47,20 @@ def run_logged(
                 out.write(line)
                 if on_line is not None:
                     on_line(line)
-            return process.wait()
+            status = process.wait()
+            if process in _stopped:
+                raise Stopped(command[0])
+            return status
         finally:
             _end(process)
             _running.discard(process)
+            _stopped.discard(process)
 
 
 def stop_running() -> None:
-    """End what other threads run, so that they return: an exception reaches only the main thread by itself."""
+    """End what other threads run, which raises `Stopped` there: an exception reaches only the main thread by itself."""
     for process in tuple(_running):
+        _stopped.add(process)
         # The whole group: a shell's own children would go on, and keep its output open.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

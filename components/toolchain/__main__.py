@@ -9,7 +9,7 @@ import click
 
 from components.console import run_step
 from components.console.number_types import JOBS, LLVM_MAJOR
-from components.policy.pretrained import WORD, pretrained_policy, pretrained_problems
+from components.formats.policy import PRETRAINED
 from components.storage.options import ARTIFACT, OUTPUT
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -25,7 +25,9 @@ class PolicyPlace(click.ParamType):
     def convert(
         self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[Path, ...]:
-        if value == WORD:
+        if value == PRETRAINED:
+            from components.policy.pretrained import pretrained_policy, pretrained_problems  # NumPy, only for this
+
             return tuple(pretrained_policy(problem) for problem in pretrained_problems())
         return (ARTIFACT.convert(value, parameter, context),)
 

@@ -10,10 +10,10 @@ import click
 
 from components.console import preset_option, run_step, say
 from components.console.number_types import COUNT, SEED, FiniteFloatRange
-from components.policy.pretrained import WORD as PRETRAINED
+from components.formats.policy import HEURISTIC, PRETRAINED
 from components.storage.options import ARTIFACT, FILE, OUTPUT
 from components.storage.uri import shown
-from components.warmstart.config import HEURISTIC, WarmstartConfig
+from components.warmstart.config import WarmstartConfig
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 

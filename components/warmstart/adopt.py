@@ -11,12 +11,12 @@ import numpy as np
 
 from components import problems
 from components.console import UserError, say
-from components.formats.policy import check_features, load_policy_info
+from components.formats.policy import PRETRAINED, check_features, load_policy_info
 from components.formats.toolchain import Toolchain
 from components.formats.trace import read_columns
 from components.policy.dense import DensePolicy, read_dense
 from components.policy.export import export_policy
-from components.policy.pretrained import WORD, pretrained_policy
+from components.policy.pretrained import pretrained_policy
 from components.storage import digest, publish
 from components.storage.uri import shown
 from components.warmstart.config import WarmstartConfig
@@ -34,7 +34,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
     Raises:
         UserError: it is no policy, or one of another problem or of features that this toolchain does not have.
     """
-    place = pretrained_policy(problem) if config.start_from == WORD else Path(config.start_from)
+    place = pretrained_policy(problem) if config.start_from == PRETRAINED else Path(config.start_from)
     policy, info = read_dense(place), load_policy_info(place)
     if policy.problem != problem:
         raise UserError(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from components.formats.policy import HEURISTIC
+
 FeatureSet = Literal["extended", "llvm"]
-HEURISTIC = "heuristic"
 
 
 @dataclass(frozen=True)

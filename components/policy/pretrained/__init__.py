@@ -15,20 +15,19 @@ import hashlib
 import shutil
 from pathlib import Path
 
+import numpy as np
+
 from components import problems
 from components.console import UserError
-from components.formats.policy import POLICY_JSON, write_output_spec
-from components.formats.vocab import write_vocab
+from components.formats.policy import POLICY_JSON, PRETRAINED
 from components.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
-from components.policy.emit import emit
-from components.storage import publish
+from components.policy.export import write_source, write_weights
+from components.storage import MANIFEST, publish
 from components.storage.cache import default_cache_dir
 
-WORD = "pretrained"
 _HERE = Path(__file__).parent
 CARD = "model-card.md"
 BY_PACKAGE = "by_package.csv"
-VOCAB = "vocab"
 
 
 def pretrained_problems() -> tuple[str, ...]:
@@ -52,8 +51,8 @@ def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
     content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
     content += sorted(_HERE.parent.glob("*.inc"))
     name = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
-    directory = (cache or default_cache_dir()).absolute() / WORD / f"{problem}-{name}"
-    if not (directory / "manifest.json").is_file():
+    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / f"{problem}-{name}"
+    if not (directory / MANIFEST).is_file():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with publish(directory) as partial:
             _write(read_dense(released), released, partial)
@@ -61,12 +60,8 @@ def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
 
 
 def _write(dense: DensePolicy, released: Path, directory: Path) -> None:
-    problem = problems.get(dense.problem)
-    write_output_spec(directory, problem.decision, problem.logits, dense.num_actions)
-    emit(dense, directory)
-    dense.save(directory)
-    (directory / VOCAB).mkdir()
-    write_vocab(directory / VOCAB, dict(dense.buckets))
+    write_source(dense, directory)
+    write_weights(dense, directory)
     for name in (POLICY_JSON, CARD):
         shutil.copyfile(released / name, directory / name)
 
@@ -77,8 +72,6 @@ def release(policy: Path, directory: Path) -> None:
     Raises:
         UserError: `policy` is no policy.
     """
-    import numpy as np
-
     read_dense(policy)
     directory.mkdir(parents=True, exist_ok=True)
     with np.load(policy / WEIGHTS_FILE, allow_pickle=False) as arrays:

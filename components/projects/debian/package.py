@@ -7,6 +7,8 @@ import hashlib
 import os
 import platform
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,9 +16,13 @@ from typing import Literal
 from components.console import UserError, say
 from components.projects.debian.privileged import run_privileged
 from components.projects.process import log_tail
-from components.projects.recipe import Source
+from components.projects.recipe import Recipe, Source
+from components.storage.orphans import make_held
 
 SCRIPTS = Path(__file__).parent
+_BASE_SCRIPTS = ("make-base", "compiler")
+WORK = "build-"
+"""How the directories begin in which packages are built."""
 SOURCE = "/build/source"
 """Where a package is built, in the root."""
 TIMEOUT_S = 1800.0
@@ -39,6 +45,7 @@ _HINTS = {
     "Could not resolve": "it wants the network, which a build has not",
     "Network is unreachable": "it wants the network, which a build has not",
 }
+_LASTING = ("unpack", "build", "collect")
 _PHASES = {
     "prepare": "its root cannot be made",
     "fetch": "its source cannot be fetched",
@@ -47,6 +54,7 @@ _PHASES = {
     "build": "its build failed",
     "collect": "what it built cannot be collected",
 }
+
 
 @dataclass(frozen=True)
 class DebianBuild:
@@ -77,15 +85,19 @@ class PackageBuild:
 
     Attributes:
         version: Debian's, "" if the source was not even fetched.
+        work: directory for what is made of it.
         objects: directory of its objects, at their paths below the source tree.
         binaries: directory of the programs and libraries of its binary packages, by package.
         failure: why there are none, "" if the build went well.
+        lasting: it would end so again; not so if a mirror did not answer, for example.
     """
 
     version: str
+    work: Path
     objects: Path
     binaries: Path
     failure: str
+    lasting: bool
 
 
 def base_root(cache: Path, clang_major: int) -> Path:
@@ -95,7 +107,7 @@ def base_root(cache: Path, clang_major: int) -> Path:
         UserError: it cannot be made.
     """
     suite = _suite()
-    made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in ("make-base", "compiler"))).hexdigest()
+    made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in _BASE_SCRIPTS)).hexdigest()
     base = cache.absolute() / "debian" / f"{suite}-clang-{clang_major}-{made_by[:12]}"
     base.parent.mkdir(parents=True, exist_ok=True)
     with open(base.with_name(f"{base.name}.lock"), "w") as lock:
@@ -106,7 +118,7 @@ def base_root(cache: Path, clang_major: int) -> Path:
             log.unlink(missing_ok=True)
             scripts = base.with_name(f"{base.name}.scripts")
             scripts.mkdir(exist_ok=True)
-            for name in ("make-base", "compiler"):
+            for name in _BASE_SCRIPTS:
                 shutil.copy2(SCRIPTS / name, scripts / name)
             command = [scripts / "make-base", partial, suite, str(clang_major)]
             if run_privileged(command, base.parent, log, _BASE_TIMEOUT_S) != 0:
@@ -118,18 +130,35 @@ def base_root(cache: Path, clang_major: int) -> Path:
     return base
 
 
+@contextmanager
 def build_package(
-    source: Source, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
-) -> PackageBuild:
-    """Build a package in a root of its own.
+    recipe: Recipe, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
+) -> Iterator[PackageBuild]:
+    """Build a package in a root of its own, and yield what it left; that is removed afterwards.
 
     Args:
-        source: a source package, or a directory that has debian/ in it, which is copied.
-        work: an empty directory beside `base`; holds the result.
+        recipe: its source is a source package, or a directory that has debian/ in it, which is copied.
         base: of `base_root`.
         target: `objects` compiles only, `binary` also makes what the binary packages ship.
-        log: gets all that is printed.
+        log: gets all that is printed, and nothing else.
+
+    Raises:
+        Stopped: by `stop_running`.
     """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    # Beside the root, so that one container sees both.
+    work, held = make_held(base.parent, f"{WORK}{recipe.name}-", base.parent)
+    try:
+        yield _build(recipe.source, work, base, config, target, log)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        os.close(held)
+
+
+def _build(
+    source: Source, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
+) -> PackageBuild:
     _write_settings(work / "compiler.conf", config)
     if config.toolchain is not None:
         (work / "toolchain").symlink_to(config.toolchain.absolute())
@@ -143,8 +172,9 @@ def build_package(
     status = run_privileged(words, base.parent, log, config.timeout_s, outside)
     (work / "disk.img").unlink(missing_ok=True)
     out = work / "out"
-    version = _read(out / "version")
-    return PackageBuild(version, out / "objects", out / "binaries", _failure(status, _read(out / "phase"), config, log))
+    version, phase = (_read(out / name) for name in ("version", "phase"))
+    failure = _failure(status, phase, config, log)
+    return PackageBuild(version, work, out / "objects", out / "binaries", failure, not failure or phase in _LASTING)
 
 
 def _copy_source(directory: Path, into: Path) -> None:
