@@ -120,7 +120,7 @@ PRESETS: dict[str, dict[str, object]] = {
     # The policy is not meant to be good.
     "tiny": {"minutes": 2.0, "iterations": 4, "modules": 6, "samples": 2, "validate_every": 2},
     # With everything before and after it, set-up included, 20 minutes on 2 cores.
-    "demo": {"minutes": 12.0},
+    "demo": {"minutes": 11.5},
     # What a policy that is to be used deserves: with trace, vocab and warmstart an hour on 2 cores. Late in a long run
     # steps are small: a longer average costs no progress, and fewer looks at the validation modules suffice.
     "full": {"minutes": 56.0, "validate_every": 6, "average_decay": 0.9},
