@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 STEPS = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"}
-CONCEPTS = {"problems", "compiler", "policy", "workers", "storage", "console", "formats", "projects", "launcher"}
+CONCEPTS = {"problems", "compiler", "policy", "workers", "storage", "console", "formats", "projects", "launcher",
+            "counterfactual"}
 KFP = {"component.py", "declare.py"}
 """Names of the files that declare to KFP what runs; they alone, and two of pipelines/, import it."""
 WITHOUT_TENSORFLOW = (STEPS | CONCEPTS) - {"warmstart", "ppo", "policy"}

@@ -1,10 +1,11 @@
 """PPO: tf-agents' PPO on single decisions whose advantages are already known.
 
 PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
-`credit/`, so only the agent's loss is used: PPO's clipped objective (Schulman et al. 2017, arXiv:1707.06347), on
-minibatches of decisions from all modules of an iteration. In place of an entropy bonus, which draws the policy towards
-a coin's toss, stands the divergence from the policy that training started from (a regularized Markov decision process,
-Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides as the heuristic does.
+components/counterfactual and credit.py, so only the agent's loss is used: PPO's clipped objective (Schulman et al.
+2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. In place of an entropy bonus,
+which draws the policy towards a coin's toss, stands the divergence from the policy that training started from (a
+regularized Markov decision process, Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides as
+the heuristic does.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class PpoConfig:
     modules, samples: of an iteration, and compiles of each; with counterfactuals one more, without flips, and of
         problems with scores flips of each function in one compile. 0 becomes what the problem wants.
     credit_assignment: where a decision's advantage comes from: "counterfactual", measured by compiling with it flipped;
-        "function" or "module", estimated from sampled compiles, see `credit/`. None becomes "counterfactual", or
+        "function" or "module", estimated from sampled compiles, see `credit.py`. None becomes "counterfactual", or
         "module" where the algorithm assigns no credit.
     algorithm: how that is learned from. "ppo" updates a policy, "dqn" the actions' values, from counterfactuals only.
         "es" perturbs the policy's weights, `samples` times an iteration, and compares what modules come to.

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from components import problems
 from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request, Sample
+from components.counterfactual import inlining, regalloc
 from components.formats.features import FeatureSpec
 from components.policy.observation import finite, observation_shape, observations
-from components.ppo.credit import inlining, regalloc
 from components.ppo.measures import MEASURES
 from components.ppo.replay import Flips
 from components.ppo.sample import log_columns

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from components.compiler.compile import Sample
 from components.ppo import scores
-from components.ppo.credit.sampled import Float64, function_advantages, module_advantages
+from components.ppo.credit import Float64, function_advantages, module_advantages
 
 
 class Measure(Protocol):
@@ -31,7 +31,7 @@ class Measure(Protocol):
     def outcome(self, sample: Sample) -> Any: ...
 
     def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
-        """Per sample of one module float64 [decisions], positive is better; see `credit/sampled.py` and `scores.py`."""
+        """Per sample of one module float64 [decisions], positive is better; see `credit.py` and `scores.py`."""
 
     def wants_functions(self, by_function: bool) -> bool:
         """Whether the advantages take the sizes of functions."""

@@ -44,7 +44,7 @@ from components.ppo.agent import Experience, PpoLearner, PpoParameters
 from components.ppo.begun import require_same
 from components.ppo.checkpoint import Checkpoint
 from components.ppo.config import PpoConfig
-from components.ppo.credit.sampled import squash
+from components.ppo.credit import squash
 from components.ppo.dqn import DqnLearner, DqnParameters
 from components.ppo.emphasis import emphasized, read_emphasis
 from components.ppo.es import EsLearner, EsParameters

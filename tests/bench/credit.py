@@ -13,10 +13,10 @@ from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request
 from components.compiler.quarantine import Quarantine
 from components.console import say
+from components.counterfactual.inlining import force_flips, measure_flips, plan_flips
 from components.formats.corpus import Module
 from components.policy import networks
 from components.ppo.config import PpoConfig
-from components.ppo.credit.inlining import force_flips, measure_flips, plan_flips
 from components.ppo.dqn import DqnLearner
 from components.ppo.replay import Flips
 from components.ppo.sample import log_columns

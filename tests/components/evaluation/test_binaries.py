@@ -193,7 +193,11 @@ def test_a_project_that_does_not_build_leaves_nothing(tmp_path: Path, recipe: Pa
 
 
 @pytest.mark.parametrize(
-    ("said", "message"), [("clang version 18.1.8 (x)", r"18\.1\.8, the release clang 19\.1\.7"), ("gcc", "is no clang: --version says .gcc")]
+    ("said", "message"),
+    [
+        ("clang version 18.1.8 (x)", r"18\.1\.8, the release clang 19\.1\.7"),
+        ("gcc", "is no clang: --version says .gcc"),
+    ],
 )
 def test_another_version_is_refused(tmp_path: Path, said: str, message: str) -> None:
     clang = tmp_path / "clang"

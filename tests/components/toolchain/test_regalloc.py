@@ -17,6 +17,7 @@ from components.compiler.compile import CompileError, Compiler, Request, Sample
 from components.compiler.forced_decisions import ForcedDecisions
 from components.compiler.training_log import Context, read_log
 from components.console import UserError
+from components.counterfactual.regalloc import choose_flips, measure_flips
 from components.formats.corpus import Corpus, Module
 from components.formats.features import FeatureSpec
 from components.formats.policy import PolicyInfo, write_policy_info
@@ -24,7 +25,6 @@ from components.formats.toolchain import load_toolchain
 from components.policy.dense import DensePolicy
 from components.policy.export import export_fast
 from components.policy.inputs import inputs_per_feature
-from components.ppo.credit.regalloc import choose_flips, measure_flips
 from components.problems.scores import logs
 from components.storage import digest, publish
 from components.toolchain.config import ToolchainConfig

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.ppo.credit.flip_sets import MAX_MEASUREMENTS, choose_flip_sets
-from components.ppo.credit.influence import Flip
+from components.counterfactual.flip_sets import MAX_MEASUREMENTS, choose_flip_sets
+from components.counterfactual.influence import Flip
 
 functions = st.frozensets(st.integers(0, 12), min_size=1, max_size=4)
 

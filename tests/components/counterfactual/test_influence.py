@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from components.compiler.callsites import Callsites
-from components.ppo.credit.influence import FEW_CALLS, MAX_INFLUENCED, Flip, Hosts, callee_flips, single_flips
+from components.counterfactual.influence import FEW_CALLS, MAX_INFLUENCED, Flip, Hosts, callee_flips, single_flips
 
 
 def callsites(names: str, calls: list[tuple[str, str, bool]], discardable: str = "") -> Callsites:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
 from components.compiler.function_sizes import FunctionSizes
-from components.ppo.credit.sampled import MOST_HOSTS, function_advantages, module_advantages, squash
+from components.ppo.credit import MOST_HOSTS, function_advantages, module_advantages, squash
 
 
 def sample(text, calls, functions, discardable=()):

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Sample
 from components.compiler.forced_decisions import ForcedDecisions, ordinals
-from components.ppo.credit.flip_sets import choose_flip_sets
-from components.ppo.credit.influence import FEW_CALLS, Flip, Hosts, callee_flips, single_flips
+from components.counterfactual.flip_sets import choose_flip_sets
+from components.counterfactual.influence import FEW_CALLS, Flip, Hosts, callee_flips, single_flips
 
 Float64 = npt.NDArray[np.float64]
 

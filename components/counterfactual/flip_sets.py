@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.ppo.credit.influence import Flip
+from components.counterfactual.influence import Flip
 
 MAX_MEASUREMENTS = 2
 """Of one flip in one base: a second one tells how far others disturbed it, a third one nothing."""

@@ -11,7 +11,7 @@ from components.compiler.advisor import Advisor
 from components.compiler.callsites import Callsites
 from components.compiler.compile import Compiler, Request, Sample
 from components.compiler.function_sizes import FunctionSizes
-from components.ppo.credit.inlining import force_flips, measure_flips, plan_flips
+from components.counterfactual.inlining import force_flips, measure_flips, plan_flips
 
 NAMES = ["f", "g", "h", "once"]
 

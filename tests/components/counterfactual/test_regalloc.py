@@ -12,7 +12,7 @@ from components import problems
 from components.compiler.compile import CompileError, Sample
 from components.compiler.forced_decisions import ForcedDecisions
 from components.compiler.training_log import Context, TrainingLog
-from components.ppo.credit.regalloc import Flips, choose_flips, measure_flips
+from components.counterfactual.regalloc import Flips, choose_flips, measure_flips
 
 PROBLEM = problems.get("regalloc")
 

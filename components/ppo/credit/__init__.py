@@ -1,1 +1,0 @@
-"""What a decision is worth: measured by counterfactual compiles, or estimated from samples of a policy."""
