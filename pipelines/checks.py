@@ -31,6 +31,7 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "llvm_major": (LLVM_MAJOR, "19"),
     "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
     "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
+    "tune_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "15"),
 }
 """What a parameter of the pipeline may be, and an example."""
 
@@ -79,6 +80,12 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
         except click.BadParameter as error:
             problem = f"{spelled(name, value)}: {error.message}"
             raise UserError(problem, f"for example {spelled(name, example)}") from None
+    if values.get("tune_minutes") and values["problem"] != "inlining":
+        raise UserError(
+            f"{spelled('tune_minutes', values['tune_minutes'])}: a plan is of inlining decisions, and this run is for "
+            f"{values['problem']}",
+            f"leave {spelled('tune_minutes', '')} out",
+        )
     if values.get("workers"):
         check_workers(values["workers"])
     parse_spot(values.get("spot", ""))

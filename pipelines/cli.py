@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from components import problems
-from components.console import PRESETS, UserError, run_step
+from components.console import PRESETS, UserError, run_step, say
 from components.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
 from components.projects.option import RECIPE
 from pipelines.flags import RUN_DIRECTORY
@@ -28,6 +28,7 @@ STEPS = {
     "ppo": "train a policy that is better than that",
     "policy": "compare the forms of a policy with each other",
     "evaluation": "measure a policy on code that it has not seen",
+    "tune": "search for the decisions that make one program smallest: a plan for the release clang",
 }
 """Command line of each step: `mlgo vocab ...` is `python -m components.vocab ...`."""
 
@@ -115,6 +116,8 @@ cli.add_command(storage_group)
 @click.option("--start-from", default="heuristic", metavar="heuristic|pretrained|DIR",
               help="What training starts from: a policy that imitates the heuristic, the one that comes with this "
                    "project, or one of yours, to be fine-tuned.")  # fmt: skip
+@click.option("--tune-minutes", type=MINUTES, metavar="M",
+              help="Also search for a plan, so many minutes: the inlining decisions that make this very code smallest.")
 def run(
     compile_commands: Path | None,
     corpus: Path | None,
@@ -130,6 +133,7 @@ def run(
     min_reduction_percent: float | None,
     with_policy: Path | None,
     start_from: str,
+    tune_minutes: float | None,
 ) -> None:
     """Code in, a clang with a policy trained on it out.
 
@@ -142,8 +146,10 @@ def run(
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
       mlgo run --recipe demo --output runs/demo
       mlgo run --compile-commands build/compile_commands.json --start-from pretrained --output runs/tuned
+      mlgo run --compile-commands build/compile_commands.json --tune-minutes 15 --output runs/mine
       mlgo run --problem regalloc --recipe demo --with-policy runs/demo/policy --output runs/both
     """
+    from components.compiler.inline_plan import PLAN_FILE
     from components.evaluation.table import print_table, read_metrics
     from pipelines.local import run_locally
     from pipelines.options import RunOptions
@@ -165,10 +171,13 @@ def run(
         min_reduction_percent=min_reduction_percent,
         with_policy=_absolute(with_policy),
         start_from=str(Path(start_from).absolute()) if Path(start_from).is_dir() else start_from,
+        tune_minutes=tune_minutes,
     )
     run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
     report = options.output / "size_report"
     print_table(read_metrics(report), report)
+    if tune_minutes is not None:
+        say(f"plan for this code: {options.output / 'plan' / PLAN_FILE} (docs/tune.md)")
 
 
 def _absolute(path: Path | None) -> Path | None:

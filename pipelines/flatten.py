@@ -83,7 +83,10 @@ def _flatten(
         }
         policy = task.get("triggerPolicy", {})
         always = policy.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
-        held = conditions + _conditions(policy.get("condition", ""), values, name)
+        held = _conditions(policy.get("condition", ""), values, name)
+        if held is None:
+            continue
+        held = conditions + held
         waits = after if always else after + _leaves(spec, dag, task.get("dependentTasks", ()))
         if "dag" in component:
             yield from _flatten(spec, component["dag"], values, read, held, waits)
@@ -184,11 +187,16 @@ def _maker(spec: Mapping[str, Any], dag: Mapping[str, Any], producer: str, task:
     return producer
 
 
-def _conditions(text: str, values: Mapping[str, Any], task: str) -> tuple[Condition, ...]:
+def _conditions(text: str, values: Mapping[str, Any], task: str) -> tuple[Condition, ...] | None:
+    """What must hold of other tasks' outputs. None if a parameter of the pipeline says already that it does not."""
     found = []
     for term in filter(None, text.split(" && ")):
         match = _TERM.match(term.strip())
         made = values.get(match[2]) if match else None
+        if match is not None and isinstance(made, str):
+            if (made == match[4]) is not ((match[3] == "==") is not bool(match[1])):
+                return None
+            continue
         if match is None or not isinstance(made, _Made):
             raise UserError(f"the task {task} has a condition unknown here: {text}", ON_KFP)
         equal = (match[3] == "==") is not bool(match[1])

@@ -15,7 +15,7 @@ class RunOptions:
 
     Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is one of PRESETS;
     train_minutes, if set, replaces the preset's; with_policy is one of another problem than `problem`;
-    start_from is "heuristic", "pretrained", or names a policy.
+    start_from is "heuristic", "pretrained", or names a policy; tune_minutes, if set, is of a search for a plan.
     """
 
     output: Path
@@ -32,6 +32,7 @@ class RunOptions:
     min_reduction_percent: float | None = None
     with_policy: Path | None = None
     start_from: str = "heuristic"
+    tune_minutes: float | None = None
 
     def __post_init__(self) -> None:
         check_values(self.parameters(), as_option)
@@ -57,4 +58,5 @@ class RunOptions:
             "release_if": "always",
             "with_policy": str(self.with_policy or ""),
             "start_from": self.start_from,
+            "tune_minutes": "" if self.tune_minutes is None else f"{self.tune_minutes:g}",
         }

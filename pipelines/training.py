@@ -2,6 +2,7 @@
 
     toolchain (training) ─┐                                          ┌─ if it is good enough ─────────────────┐
     corpus ───────────────┴─ trace ── vocab ── warmstart ── ppo ── evaluation ── toolchain (release) ── size report
+                                                                                                     └─ tune, if asked
 
 Imports kfp, and so runs in the environment `pipelines` only.
 """
@@ -16,6 +17,7 @@ from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace
+from components.tune.component import tune as search_plan
 from components.vocab.component import vocab as make_vocab
 from components.warmstart.component import warmstart as clone
 
@@ -42,8 +44,10 @@ def release_if_good(
     llvm_major: int,
     llvm_source: str,
     min_reduction_percent: str,
+    tune_minutes: str,
+    seed: int,
 ) -> None:
-    """If `good` is "yes": a release clang of the policy, and what it does itself."""
+    """If `good` is "yes": a release clang of the policy, what it does itself, and a plan if `tune_minutes` is set."""
     with dsl.If(good == "yes", name="good-enough"):
         released = _sized(
             toolchain_release(
@@ -61,6 +65,14 @@ def release_if_good(
             "4", "8G",
         )  # fmt: skip
         reported.set_caching_options(False)  # for its recipe, as of the corpus
+        with dsl.If(tune_minutes != "", name="plan-wanted"):
+            _sized(
+                search_plan(
+                    corpus=corpus, training=training, policy=policy, release=released.outputs["release"],
+                    minutes=tune_minutes, workers=workers, seed=seed,
+                ),
+                "8", "16G",
+            )  # fmt: skip
 
 
 @dsl.pipeline(name="mlgo-training", description="Code in, a clang with a policy trained on it out, and what it gains.")
@@ -82,6 +94,7 @@ def training_pipeline(
     emphasize: str = "",
     with_policy: str = "",
     start_from: str = "heuristic",
+    tune_minutes: str = "",
 ) -> None:
     """Args:
     recipe: projects to fetch and build, a path or URI of a recipe.
@@ -96,6 +109,7 @@ def training_pipeline(
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     with_policy: a policy of another problem that the release clang carries as well.
     start_from: what training starts from: `heuristic`, `pretrained`, or a policy's path or URI.
+    tune_minutes: of a search for a plan, inlining decisions of the corpus' own modules; none if empty.
     """
     told = _sized(finish(), "1", "2G")
     told.set_caching_options(False)  # to tell somebody is not a result
@@ -147,5 +161,5 @@ def training_pipeline(
             good=judged.outputs["release"], corpus=code.outputs["corpus"], training=training.outputs["training"],
             policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"], recipe=recipe, problem=problem,
             workers=workers, with_policy=with_policy, llvm_major=llvm_major, llvm_source=llvm_source,
-            min_reduction_percent=min_reduction_percent,
+            min_reduction_percent=min_reduction_percent, tune_minutes=tune_minutes, seed=seed,
         )  # fmt: skip

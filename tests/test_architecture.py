@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-STEPS = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"}
+STEPS = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation", "tune"}
 CONCEPTS = {"problems", "compiler", "policy", "workers", "storage", "console", "formats", "projects", "launcher",
             "counterfactual"}
 KFP = {"component.py", "declare.py"}

@@ -12,7 +12,7 @@ from components.console import UserError
 from components.console.number_types import JOBS, FiniteFloat, FiniteFloatRange, environment_number
 from pipelines.spec import parameter_values
 
-STEPS = ("corpus", "evaluation", "launcher", "policy", "ppo", "toolchain", "trace", "vocab", "warmstart")
+STEPS = ("corpus", "evaluation", "launcher", "policy", "ppo", "toolchain", "trace", "tune", "vocab", "warmstart")
 NOT_FINITE = ("nan", "inf", "-inf", "Infinity", "NaN", "1e999", "-1e999")
 
 

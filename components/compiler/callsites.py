@@ -1,8 +1,9 @@
 """Reads the callsites sidecar of our training clang: who calls whom in each logged inlining decision.
 
 LLVM's log has the features and the action of a decision, not the names. Our advisor writes them beside the log F as
-F.calls: a line of JSON {"version": 1, "decisions": N, "functions": M}; int32 [N, 3] (caller's id, callee's id, 1 if the
-call was really inlined); uint8 [M] flags; M names, each ended by NUL. All little-endian; ids index the names.
+F.calls: a line of JSON {"version": 1, "decisions": N, "functions": M, "source"}; int32 [N, 3] (caller's id, callee's
+id, 1 if the call was really inlined); uint8 [M] flags; M names, each ended by NUL. All little-endian; ids index the
+names.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Callsites:
     caller, callee: int32 [N], indices of `names`. inlined: bool [N], whether the call was inlined in the end (an
     advised inlining can still fail). names: the M functions' symbol names as in the object's symbol table, undecodable
     bytes as surrogates. discardable: bool [M], the linker or the compiler may drop the function's definition when it is
-    unused (local, linkonce*, available_externally).
+    unused (local, linkonce*, available_externally). source: name of the source file, "" in files of earlier versions.
     """
 
     caller: npt.NDArray[np.int32]
@@ -37,6 +38,7 @@ class Callsites:
     inlined: npt.NDArray[np.bool_]
     names: list[str]
     discardable: npt.NDArray[np.bool_]
+    source: str = ""
 
 
 def callsites_path(log: Path) -> Path:
@@ -51,7 +53,7 @@ def read_callsites(path: Path) -> Callsites:
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no callsites beside the training log") from None
     begin = data.find(b"\n") + 1
-    decisions, functions = _counts(path, data[:begin])
+    decisions, functions, source = _header(path, data[:begin])
     flags_at = begin + decisions * _COLUMNS * 4
     names_at = flags_at + functions
     if names_at > len(data):
@@ -71,17 +73,19 @@ def read_callsites(path: Path) -> Callsites:
         inlined=table[:, 2] != 0,
         names=[name.decode("utf-8", "surrogateescape") for name in names[:-1]],
         discardable=(flags & _FLAG_DISCARDABLE) != 0,
+        source=source,
     )
 
 
-def _counts(path: Path, line: bytes) -> tuple[int, int]:
+def _header(path: Path, line: bytes) -> tuple[int, int, str]:
     try:
         header: dict[str, Any] = json.loads(line)
         if header["version"] != _VERSION:
             raise LogError(path, 0, f"callsites of version {header['version']}, this program reads {_VERSION}")
         decisions, functions = int(header["decisions"]), int(header["functions"])
+        source = str(header.get("source", ""))
     except (ValueError, KeyError, TypeError):
         raise LogError(path, 0, f"expected the header of callsites, found {line[:60]!r}") from None
     if decisions < 0 or functions < 0:
         raise LogError(path, 0, f"negative counts in {line[:60]!r}")
-    return decisions, functions
+    return decisions, functions, source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import mmap
 import os
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class Request:
         want_functions: also attribute the object's bytes to its functions.
         extra_flags: of cc1.
         forced: one for each sample of the advisor, or one for a single compile; empty if nothing is forced.
+        want_digest: also digest the object, of an advisor that does not log.
         flips: decisions that are measured, each alone, by forks of this compile, which itself does not take them; a
             decision may be among them with several actions. For problems with scores, of an advisor with one sample.
     """
@@ -53,6 +55,7 @@ class Request:
     extra_flags: tuple[str, ...] = ()
     forced: tuple[ForcedDecisions, ...] = ()
     flips: ForcedDecisions | None = None
+    want_digest: bool = False
 
     def __post_init__(self) -> None:
         if self.forced and len(self.forced) != max(1, self.advisor.samples):
@@ -72,7 +75,8 @@ class Sample:
     scores: by function, of problems that have them, if the advisor logs or samples; the same functions whoever decided,
     less is better.
     unmatched: forced decisions that the compile never came to. flip_scores: float32 [N], what the score of its function
-    is with each of the N flips; NaN for those that the compile never came to.
+    is with each of the N flips; NaN for those that the compile never came to. object_digest: SHA-256 of the object, if
+    wanted.
     """
 
     text_size_bytes: int = 0
@@ -82,6 +86,7 @@ class Sample:
     scores: dict[str, float] | None = None
     unmatched: int = 0
     flip_scores: npt.NDArray[np.float32] | None = None
+    object_digest: str = ""
 
     def readable_scores(self) -> dict[str, float]:
         """`scores` by function as a trace or a report has its name. ValueError if there are none."""
@@ -197,7 +202,8 @@ class Compiler:
                 scores = read_function_scores(Path(f"{stem}.scores"))
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
-            return Sample(text_size_bytes, None, None, function_sizes, scores, unmatched, flip_scores)
+            object_digest = hashlib.sha256(Path(f"{stem}.o").read_bytes()).hexdigest() if request.want_digest else ""
+            return Sample(text_size_bytes, None, None, function_sizes, scores, unmatched, flip_scores, object_digest)
         log_path = Path(f"{stem}.log")
         log = read_log(log_path)
         callsites = None

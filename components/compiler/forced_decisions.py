@@ -9,6 +9,7 @@ action; M names, each ended by NUL. All little-endian.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import numpy.typing as npt
 
 from components.compiler.training_log import LogError
 
+Key = tuple[str, str, int]
+"""First name, second name or "", ordinal."""
 _VERSION = 1
 
 
@@ -35,11 +38,30 @@ class ForcedDecisions:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def write(self, path: Path, problem: str) -> None:
-        """Write the file that the training clang reads."""
+    @classmethod
+    def of(cls, actions: Mapping[Key, int]) -> ForcedDecisions:
+        """Return decisions by key as the compiler takes them."""
+        ids: dict[str, int] = {}
+        rows = [
+            (*(ids.setdefault(name, len(ids)) if name else -1 for name in names), ordinal, action)
+            for (*names, ordinal), action in actions.items()
+        ]
+        return cls(tuple(ids), np.array(rows, np.int32).reshape(-1, 4))
+
+    def actions(self) -> dict[Key, int]:
+        """Return the action of each decision by key."""
+        names = (*self.names, "")  # the last one is number -1
+        return {(names[first], names[second], ordinal): action for first, second, ordinal, action in self.rows.tolist()}
+
+    def content(self, problem: str) -> bytes:
+        """Return the file that the compiler reads."""
         header = {"version": _VERSION, "problem": problem, "decisions": len(self.rows), "names": len(self.names)}
         names = "".join(name + "\0" for name in self.names).encode("utf-8", "surrogateescape")
-        path.write_bytes(json.dumps(header).encode() + b"\n" + self.rows.astype("<i4").tobytes() + names)
+        return json.dumps(header).encode() + b"\n" + self.rows.astype("<i4").tobytes() + names
+
+    def write(self, path: Path, problem: str) -> None:
+        """Write the file that the training clang reads."""
+        path.write_bytes(self.content(problem))
 
 
 def ordinals(*keys: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

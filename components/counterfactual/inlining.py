@@ -11,7 +11,7 @@ the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECT
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,18 +80,24 @@ class MeasuredFlips:
 
 
 def plan_flips(
-    base: Sample, action: npt.NDArray[np.int64], uncertainty: Float64, compiles: int, random: np.random.Generator
+    base: Sample,
+    action: npt.NDArray[np.int64],
+    uncertainty: Float64,
+    compiles: int,
+    random: np.random.Generator,
+    known: Callable[[Flip], bool] = lambda _: False,
 ) -> FlipPlan:
     """Choose the flips of at most `compiles` counterfactual compiles.
 
     Args:
         base: with callsites and function sizes.
         action: int64 [N], the base's decisions, 1 to inline. uncertainty: float64 [N] of the policy.
+        known: whether a flip need not be measured.
     """
     calls = _callsites(base)
     hosts = Hosts(calls, ~np.isnan(_sizes(base, calls.names)))
     groups = callee_flips(calls, action, hosts)
-    flips = (*single_flips(calls, hosts), *groups)
+    flips = tuple(flip for flip in (*single_flips(calls, hosts), *groups) if not known(flip))
     group_size = np.ones(len(action), np.int64)
     for group in groups:
         if len(group.decisions) <= FEW_CALLS:

@@ -59,12 +59,12 @@ class _Measured:
 
 def compare_projects(
     recipes: Sequence[Recipe], stock_clang: Path, release: Toolchain, problem: str, work: Path, cache: Path, jobs: int,
-    link_variants: Sequence[str] = tuple(LINK_VARIANTS),
+    link_variants: Sequence[str] = tuple(LINK_VARIANTS), release_flags: Sequence[str] = (),
 ) -> list[Binary]:  # fmt: skip
     """Builds every project twice for each link variant and measures what it linked.
 
     Both builds are made of a fresh source tree at the same place, at the problem's level of optimization, and differ
-    only in the compiler and its advisor's flags. `work` is a directory for them, empty again afterwards.
+    only in the compiler, its advisor's flags and `release_flags`. `work` is a directory for them, empty afterwards.
 
     A project that stock clang cannot build in another variant than its own is left out of that variant, where there
     are others.
@@ -76,7 +76,7 @@ def compare_projects(
     binaries: list[Binary] = []
     for name in dict.fromkeys(link_variants):
         variant = LINK_VARIANTS[name]
-        sides = two_sides(stock_clang, release, problem, variant)
+        sides = two_sides(stock_clang, release, problem, variant, release_flags)
         for recipe in recipes:
             if (changed := variant.apply(recipe)) is None:
                 say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,14 @@ class Side:
 
 
 def two_sides(
-    stock_clang: Path, release: Toolchain, problem: str, variant: LinkVariant = LINK_VARIANTS["default"]
+    stock_clang: Path,
+    release: Toolchain,
+    problem: str,
+    variant: LinkVariant = LINK_VARIANTS["default"],
+    release_flags: Sequence[str] = (),
 ) -> tuple[Side, Side]:
-    """Stock clang with nothing added, and the release clang with the policy for `problem` turned on, both at the level
-    at which code is built that such a policy is for, and with the flags of `variant`.
+    """Stock clang with nothing added, and the release clang with the policy for `problem` turned on and with
+    `release_flags`, both at the level at which code is built that such a policy is for, with the flags of `variant`.
 
     Raises:
         UserError: the release clang embeds no such policy, or the compilers are not of one LLVM version.
@@ -49,7 +53,7 @@ def two_sides(
     policy_flags = Advisor("release").flags(problem, None, None)
     return (
         Side("stock clang", stock_clang, flags, variant.link_flags),
-        Side("release clang", release.clang, [*flags, *policy_flags], variant.link_flags),
+        Side("release clang", release.clang, [*flags, *policy_flags, *release_flags], variant.link_flags),
     )
 
 

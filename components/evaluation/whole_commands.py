@@ -52,9 +52,15 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Compiles at a time.  [default: processors]")
+@click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune` that the release clang takes.")
 @LINK_VARIANT
 def compare_binaries(
-    recipe: Path, projects: tuple[str, ...], problem: str, link_variants: tuple[str, ...], **options: Any
+    recipe: Path,
+    projects: tuple[str, ...],
+    problem: str,
+    link_variants: tuple[str, ...],
+    plan: Path | None,
+    **options: Any,
 ) -> None:
     """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
     programs and shared libraries, section by section; as the projects build themselves, and linked so that only what
@@ -67,10 +73,12 @@ def compare_binaries(
       python -m components.evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
           --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
     """
+    from components.compiler.inline_plan import plan_flags, require_plan
     from components.evaluation.binaries import compare_projects, comparison_json
     from components.evaluation.table import print_binaries
 
-    compare = partial(compare_projects, link_variants=link_variants)
+    flags = plan_flags(require_plan(plan)) if plan else ()
+    compare = partial(compare_projects, link_variants=link_variants, release_flags=flags)
     chosen = _chosen(recipe, projects)
     made = _compare(compare, comparison_json, chosen, "binaries.json", problem=problem, **options)
     print_binaries(made, problems.get(problem).optimization)

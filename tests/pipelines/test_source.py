@@ -39,7 +39,7 @@ def test_any_file_of_any_kind_counts_but_not_caches_or_strangers(root: Path) -> 
 
 
 def test_the_real_steps_reach_their_concepts_and_no_other_step() -> None:
-    steps = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"}
+    steps = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation", "tune"}
     digests = SourceDigests()
     assert {"compiler", "formats", "workers", "storage"} <= digests.folders("components.trace")
     for step in steps:

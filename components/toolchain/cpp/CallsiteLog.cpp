@@ -1,11 +1,12 @@
 #include "CallsiteLog.h"
 
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
-CallsiteLog::CallsiteLog(std::string Path) : Path(std::move(Path)) {}
+CallsiteLog::CallsiteLog(std::string Path, StringRef Source) : Path(std::move(Path)), Source(Source) {}
 
 int32_t CallsiteLog::intern(const Function &F) {
   auto [It, IsNew] = Ids.try_emplace(F.getName(), static_cast<int32_t>(Ids.size()));
@@ -29,7 +30,8 @@ CallsiteLog::~CallsiteLog() {
   std::error_code Error;
   raw_fd_ostream OS(Path, Error);
   if (!Error) {
-    OS << "{\"version\":1,\"decisions\":" << Rows.size() / 3 << ",\"functions\":" << Flags.size() << "}\n";
+    OS << "{\"version\":1,\"decisions\":" << Rows.size() / 3 << ",\"functions\":" << Flags.size()
+       << ",\"source\":" << json::Value(json::fixUTF8(Source)) << "}\n";
     OS.write(reinterpret_cast<const char *>(Rows.data()), Rows.size() * sizeof(int32_t));
     OS << Flags << Names;
   }

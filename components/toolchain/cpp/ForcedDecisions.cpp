@@ -1,9 +1,7 @@
 #include "ForcedDecisions.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -11,17 +9,12 @@
 using namespace llvm;
 using namespace mlgo;
 
-static cl::opt<std::string> ForcedDecisionsFile(
-    "mlgo-forced-decisions", cl::Hidden,
-    cl::desc("Take the decisions in this file whatever the heuristic or the "
-             "policy says; sample I of -mlgo-samples reads FILE.I"));
-
 static constexpr size_t RowWords = 4;
 static constexpr size_t RowBytes = RowWords * sizeof(int32_t);
 
-static Error corrupt(const std::string &Path, const Twine &What) {
+static Error corrupt(StringRef Name, const Twine &What) {
   return createStringError(inconvertibleErrorCode(),
-                           Path + " is not a file of forced decisions: " + What);
+                           Name + " is not a file of forced decisions: " + What);
 }
 
 StringRef mlgo::symbolName(StringRef Name) {
@@ -36,36 +29,42 @@ Expected<DecisionRows> mlgo::readDecisionRows(const std::string &Path,
   if (!Buffer)
     return createStringError(Buffer.getError(), "cannot read " + Path + ": " +
                                                     Buffer.getError().message());
-  auto [Line, Rest] = (*Buffer)->getBuffer().split('\n');
+  return parseDecisionRows((*Buffer)->getBuffer(), Path, Problem);
+}
+
+Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
+                                               StringRef Name,
+                                               StringRef Problem) {
+  auto [Line, Rest] = Content.split('\n');
   Expected<json::Value> Header = json::parse(Line);
   if (!Header) {
     consumeError(Header.takeError());
-    return corrupt(Path, "its first line is not JSON");
+    return corrupt(Name, "its first line is not JSON");
   }
   const json::Object *Object = Header->getAsObject();
   auto Number = [&](StringRef Key) {
     return Object ? Object->getInteger(Key).value_or(-1) : -1;
   };
   if (Number("version") != 1)
-    return corrupt(Path, "its version is not 1");
+    return corrupt(Name, "its version is not 1");
   if (Object->getString("problem").value_or("") != Problem)
-    return corrupt(Path, "it is not for the problem " + Problem);
+    return corrupt(Name, "it is not for the problem " + Problem);
   const int64_t Rows = Number("decisions"), Names = Number("names");
   if (Rows < 0 || Names < 0 ||
       static_cast<uint64_t>(Rows) > Rest.size() / RowBytes)
-    return corrupt(Path, "it ends inside its decisions");
+    return corrupt(Name, "it ends inside its decisions");
 
   DecisionRows Result;
   StringRef Text = Rest.drop_front(Rows * RowBytes);
   for (int64_t I = 0; I < Names; ++I) {
     size_t End = Text.find('\0');
     if (End == StringRef::npos)
-      return corrupt(Path, "it ends inside its names");
+      return corrupt(Name, "it ends inside its names");
     Result.Names.push_back(symbolName(Text.take_front(End)).str());
     Text = Text.drop_front(End + 1);
   }
   if (!Text.empty())
-    return corrupt(Path, "something follows its names");
+    return corrupt(Name, "something follows its names");
   for (const char *Row = Rest.data(), *End = Row + Rows * RowBytes; Row != End;
        Row += RowBytes) {
     int32_t Words[RowWords];
@@ -74,24 +73,21 @@ Expected<DecisionRows> mlgo::readDecisionRows(const std::string &Path,
     auto [First, Second, Ordinal, Action] = Words;
     if (First < 0 || First >= Names || Second < -1 || Second >= Names ||
         Ordinal < 0 || Action < 0)
-      return corrupt(Path, "a decision is out of range");
+      return corrupt(Name, "a decision is out of range");
     Result.Rows.push_back({First, Second, Ordinal, Action});
   }
   return Result;
 }
 
-Expected<ForcedDecisions> ForcedDecisions::read(const std::string &Path,
-                                                StringRef Problem) {
-  Expected<DecisionRows> File = readDecisionRows(Path, Problem);
-  if (!File)
-    return File.takeError();
+Expected<ForcedDecisions> ForcedDecisions::create(const DecisionRows &Rows,
+                                                  StringRef Name) {
   ForcedDecisions Result;
-  Result.Decisions = File->Rows.size();
-  for (auto [I, Name] : enumerate(File->Names))
-    Result.Ids.try_emplace(Name, static_cast<int32_t>(I));
-  for (auto [First, Second, Ordinal, Action] : File->Rows)
+  Result.Decisions = Rows.Rows.size();
+  for (auto [I, Known] : enumerate(Rows.Names))
+    Result.Ids.try_emplace(Known, static_cast<int32_t>(I));
+  for (auto [First, Second, Ordinal, Action] : Rows.Rows)
     if (!Result.Actions[{First, Second}].try_emplace(Ordinal, Action).second)
-      return corrupt(Path, "a decision is in it twice");
+      return corrupt(Name, "a decision is in it twice");
   return Result;
 }
 
@@ -130,18 +126,4 @@ Error ForcedDecisions::writeReport(const std::string &Path) const {
     return createStringError(EC, "cannot write " + Path + ": " + EC.message());
   }
   return Error::success();
-}
-
-std::unique_ptr<ForcedDecisions>
-mlgo::loadForcedDecisions(const std::optional<SampleFiles> &Sample,
-                          StringRef Problem) {
-  if (ForcedDecisionsFile.empty())
-    return nullptr;
-  std::string Path = ForcedDecisionsFile;
-  if (Sample)
-    Path += "." + std::to_string(Sample->Index);
-  auto Forced = ForcedDecisions::read(Path, Problem);
-  if (!Forced)
-    report_fatal_error(Forced.takeError(), /*gen_crash_diag=*/false);
-  return std::make_unique<ForcedDecisions>(std::move(*Forced));
 }

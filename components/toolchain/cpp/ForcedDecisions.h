@@ -42,6 +42,12 @@ struct DecisionRows {
   std::vector<Row> Rows;          // in range
 };
 
+/// Parses the content of such a file, which must be for `Problem`. Errors call
+/// it `Name`.
+llvm::Expected<DecisionRows> parseDecisionRows(llvm::StringRef Content,
+                                               llvm::StringRef Name,
+                                               llvm::StringRef Problem);
+
 /// Reads `Path`, which must be for `Problem`.
 llvm::Expected<DecisionRows> readDecisionRows(const std::string &Path,
                                               llvm::StringRef Problem);
@@ -50,13 +56,18 @@ llvm::Expected<DecisionRows> readDecisionRows(const std::string &Path,
 /// them.
 class ForcedDecisions {
 public:
-  /// Reads `Path`, which must be for `Problem`.
-  static llvm::Expected<ForcedDecisions> read(const std::string &Path,
-                                              llvm::StringRef Problem);
+  /// Fails, calling the rows `Name`, if they have a decision twice.
+  static llvm::Expected<ForcedDecisions> create(const DecisionRows &Rows,
+                                                llvm::StringRef Name);
 
   /// The forced action of the next decision about `First` and `Second`, if any.
   std::optional<int64_t> next(llvm::StringRef First,
                               llvm::StringRef Second = "");
+
+  size_t size() const { return Decisions; }
+
+  /// How many of them the compile has come to so far.
+  size_t matched() const { return Matched; }
 
   /// Writes {"version", "decisions", "unmatched"} to `Path`: how many of the
   /// file's decisions the compile never came to.

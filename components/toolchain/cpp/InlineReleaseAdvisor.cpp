@@ -5,6 +5,7 @@
 // advisor, in MLInlineAdvisor.cpp, is compiled under another name (see CMakeLists.txt) and serves
 // -inliner-interactive-include-default alone.
 #include "InlineFeatureAdvisor.h"
+#include "InlinePlan.h"
 #include "InlinerSizeModel.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
@@ -41,5 +42,8 @@ std::unique_ptr<InlineAdvisor> llvm::getReleaseModeAdvisor(Module &M, ModuleAnal
   } else {
     Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(M.getContext(), Features, DecisionName);
   }
+  if (mlgo::hasInlinePlan())
+    return std::make_unique<PlannedInlineAdvisor>(M, MAM, std::move(Model), std::move(GetDefaultAdvice),
+                                                  mlgo::loadInlinePlan(M));
   return std::make_unique<InlineFeatureAdvisor>(M, MAM, std::move(Model), std::move(GetDefaultAdvice));
 }

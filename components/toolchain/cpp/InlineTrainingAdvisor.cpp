@@ -27,10 +27,11 @@ static cl::opt<std::string> PolicyDirectory("ml-inliner-model-under-training", c
 namespace {
 class DecisionLog {
 public:
-  DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath, const ModelUnderTrainingRunner *Policy)
+  DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath, StringRef Source,
+              const ModelUnderTrainingRunner *Policy)
       : Policy(Policy), Specs(specs(Policy)),
         Log(std::move(Stream), Specs, TensorSpec::createSpec<int64_t>(RewardName, {1}), /*IncludeReward=*/false),
-        Calls(std::move(CallsPath)) {
+        Calls(std::move(CallsPath), Source) {
     Log.switchContext("");
   }
 
@@ -180,7 +181,7 @@ llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
       Context.emitError("cannot write the training log " + LogPath + ": " + Error.message());
       return nullptr;
     }
-    Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath, Policy);
+    Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath, M.getSourceFileName(), Policy);
   }
   return std::make_unique<InlineTrainingAdvisor>(M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
                                                  mlgo::loadForcedDecisions(Sample, "inlining"),

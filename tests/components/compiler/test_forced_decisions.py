@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.compiler.advisor import Advisor
 from components.compiler.compile import Request
-from components.compiler.forced_decisions import ForcedDecisions, ordinals, read_unmatched
+from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals, read_unmatched
 from components.compiler.training_log import LogError
 
 
@@ -20,6 +21,21 @@ def test_an_ordinal_counts_earlier_decisions_of_the_same_key(keys: list[tuple[in
     columns = np.array(keys, np.int32).reshape(-1, 2)
     found = ordinals(columns[:, 0], columns[:, 1])
     assert found.tolist() == [keys[:i].count(key) for i, key in enumerate(keys)]
+
+
+NAMES = st.text(st.characters(exclude_characters="\0"), min_size=1)
+
+
+@given(st.dictionaries(st.tuples(NAMES, st.just("") | NAMES, st.integers(0, 2**31 - 1)), st.integers(0, 99)))
+def test_actions_by_key_stay_what_they_are(actions: dict[Key, int]) -> None:
+    forced = ForcedDecisions.of(actions)
+    assert forced.actions() == actions and len(forced) == len(actions)
+    line, rest = forced.content("inlining").split(b"\n", 1)
+    assert json.loads(line) == {
+        "version": 1, "problem": "inlining", "decisions": len(actions), "names": len(forced.names),
+    }  # fmt: skip
+    names = rest[16 * len(actions) :]
+    assert [name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1]] == list(forced.names)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"version": 2, "unmatched": 0}', b"[1]", b"\xff"])

@@ -1,0 +1,198 @@
+"""One round of the search on one module: measure flips, take those that pay, keep the best that was compiled.
+
+The search climbs from the policy's decisions. A round compiles the module with what was found so far (the base), then
+with sets of flips that do not disturb each other (components/counterfactual). All flips that save something are then
+taken together, half of them, and so on; the smallest object of the round is the next base. So no estimate is believed
+without a compile, and a round never ends with a larger module than it began with. Theodoridis, Grosser and Su
+("Understanding and Exploiting Optimal Function Inlining", ASPLOS 2022) found what LLVM's heuristic leaves to be gained.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components import problems
+from components.compiler.advisor import Advisor
+from components.compiler.compile import Compiler, Request, Sample
+from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.counterfactual.influence import Flip
+from components.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
+from components.policy.observation import finite
+
+SHARES = (1.0, 0.5, 0.25)
+"""Of the flips that pay, the best: how many are taken together in the compiles at the end of a round."""
+LEAST_BYTES = 1.0
+"""A flip that saves less is left."""
+
+
+@dataclass(frozen=True)
+class ClimbRequest(Request):
+    """A round on a module; `advisor` is that of the policy, with a log.
+
+    Attributes:
+        found: decisions that differ from the policy's.
+        tried: calls that were flipped since the search last began with all of them.
+        number: of the round; another one tries other flips first.
+    """
+
+    found: Mapping[Key, int] | None = None
+    tried: frozenset[Key] = frozenset()
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round found.
+
+    Attributes:
+        source: the module's source file.
+        base_bytes: text of the module as the round began, size_bytes: as it ended.
+        base_worth, worth: the objective, in bytes, at the beginning and at the end.
+        found, tried: see ClimbRequest.
+        exhausted: nothing was left to be tried.
+        compile_s: sum over the compiles.
+    """
+
+    module: str
+    source: str
+    base_bytes: int
+    size_bytes: int
+    base_worth: float
+    worth: float
+    found: dict[Key, int]
+    tried: frozenset[Key]
+    exhausted: bool
+    compile_s: float
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Does rounds; may be pickled and called in any thread or process.
+
+    Attributes:
+        flip_compiles: of a round.
+        objects: project -> function -> number of the project's objects that define it, see `measure_flips`.
+    """
+
+    compiler: Compiler
+    flip_compiles: int
+    seed: int
+    objects: Mapping[str, Mapping[str, int]]
+
+    def __call__(self, request: ClimbRequest) -> Round:
+        """Do a round.
+
+        Raises:
+            CompileError, UserError: as Compiler does.
+        """
+        problem = problems.get(self.compiler.problem)
+        objects = self.objects.get(request.module.project, {})
+        found = dict(request.found or {})
+        policy = request.advisor.policy
+        (base,), compile_s = self._compile(request, request.advisor, [found])
+        assert base.callsites is not None and base.log is not None
+        calls, base_worth = base.callsites, worth(base, objects)
+        best, kept, tried, exhausted = base, found, set(request.tried), True
+        if base.log.decisions:
+            (columns,) = [context.columns for context in base.log.contexts if len(context)]
+            action = columns[problem.decision].reshape(-1).astype(np.int64)
+            keys = _keys(base)
+            random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
+            plan = plan_flips(
+                base, action, _uncertainty(columns, problem.logits, problem.num_actions), self.flip_compiles, random,
+                lambda flip: all(keys[i] in tried for i in flip.decisions.tolist()),
+            )  # fmt: skip
+            if plan.forced:
+                exhausted = False
+                sets = [found | forced.actions() for forced in plan.forced]
+                flipped, flipped_s = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
+                measured = measure_flips(base, plan, flipped, objects)
+                tried |= {keys[i] for i in measured.decision.tolist()}
+                paying = _paying(plan.flips, measured)
+                trials = [found | f.actions() for f in _together(base, action, paying)]
+                more: Sequence[Sample] = ()
+                trials_s = 0.0
+                if trials:
+                    advisor = Advisor("policy", policy=policy, samples=len(trials))
+                    more, trials_s = self._compile(request, advisor, trials)
+                compile_s += flipped_s + trials_s
+                for decisions, sample in zip([*sets, *trials], [*flipped, *more], strict=True):
+                    if worth(sample, objects) < worth(best, objects):
+                        best, kept = sample, decisions
+        return Round(
+            request.module.name, calls.source, base.text_size_bytes, best.text_size_bytes, base_worth,
+            worth(best, objects), kept, frozenset(tried), exhausted, compile_s,
+        )  # fmt: skip
+
+    def _compile(
+        self, request: ClimbRequest, advisor: Advisor, decisions: Sequence[Mapping[Key, int]]
+    ) -> tuple[tuple[Sample, ...], float]:
+        forced = tuple(ForcedDecisions.of(actions) for actions in decisions)
+        result = self.compiler(Request(request.module, advisor, want_functions=True, forced=forced))
+        return result.samples, result.compile_s
+
+
+def worth(sample: Sample, objects: Mapping[str, int]) -> float:
+    """Return the bytes of a module, a function that several objects define counted by the share that the link keeps."""
+    assert sample.function_sizes is not None
+    dropped = 0.0
+    if objects:
+        sizes = sample.function_sizes.by_name()
+        dropped = sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)
+    return sample.text_size_bytes - dropped
+
+
+def all_decisions(base: Sample) -> ForcedDecisions:
+    """Return every decision of a compile: a plan has them all, so that it does not depend on the policy."""
+    assert base.log is not None and base.callsites is not None
+    if not base.log.decisions:
+        return ForcedDecisions((), np.zeros((0, 4), np.int32))
+    (columns,) = [context.columns for context in base.log.contexts if len(context)]
+    action = columns[problems.get("inlining").decision].reshape(-1).astype(np.int64)
+    return ForcedDecisions.of(dict(zip(_keys(base), action.tolist(), strict=True)))
+
+
+def _keys(base: Sample) -> list[Key]:
+    """Of each decision."""
+    calls = base.callsites
+    assert calls is not None
+    ordinal = ordinals(calls.caller, calls.callee).tolist()
+    pairs = zip(calls.caller.tolist(), calls.callee.tolist(), ordinal, strict=True)
+    return [(calls.names[caller], calls.names[callee], number) for caller, callee, number in pairs]
+
+
+def _uncertainty(columns: Mapping[str, NDArray[np.generic]], logits: str, actions: int) -> NDArray[np.float64]:
+    ordered = np.sort(finite(columns[logits].reshape(-1, actions)).astype(np.float64), axis=1)
+    return ordered[:, -2] - ordered[:, -1]
+
+
+def _saved(measured: MeasuredFlips) -> dict[int, float]:
+    """Flip -> bytes that it saved for each of its decisions, mean of its measurements."""
+    rows: dict[int, list[float]] = {}
+    for flip, saved in zip(measured.flip.tolist(), measured.saved_bytes.tolist(), strict=True):
+        rows.setdefault(flip, []).append(saved)
+    return {flip: float(np.mean(saved)) for flip, saved in rows.items()}
+
+
+def _paying(flips: Sequence[Flip], measured: MeasuredFlips) -> list[Flip]:
+    """The flips that save something and do not touch each other, the one that saves most first."""
+    total = {flip: saved * len(flips[flip].decisions) for flip, saved in _saved(measured).items()}
+    chosen: list[Flip] = []
+    busy: set[int] = set()
+    for number in sorted(total, key=lambda flip: (-total[flip], flip)):
+        if total[number] < LEAST_BYTES:
+            break
+        if busy.isdisjoint(flips[number].touches):
+            busy |= flips[number].touches
+            chosen.append(flips[number])
+    return chosen
+
+
+def _together(base: Sample, action: NDArray[np.int64], paying: Sequence[Flip]) -> tuple[ForcedDecisions, ...]:
+    counts = sorted({max(1, round(share * len(paying))) for share in SHARES}, reverse=True) if paying else []
+    return force_flips(base, action, [paying[:count] for count in counts])

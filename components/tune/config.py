@@ -1,0 +1,43 @@
+"""What the tune step is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Objective = Literal["linked", "modules"]
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """One search for a plan.
+
+    Attributes:
+        corpus: artifact with the program's modules. Its split does not matter: a plan is for these modules.
+        toolchain: artifact of a training clang.
+        policy: directory of the policy that the search starts from, and that decides what is not in the plan.
+        root_dir: keeps what is found, module by module; the same command goes on from there.
+        output: artifact to write.
+        release_toolchain: artifact of a release clang that carries the policy; it then compiles every module with the
+            plan, twice. None leaves that out.
+        minutes: wall time of the search, resumed parts not counted.
+        flip_compiles: counterfactual compiles of a module in a round.
+        objective: "linked" counts a function that several objects define by the share that the link keeps.
+        workers: see components/workers/make.py.
+    """
+
+    corpus: Path
+    toolchain: Path
+    policy: Path
+    root_dir: Path
+    output: Path
+    release_toolchain: Path | None = None
+    minutes: float = 15.0
+    flip_compiles: int = 12
+    objective: Objective = "linked"
+    seed: int = 1
+    workers: str = "local"
+    timeout_s: float = 120.0
+    max_failed_fraction: float = 0.05
+    allowed_options: tuple[str, ...] = ()

@@ -1,0 +1,121 @@
+"""The search over all modules: rounds on those that may still get smaller, until the time is over."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+
+from components.compiler.advisor import Advisor
+from components.compiler.compile import Compiler, Request
+from components.compiler.quarantine import Quarantine, compile_all
+from components.console import Progress, UserError
+from components.formats.corpus import Module, project_of
+from components.tune.climb import Climb, ClimbRequest, Round
+from components.tune.config import TuneConfig
+from components.tune.state import ModuleState, SearchDirectory
+from components.workers import WorkerPool
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """Compiles a module under LLVM's heuristic."""
+
+    compiler: Compiler
+
+    def __call__(self, request: Request) -> tuple[int, list[str]]:
+        """Return its text in bytes, and the functions of which the linker keeps one definition."""
+        (sample,) = self.compiler(request).samples
+        assert sample.function_sizes is not None
+        sizes = sample.function_sizes
+        return sample.text_size_bytes, list(compress(sizes.names, sizes.weak.tolist()))
+
+
+def search(
+    config: TuneConfig,
+    compiler: Compiler,
+    policy: Path,
+    modules: Sequence[Module],
+    directory: SearchDirectory,
+    pool: WorkerPool,
+    quarantine: Quarantine,
+) -> dict[str, ModuleState]:
+    """Search until `config.minutes` are over or nothing improves.
+
+    Returns:
+        What was found, by module; those that do not compile are left out.
+
+    Raises:
+        UserError: too many modules do not compile.
+    """
+    deadline_s = time.monotonic() + config.minutes * 60
+    states, objects = _survey(config, compiler, modules, directory, pool, quarantine)
+    climb = Climb(compiler, config.flip_compiles, config.seed, objects)
+    advisor = Advisor("policy", policy=policy, log=True)
+    by_name = {module.name: module for module in modules}
+    with Progress("searching: rounds") as progress:
+        while wave := [name for name, state in states.items() if not state.finished and name not in quarantine]:
+            wave.sort(key=lambda name: -states[name].heuristic_bytes)  # the longest first, so that workers end together
+            requests = [
+                ClimbRequest(
+                    by_name[name], advisor, found=states[name].found, tried=states[name].tried,
+                    number=states[name].rounds,
+                )
+                for name in wave
+            ]  # fmt: skip
+            with closing(compile_all(pool, climb, requests, quarantine)) as rounds:
+                for _request, done in rounds:
+                    _take(states[done.module], done)
+                    directory.save(done.module, states[done.module])
+                    begun = [state for state in states.values() if state.rounds]
+                    progress.advance(
+                        modules=f"{sum(state.finished for state in begun)} of {len(states)} finished",
+                        saved_percent=100 * (1 - sum(s.size_bytes for s in begun) / sum(s.policy_bytes for s in begun)),
+                    )
+                    if time.monotonic() > deadline_s:
+                        break
+            if time.monotonic() > deadline_s:
+                break
+    return {name: state for name, state in states.items() if state.rounds and name not in quarantine}
+
+
+def _take(state: ModuleState, done: Round) -> None:
+    """Add a round to what is known of its module."""
+    if not state.rounds:
+        state.source, state.policy_bytes = done.source, done.base_bytes
+    state.rounds += 1
+    state.size_bytes, state.found, state.tried = done.size_bytes, done.found, done.tried
+    state.gained |= done.worth < done.base_worth
+    if done.exhausted:
+        # What saved nothing before may do so after what was found since: once more from the start.
+        state.finished, state.gained, state.tried = not state.gained, False, frozenset()
+
+
+def _survey(
+    config: TuneConfig,
+    compiler: Compiler,
+    modules: Sequence[Module],
+    directory: SearchDirectory,
+    pool: WorkerPool,
+    quarantine: Quarantine,
+) -> tuple[dict[str, ModuleState], dict[str, dict[str, int]]]:
+    """Return every module's state, and by project in how many modules each weak function is, of those in several."""
+    weak: dict[str, Counter[str]] = {}
+    states: dict[str, ModuleState] = {}
+    requests = [Request(module, Advisor("default"), want_functions=True) for module in modules]
+    requests.sort(key=lambda request: -request.module.bitcode.stat().st_size)
+    with Progress("compiling with LLVM's heuristic", len(modules)) as progress:
+        for request, (size, functions) in compile_all(pool, _Survey(compiler), requests, quarantine, progress):
+            name = request.module.name
+            states[name] = directory.load(name) or ModuleState(size)
+            weak.setdefault(project_of(name), Counter()).update(functions)
+    if not states:
+        raise UserError("no module of the corpus compiles", "see whether corpus and clang belong together")
+    if config.objective == "modules":
+        return states, {}
+    shared = {project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()}
+    return states, shared

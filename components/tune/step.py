@@ -1,0 +1,223 @@
+"""Searches for a plan, verifies it, and publishes it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from components.compiler.advisor import POLICY_FILES, Advisor
+from components.compiler.command_line import require_replayable
+from components.compiler.compile import Compiler, Request
+from components.compiler.forced_decisions import ForcedDecisions
+from components.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
+from components.compiler.quarantine import Quarantine, compile_all
+from components.console import Progress, UserError, say
+from components.formats.corpus import Module, load_corpus
+from components.formats.policy import check_features, load_policy_info
+from components.formats.toolchain import Toolchain, load_toolchain
+from components.policy.dense import read_dense
+from components.policy.export import export_fast
+from components.storage import digest, publish
+from components.storage.manifest import MANIFEST
+from components.storage.uri import shown
+from components.tune.climb import all_decisions
+from components.tune.config import TuneConfig
+from components.tune.search import search
+from components.tune.state import ModuleState, SearchDirectory
+from components.workers import WorkerPool, make_pool
+
+FIGURES, BY_MODULE = "tune.json", "modules.csv"
+_PROBLEM = "inlining"
+
+
+def tune(config: TuneConfig) -> dict[str, Any]:
+    """Search, and publish the plan as `config.output`; return what its tune.json holds.
+
+    Raises:
+        UserError: an input is missing, damaged or does not fit the others; too many modules do not compile.
+    """
+    toolchain = load_toolchain(config.toolchain).require_mode("training")
+    release = _release(config, toolchain)
+    corpus = load_corpus(config.corpus)
+    require_replayable(corpus.modules, config.allowed_options)
+    _check_policy(config.policy, toolchain)
+    directory = SearchDirectory(config.root_dir, _made_of(config))
+    quarantine = Quarantine(config.max_failed_fraction, len(corpus))
+    compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
+    with (
+        publish(config.output) as partial,
+        _loadable(config.policy, toolchain.clang) as policy,
+        closing(make_pool(config.workers)) as pool,
+    ):
+        states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
+        modules = [module for module in corpus.modules if module.name in states]
+        planned = _planned(compiler, policy, modules, states, pool, quarantine)
+        states = {name: state for name, state in states.items() if name in planned}
+        if not states:
+            raise UserError("the time was over before a module's first round", "give more --minutes")
+        major = int(toolchain.llvm_version.split(".")[0])
+        decisions = [PlannedModule(states[name].source, planned[name]) for name in sorted(planned)]
+        write_plan(partial / PLAN_FILE, decisions, major)
+        built = {}
+        if release is not None:
+            kept = [module for module in modules if module.name in states]
+            built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
+        figures = _figures(config, toolchain, states, quarantine) | built
+        (partial / FIGURES).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        _write_csv(partial / BY_MODULE, states)
+    return figures
+
+
+def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
+    if config.release_toolchain is None:
+        return None
+    release = load_toolchain(config.release_toolchain).require_mode("release")
+    carried = release.built.get("policies", {}).get(_PROBLEM)
+    if carried is None or release.llvm_version != training.llvm_version:
+        raise UserError(
+            f"the clang in {shown(config.release_toolchain)} is LLVM {release.llvm_version} with policies for "
+            f"{', '.join(release.built.get('policies', {})) or 'nothing'}, and the plan is of inlining with LLVM "
+            f"{training.llvm_version}",
+            "mlgo toolchain --mode release --policy DIR, with the policy that the search starts from",
+        )
+    return release
+
+
+def _check_policy(policy: Path, toolchain: Toolchain) -> None:
+    info = load_policy_info(policy)
+    if info.problem != _PROBLEM:
+        raise UserError(f"{shown(policy)} is a policy for {info.problem}, and plans are of inlining", "name another")
+    check_features(info.features, toolchain.features.get(_PROBLEM, ()))
+
+
+def _made_of(config: TuneConfig) -> dict[str, str]:
+    artifacts = {"corpus": config.corpus, "training clang": config.toolchain, "policy": config.policy}
+    return {
+        **{name: digest(path) if (path / MANIFEST).exists() else "" for name, path in artifacts.items()},
+        "objective": config.objective,
+    }
+
+
+@contextmanager
+def _loadable(policy: Path, clang: Path) -> Iterator[Path]:
+    """The policy as the training clang loads it, compiled if it is not yet."""
+    if all((policy / name).is_file() for name in POLICY_FILES):
+        yield policy
+        return
+    with TemporaryDirectory(prefix="mlgo-policy-") as directory:
+        export_fast(read_dense(policy), Path(directory), clang)
+        yield Path(directory)
+
+
+@dataclass(frozen=True)
+class _Decisions:
+    """Compiles a module with what was found, and then with all of that compile's decisions forced."""
+
+    compiler: Compiler
+
+    def __call__(self, request: Request) -> tuple[int, int, ForcedDecisions]:
+        """Return the module's text in both, in bytes, and the decisions."""
+        (base,) = self.compiler(request).samples
+        decisions = all_decisions(base)
+        again = Request(request.module, request.advisor, forced=(decisions,))
+        return base.text_size_bytes, self.compiler(again).samples[0].text_size_bytes, decisions
+
+
+def _planned(
+    compiler: Compiler,
+    policy: Path,
+    modules: Sequence[Module],
+    states: Mapping[str, ModuleState],
+    pool: WorkerPool,
+    quarantine: Quarantine,
+) -> dict[str, ForcedDecisions]:
+    """Every decision of each module, of which a compile confirms that they make it as small as was found."""
+    advisor = Advisor("policy", policy=policy, log=True)
+    requests = [
+        Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].found),)) for module in modules
+    ]
+    planned: dict[str, ForcedDecisions] = {}
+    with Progress("compiling with the plan", len(requests)) as progress:
+        for request, (size, again, decisions) in compile_all(
+            pool, _Decisions(compiler), requests, quarantine, progress
+        ):
+            name = request.module.name
+            if size == again == states[name].size_bytes:
+                planned[name] = decisions
+            else:
+                say(f"{name} is left out of the plan: {states[name].size_bytes} bytes, then {size} and {again}")
+    return planned
+
+
+@dataclass(frozen=True)
+class _Twice:
+    """Compiles a module twice."""
+
+    compiler: Compiler
+
+    def __call__(self, request: Request) -> tuple[int, bool]:
+        """Return its text in bytes, and whether both objects are the same."""
+        first, second = (self.compiler(request).samples[0] for _ in range(2))
+        return first.text_size_bytes, first.object_digest == second.object_digest
+
+
+def _verify(
+    release: Toolchain,
+    config: TuneConfig,
+    plan: Path,
+    modules: Sequence[Module],
+    states: Mapping[str, ModuleState],
+    pool: WorkerPool,
+    quarantine: Quarantine,
+) -> dict[str, int]:
+    """Build with the plan: how many modules the release clang makes as small as was found, and twice alike."""
+    compiler = Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options)
+    flags = tuple(plan_flags(plan))
+    requests = [Request(module, Advisor("release"), extra_flags=flags, want_digest=True) for module in modules]
+    as_found = alike = 0
+    with Progress("compiling with the release clang and the plan", len(requests)) as progress:
+        for request, (size, same) in compile_all(pool, _Twice(compiler), requests, quarantine, progress):
+            as_found += size == states[request.module.name].size_bytes
+            alike += same
+    return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": alike}
+
+
+def _figures(
+    config: TuneConfig, toolchain: Toolchain, states: Mapping[str, ModuleState], quarantine: Quarantine
+) -> dict[str, Any]:
+    sums = {
+        name: sum(getattr(state, f"{name}_bytes") for state in states.values())
+        for name in ("heuristic", "policy", "size")
+    }
+    heuristic, policy, plan = sums.values()
+    return {
+        "version": 1,
+        "problem": _PROBLEM,
+        "llvm_version": toolchain.llvm_version,
+        **_made_of(config),
+        "modules": len(states),
+        "finished_modules": sum(state.finished for state in states.values()),
+        "rounds": sum(state.rounds for state in states.values()),
+        "heuristic_bytes": heuristic,
+        "policy_bytes": policy,
+        "plan_bytes": plan,
+        "policy_reduction_percent": 100 * (1 - policy / heuristic),
+        "plan_reduction_percent": 100 * (1 - plan / heuristic),
+        "plan_over_policy_percent": 100 * (1 - plan / policy),
+        "quarantine": quarantine.to_json(),
+    }
+
+
+def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:
+    with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["module", "heuristic_bytes", "policy_bytes", "plan_bytes", "changed_decisions", "rounds"])
+        for name, state in sorted(states.items()):
+            row = [name, state.heuristic_bytes, state.policy_bytes, state.size_bytes, len(state.found), state.rounds]
+            writer.writerow(row)

@@ -1,0 +1,143 @@
+"""Plans of inlining decisions as the release clang takes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from components.compiler.advisor import Advisor
+from components.compiler.compile import CompileError, Compiler, Request, Sample
+from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.compiler.inline_plan import PlannedModule, plan_flags, write_plan
+from components.formats.corpus import Corpus, Module
+
+pytestmark = pytest.mark.slow
+
+REMARKS = ["-Rpass-analysis=inline-plan"]
+
+
+def decisions(sample: Sample) -> dict[Key, int]:
+    calls = sample.callsites
+    assert calls is not None and sample.log is not None
+    (context,) = sample.log.contexts
+    actions = context.columns["inlining_decision"].reshape(-1).tolist()
+    keys = zip(
+        calls.caller.tolist(), calls.callee.tolist(), ordinals(calls.caller, calls.callee).tolist(), strict=True
+    )
+    return {(calls.names[a], calls.names[b], k): action for (a, b, k), action in zip(keys, actions, strict=True)}
+
+
+@dataclass(frozen=True)
+class Flipped:
+    """A module, the decisions opposite to the policy's, and what the training clang makes of them."""
+
+    module: Module
+    source: str
+    decisions: ForcedDecisions
+    size: int
+    policy_size: int
+
+
+@pytest.fixture(scope="module")
+def flipped(training_toolchain: Path, policy: Path, tiny_corpus: Corpus) -> Flipped:
+    (module,) = (m for m in tiny_corpus.modules if m.name.startswith("app/tree"))
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    advisor = Advisor("policy", policy, log=True)
+    (base,) = compiler(Request(module, advisor)).samples
+    opposite = ForcedDecisions.of({key: 1 - action for key, action in decisions(base).items()})
+    (forced,) = compiler(Request(module, advisor, forced=(opposite,))).samples
+    assert forced.text_size_bytes != base.text_size_bytes and base.callsites is not None
+    return Flipped(
+        module, base.callsites.source, ForcedDecisions.of(decisions(forced)), forced.text_size_bytes,
+        base.text_size_bytes,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def release(release_toolchain: Path) -> Compiler:
+    return Compiler(release_toolchain / "bin" / "clang", "inlining")
+
+
+def test_the_release_clang_takes_a_plan_s_decisions(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
+    assert flipped.source.endswith("app/tree.c")
+    other = PlannedModule("elsewhere/tree.c", ForcedDecisions.of({("nobody", "nothing", 0): 1}))
+    write_plan(tmp_path / "plan", [other, PlannedModule(flipped.source, flipped.decisions)], 19)
+    flags = tuple(plan_flags(tmp_path / "plan"))
+    (sample,) = release(Request(flipped.module, Advisor("release"), extra_flags=flags)).samples
+    assert sample.text_size_bytes == flipped.size
+    (plain,) = release(Request(flipped.module, Advisor("release"))).samples
+    assert plain.text_size_bytes == flipped.policy_size
+
+
+def build(compiler: Compiler, source: Path, plan: Path) -> str:
+    flags = [*Advisor("release").flags("inlining", None, None), *plan_flags(plan), *REMARKS]
+    command: list[str | Path] = [compiler.clang, "-Oz", *flags, "-c", source, "-o", source.with_suffix(".o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_plan_is_found_elsewhere_and_for_code_that_changed(
+    flipped: Flipped, release: Compiler, sources: dict[str, str], tmp_path: Path
+) -> None:
+    write_plan(tmp_path / "plan", [PlannedModule(flipped.source, flipped.decisions)], 19)
+    moved = tmp_path / "tree.c"
+    moved.write_text(sources["app/tree.c"])
+    count = len(flipped.decisions)
+    assert f"{count} of the plan's {count} decisions were found" in build(release, moved, tmp_path / "plan")
+    moved.write_text(sources["app/tree.c"].replace("int other(", "int third("))
+    told = build(release, moved, tmp_path / "plan")
+    assert f" of the plan's {count} decisions were found" in told and f"{count} of the plan's" not in told
+    other = tmp_path / "another.c"
+    other.write_text(sources["app/tree.c"])
+    assert "the plan has no decisions of" in build(release, other, tmp_path / "plan")
+    moved.write_text("int f(); int g() { return f(); }\n")
+    assert "the plan has no decisions of" in build(release, moved, tmp_path / "plan")
+
+
+def cut(data: bytes) -> bytes:
+    return data[:-10]
+
+
+def header(name: str, value: object) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        line, rest = data.split(b"\n", 1)
+        return json.dumps(json.loads(line) | {name: value}).encode() + b"\n" + rest
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (cut, "it is cut off"),
+        (lambda data: data[:150], "it ends inside its index"),
+        (lambda data: data[:140] + b"?" + data[141:], "its index is damaged"),
+        (lambda data: data[:-10] + b"?" + data[-9:], "a module's decisions are damaged"),
+        (lambda _: b"", "its first line is not JSON"),
+        (header("llvm_major", 22), "it was made with LLVM 22, and this is LLVM 19"),
+        (header("problem", "regalloc"), "it is not for inlining"),
+        (header("version", 2), "its version is not 1"),
+    ],
+)  # fmt: skip
+def test_a_damaged_or_foreign_plan_is_an_error(
+    flipped: Flipped, release: Compiler, tmp_path: Path, damage: Callable[[bytes], bytes], told: str
+) -> None:
+    plan = tmp_path / "plan"
+    write_plan(plan, [PlannedModule(flipped.source, flipped.decisions)], 19)
+    plan.write_bytes(damage(plan.read_bytes()))
+    with pytest.raises(CompileError) as caught:
+        release(Request(flipped.module, Advisor("release"), extra_flags=tuple(plan_flags(plan))))
+    (line,) = [line for line in caught.value.detail.splitlines() if "error:" in line]
+    assert f"{plan} is not a plan for this clang: {told}; make it again with mlgo tune" in line
+
+
+def test_a_plan_that_is_not_there_is_an_error(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
+    flags = tuple(plan_flags(tmp_path / "none"))
+    with pytest.raises(CompileError, match=r"cannot read the plan .*none: No such file"):
+        release(Request(flipped.module, Advisor("release"), extra_flags=flags))

@@ -1,0 +1,105 @@
+"""The search for a plan, killed and resumed, on real modules."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.formats.corpus import Corpus
+from components.storage import digest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CPP = """#include <map>
+#include <string>
+#include <vector>
+static std::map<std::string, std::vector<int>> store;
+void add{i}(const std::string &key, int value) {{ store[key].push_back(value + {i}); }}
+int sum{i}(const std::string &key) {{ int s = {i}; for (int v : store[key]) s += v; return s; }}
+void clear{i}(const std::string &key) {{ store.erase(key + "{i}"); }}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(make_corpus: Callable[..., Corpus], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sources = {f"app/m{i}.cpp": CPP.format(i=i) for i in range(3)} | {"app/empty.c": "int nothing;\n"}
+    return make_corpus(tmp_path_factory.mktemp("program") / "corpus", sources).directory
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("toolchain") / "release"
+    command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
+    subprocess.run([*command, "--output", str(output)], check=True)
+    return output
+
+
+def tune(*options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.tune", *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_plan_makes_a_program_smaller_than_its_policy(
+    program: Path, training_toolchain: Path, release: Path, tmp_path: Path
+) -> None:
+    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--objective", "modules")
+    done = tune(*inputs, "--release-toolchain", release, "--output", tmp_path / "plan", "--minutes", 5)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "plan" / "tune.json").read_text())
+    assert figures["modules"] == figures["finished_modules"] == 4, "little programs are searched to the end"
+    assert figures["plan_bytes"] < figures["policy_bytes"] < figures["heuristic_bytes"]
+    assert figures["release_as_found"] == figures["release_identical_twice"] == figures["release_modules"] == 4
+    with (tmp_path / "plan" / "modules.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert sum(int(row["plan_bytes"]) for row in rows) == figures["plan_bytes"]
+    assert all(int(row["plan_bytes"]) <= int(row["policy_bytes"]) for row in rows)
+    assert f"-mlgo-inline-plan={tmp_path / 'plan' / 'inline.plan'}" in done.stdout
+    # Nothing is left to be found: the same command ends at once, with the same plan.
+    first = digest(tmp_path / "plan")
+    assert tune(*inputs, "--release-toolchain", release, "--output", tmp_path / "plan").returncode == 0
+    assert digest(tmp_path / "plan") == first
+
+
+def test_a_search_that_was_killed_goes_on(program: Path, training_toolchain: Path, tmp_path: Path) -> None:
+    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--root-dir", tmp_path / "root")
+    words = [sys.executable, "-m", "components.tune", *map(str, inputs), "--output", str(tmp_path / "plan")]
+    root = tmp_path / "root"
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+    while not list(root.glob("*/modules/*.json")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "plan").exists()
+    rounds = sum(json.loads(path.read_text())["rounds"] for path in root.glob("*/modules/*.json"))
+    assert tune(*inputs, "--output", tmp_path / "plan").returncode == 0
+    uninterrupted = tmp_path / "again"
+    assert tune(*inputs[:4], "--output", uninterrupted).returncode == 0
+    resumed, whole = (json.loads((path / "tune.json").read_text()) for path in (tmp_path / "plan", uninterrupted))
+    assert rounds > 0 and resumed == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "again-search", "plan", "root"]
+
+
+def test_a_module_that_does_not_compile_costs_itself_alone(
+    make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
+) -> None:
+    corpus = make_corpus(tmp_path / "corpus", {f"app/m{i}.cpp": CPP.format(i=i) for i in range(2)})
+    command = corpus.modules[0].cmd
+    command.write_bytes(command.read_bytes() + b"\0-fno-such-option")
+    (tmp_path / "corpus" / "manifest.json").unlink()
+    inputs = ("--corpus", tmp_path / "corpus", "--toolchain", training_toolchain, "--output", tmp_path / "plan")
+    done = tune(*inputs, "--minutes", 0.1)
+    assert done.returncode == 1 and "1 of 2 modules do not compile" in done.stderr
+    assert not (tmp_path / "plan").exists()
+    assert tune(*inputs, "--minutes", 0.1, "--max-failed-fraction", 0.5).returncode == 0
+    figures = json.loads((tmp_path / "plan" / "tune.json").read_text())
+    assert figures["modules"] == 1 and len(figures["quarantine"]["modules"]) == 1
