@@ -54,7 +54,7 @@ TASKS = tasks()
 @pytest.mark.parametrize("name", TASKS)
 def test_each_step_has_requests_limits_retries_and_a_time_out(name: str) -> None:
     task, _component, container = TASKS[name]
-    assert len(TASKS) == 10
+    assert len(TASKS) == 11
     resources = container["resources"]
     for kind in ("Cpu", "Memory"):
         assert 0 < resources[f"{kind.lower()}Request"] <= resources[f"{kind.lower()}Limit"]
