@@ -115,6 +115,13 @@ def magnitudes(features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np
     return (np.sign(values).astype(np.float32) * logarithm * np.float32(MAGNITUDE_SCALE)).astype(np.float32)
 
 
+def unscaled(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the values that have these magnitudes, as exactly as a float32 has them."""
+    logarithm = np.abs(magnitude.astype(np.float64)) / MAGNITUDE_SCALE
+    exponent = np.floor(logarithm)
+    return np.sign(magnitude) * ((1 + logarithm - exponent) * 2.0**exponent - 1)
+
+
 def standings(
     features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]], allowed: NDArray[np.bool_]
 ) -> Float32:

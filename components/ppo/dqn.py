@@ -26,6 +26,7 @@ from tf_agents.trajectories import StepType, Trajectory
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
+from components.counterfactual.influence import FEW_CALLS
 from components.policy import networks
 from components.ppo.learner import Learner, require_finite, require_possible
 from components.ppo.replay import Flips, ReplayBuffer
@@ -51,6 +52,8 @@ class DqnParameters:
         replay_measurements: of each module, how many of its newest measurements are learned from.
         margin: by how much less every other action than that of the first policy is worth, in units of the returns:
             where measurements say next to nothing, it decides as the first policy does.
+        repeated_margin: share of the margin that is added for each e-fold of a callee's uses beyond FEW_CALLS. Hundreds
+            of calls of a function look alike and are decided alike, so what is wrong there is wrong hundreds of times.
     """
 
     learning_rate: float = 3e-3
@@ -60,6 +63,13 @@ class DqnParameters:
     max_grad_norm: float = 1.0
     replay_measurements: int = 2
     margin: float = 0.1
+    repeated_margin: float = 0.0
+
+
+def margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the margin of each decision, float32 [N], given how many decisions may be alike, float64 [N]."""
+    folds = np.log(np.maximum(repeats / FEW_CALLS, 1.0))
+    return (parameters.margin * (1 + parameters.repeated_margin * folds)).astype(np.float32)
 
 
 class ActionValues(network.Network):

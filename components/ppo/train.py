@@ -39,13 +39,14 @@ from components.formats.toolchain import load_toolchain
 from components.formats.trace import load_trace, read_columns, read_modules, read_objects
 from components.policy import networks
 from components.policy.dense import DensePolicy, read_dense
+from components.policy.inputs import unscaled
 from components.policy.observation import logits, observations
 from components.ppo.agent import Experience, PpoLearner, PpoParameters
 from components.ppo.begun import require_same
 from components.ppo.checkpoint import Checkpoint
 from components.ppo.config import PpoConfig
 from components.ppo.credit import squash
-from components.ppo.dqn import DqnLearner, DqnParameters
+from components.ppo.dqn import DqnLearner, DqnParameters, margins
 from components.ppo.emphasis import emphasized, read_emphasis
 from components.ppo.es import EsLearner, EsParameters
 from components.ppo.measures import MEASURES
@@ -349,17 +350,25 @@ class Trainer:
         if not isinstance(self.learner, DqnLearner) or not self.replay:
             return {}
         networks.load_dense(self.learner.actor, self.first)
-        margin = self.learner.parameters.margin
+        parameters = self.learner.parameters
 
         def returns(flips: Flips) -> NDArray[np.float32]:
             first = logits(self.first, flips.observed).argmax(1)
             leaves = (flips.action == first).astype(np.float32) - (flips.alternative == first)
-            return self._advantage(flips.gain) - np.float32(margin) * leaves
+            return self._advantage(flips.gain) - margins(parameters, self._repeats(flips)) * leaves
 
         losses = self.learner.fit(self.replay, returns, number)
         self._take_weights()
         self.average = self.dense
         return losses
+
+    def _repeats(self, flips: Flips) -> NDArray[np.float64]:
+        """float64 [N]: with how many others each flip's decision may be decided alike, 1 where it is not known."""
+        names = [feature.name for feature in self.first.network_features]
+        feature = problems.get(self.config.problem).repeats
+        if feature not in names:
+            return np.ones(len(flips))
+        return unscaled(flips.observed[:, len(names) + names.index(feature)])
 
     def _rescale(self, gains: NDArray[np.float64]) -> None:
         """Follow the size of what decisions are worth: the root of the mean absolute gain or advantage."""

@@ -24,6 +24,7 @@ INLINING = Problem(
     measure="size",
     min_reduction_percent=0.5,
     callsites=True,
+    repeats="callee_users",
     model_class="InlinerSizeModel",
     model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
     development_options=("-enable-ml-inliner=development",),

@@ -28,6 +28,8 @@ class Problem:
 
     What a training takes unless it is told otherwise. modules, samples: of an iteration, and compiles of each module.
 
+    repeats: a feature that says how many decisions may be alike, such as the uses of a callee; None if there is none.
+
     What it is called in LLVM. model_class, model_macro: the class that a release build embeds and the macro that makes
     it. *_options: LLVM options (each goes behind -mllvm) that put the advisor in that mode; log_option, policy_option:
     those that take a path; channel_option: with the release options, takes decisions from the file PATH.in instead of
@@ -58,6 +60,7 @@ class Problem:
     samples: int = 8
     cmd_filter: str | None = None
     mask: str | None = None
+    repeats: str | None = None
     per_instruction_features: frozenset[str] = frozenset()
     per_instruction_option: str | None = None
 

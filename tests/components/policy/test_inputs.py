@@ -15,6 +15,7 @@ from components.policy.inputs import (
     layer_inputs,
     magnitudes,
     standings,
+    unscaled,
 )
 
 ACTIONS = 5
@@ -86,6 +87,7 @@ def test_magnitudes_are_odd_monotonic_and_close_to_a_logarithm(values: list[int]
     np.testing.assert_allclose(found, exact, atol=0.09 * MAGNITUDE_SCALE)
     negated = magnitudes([spec], {"count": -ordered.astype(np.float64)})[:, 0]
     np.testing.assert_array_equal(negated, -found)
+    np.testing.assert_allclose(unscaled(found), ordered, rtol=1e-4, atol=1e-3)
 
 
 @given(st.floats(width=32))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from components.console import UserError
+from components.counterfactual.influence import FEW_CALLS
 from components.policy import networks
-from components.ppo.dqn import DqnLearner, DqnParameters
+from components.ppo.dqn import DqnLearner, DqnParameters, margins
 from components.ppo.replay import Flips, ReplayBuffer
 
 FEATURES = 4
@@ -81,6 +82,14 @@ def test_the_steps_of_a_fit_have_an_upper_bound() -> None:
     few.fit(flips, gain_itself, 0)
     bounded.fit(flips, gain_itself, 0)
     assert few.state()["step"] == round(10 * 2000 / 256) and bounded.state()["step"] == 5
+
+
+def test_a_decision_that_is_often_repeated_has_a_greater_margin() -> None:
+    uses = np.array([0.0, 1.0, FEW_CALLS, FEW_CALLS * np.e, FEW_CALLS * np.e**2])
+    found = margins(DqnParameters(margin=0.1, repeated_margin=3.0), uses)
+    np.testing.assert_allclose(found, [0.1, 0.1, 0.1, 0.4, 0.7], rtol=1e-6)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(margins(DqnParameters(margin=0.1, repeated_margin=0.0), uses), np.full(5, 0.1))
 
 
 def test_few_flips_are_a_batch() -> None:
