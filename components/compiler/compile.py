@@ -177,7 +177,7 @@ class Compiler:
         if request.forced:
             path = prefix.with_name("forced")
             for i, forced in enumerate(request.forced):
-                forced.write(path.with_name(f"forced.{i}") if request.advisor.samples else path, self.problem)
+                forced.sorted().write(path.with_name(f"forced.{i}") if request.advisor.samples else path, self.problem)
             flags += ["-mllvm", f"-mlgo-forced-decisions={path}"]
         if request.flips is not None:
             request.flips.write(prefix.with_name("flips"), self.problem)

@@ -3,7 +3,7 @@
 A file of them, which the training clang's -mlgo-forced-decisions names (ForcedDecisions.h), is a line of JSON
 {"version": 1, "problem", "decisions": N, "names": M}; int32 [N, 4]: two indices of names (for inlining caller and
 callee, for regalloc the function and -1), the ordinal (how many-th decision about these names it is, from 0) and the
-action; M names, each ended by NUL. All little-endian.
+action, sorted by the others unless they are to be measured; M names, each ended by NUL. All little-endian.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ class ForcedDecisions:
         """Return the action of each decision by key."""
         names = (*self.names, "")  # the last one is number -1
         return {(names[first], names[second], ordinal): action for first, second, ordinal, action in self.rows.tolist()}
+
+    def sorted(self) -> ForcedDecisions:
+        """Return the same decisions sorted by their keys, as a compile that takes them wants them."""
+        order = np.lexsort((self.rows[:, 2], self.rows[:, 1], self.rows[:, 0]))
+        return ForcedDecisions(self.names, self.rows[order])
 
     def content(self, problem: str) -> bytes:
         """Return the file that the compiler reads."""

@@ -60,7 +60,7 @@ def require_plan(directory: Path) -> Path:
 
 def write_plan(path: Path, modules: Sequence[PlannedModule], llvm_major: int) -> None:
     """Write a plan for clangs of this LLVM."""
-    contents = [module.decisions.content(_PROBLEM) for module in modules]
+    contents = [module.decisions.sorted().content(_PROBLEM) for module in modules]
     names = np.array([[_md5(m.source), _md5(posixpath.basename(m.source))] for m in modules], np.uint64).reshape(-1, 2)
     sizes = np.array([len(content) for content in contents], np.uint64)
     header = {

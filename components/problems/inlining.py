@@ -12,6 +12,18 @@ int callee(int x) { return x < 0 ? square(-x) : square(x) + 1; }
 int caller(int x) { return callee(x) + callee(x + 1) + square(x); }
 """
 
+_MODULE_SIZE = frozenset({"node_count", "edge_count"})
+"""By it a network knows the modules that it was trained on, and learns them by heart."""
+
+_USELESS = frozenset({
+    "caller_basic_block_count", "caller_direct_calls", "caller_invokes", "caller_other_calls", "callee_calls_in_caller",
+    "callee_calls_inlined", "callsite_arguments", "callsite_is_cold", "case_cluster_penalty", "cold_cc_penalty",
+    "constant_args", "dead_blocks", "indirect_call_penalty", "is_caller_avail_external", "jump_table_penalty",
+    "load_relative_intrinsic", "nested_inline_cost_estimate", "nested_inlines", "num_loops", "sroa_losses",
+    "switch_default_dest_penalty", "switch_penalty",
+})  # fmt: skip
+"""Without them a network tells as much of what decisions are worth, and is a quarter smaller: docs/performance.md."""
+
 INLINING = Problem(
     name="inlining",
     optimization="-Oz",
@@ -19,8 +31,7 @@ INLINING = Problem(
     default_decision="inlining_default",
     logits="CategoricalProjectionNetwork_logits",
     num_actions=2,
-    # The size of the whole module: by it a network knows the modules that it was trained on, and learns them by heart.
-    excluded_features=frozenset({"node_count", "edge_count"}),
+    excluded_features=_MODULE_SIZE | _USELESS,
     measure="size",
     min_reduction_percent=0.5,
     callsites=True,

@@ -12,6 +12,7 @@
 
 #include "ForcedDecisions.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/DenseMap.h"
 
 #include <cstdint>
 #include <memory>

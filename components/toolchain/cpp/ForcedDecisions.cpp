@@ -2,9 +2,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <tuple>
 
 using namespace llvm;
 using namespace mlgo;
@@ -15,6 +16,23 @@ static constexpr size_t RowBytes = RowWords * sizeof(int32_t);
 static Error corrupt(StringRef Name, const Twine &What) {
   return createStringError(inconvertibleErrorCode(),
                            Name + " is not a file of forced decisions: " + What);
+}
+
+static bool consumeName(StringRef &Header, StringRef Name) {
+  Header = Header.ltrim("{, ");
+  return Header.consume_front("\"") && Header.consume_front(Name) &&
+         Header.consume_front("\": ");
+}
+
+bool mlgo::consumeNumber(StringRef &Header, StringRef Name, int64_t &Value) {
+  return consumeName(Header, Name) && !Header.consumeInteger(10, Value);
+}
+
+bool mlgo::consumeText(StringRef &Header, StringRef Name, StringRef &Value) {
+  if (!consumeName(Header, Name) || !Header.consume_front("\""))
+    return false;
+  std::tie(Value, Header) = Header.split('"');
+  return true;
 }
 
 StringRef mlgo::symbolName(StringRef Name) {
@@ -35,23 +53,19 @@ Expected<DecisionRows> mlgo::readDecisionRows(const std::string &Path,
 Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
                                                StringRef Name,
                                                StringRef Problem) {
-  auto [Line, Rest] = Content.split('\n');
-  Expected<json::Value> Header = json::parse(Line);
-  if (!Header) {
-    consumeError(Header.takeError());
-    return corrupt(Name, "its first line is not JSON");
-  }
-  const json::Object *Object = Header->getAsObject();
-  auto Number = [&](StringRef Key) {
-    return Object ? Object->getInteger(Key).value_or(-1) : -1;
-  };
-  if (Number("version") != 1)
+  auto [Header, Rest] = Content.split('\n');
+  int64_t Version, Rows, Names;
+  StringRef Of;
+  if (!consumeNumber(Header, "version", Version))
+    return corrupt(Name, "it has no header");
+  if (Version != 1)
     return corrupt(Name, "its version is not 1");
-  if (Object->getString("problem").value_or("") != Problem)
+  if (!consumeText(Header, "problem", Of) || Of != Problem)
     return corrupt(Name, "it is not for the problem " + Problem);
-  const int64_t Rows = Number("decisions"), Names = Number("names");
-  if (Rows < 0 || Names < 0 ||
-      static_cast<uint64_t>(Rows) > Rest.size() / RowBytes)
+  if (!consumeNumber(Header, "decisions", Rows) ||
+      !consumeNumber(Header, "names", Names) || Rows < 0 || Names < 0)
+    return corrupt(Name, "its header is damaged");
+  if (static_cast<uint64_t>(Rows) > Rest.size() / RowBytes)
     return corrupt(Name, "it ends inside its decisions");
 
   DecisionRows Result;
@@ -79,15 +93,21 @@ Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
   return Result;
 }
 
-Expected<ForcedDecisions> ForcedDecisions::create(const DecisionRows &Rows,
+static std::tuple<int32_t, int32_t, int32_t>
+keyOf(const DecisionRows::Row &Row) {
+  return {Row.First, Row.Second, Row.Ordinal};
+}
+
+Expected<ForcedDecisions> ForcedDecisions::create(const DecisionRows &Given,
                                                   StringRef Name) {
   ForcedDecisions Result;
-  Result.Decisions = Rows.Rows.size();
-  for (auto [I, Known] : enumerate(Rows.Names))
+  for (auto [I, Known] : enumerate(Given.Names))
     Result.Ids.try_emplace(Known, static_cast<int32_t>(I));
-  for (auto [First, Second, Ordinal, Action] : Rows.Rows)
-    if (!Result.Actions[{First, Second}].try_emplace(Ordinal, Action).second)
-      return corrupt(Name, "a decision is in it twice");
+  Result.Rows = Given.Rows;
+  Result.Seen.resize(Given.Rows.size());
+  for (size_t I = 1; I < Result.Rows.size(); ++I)
+    if (keyOf(Result.Rows[I - 1]) >= keyOf(Result.Rows[I]))
+      return corrupt(Name, "a decision is in it twice, or out of order");
   return Result;
 }
 
@@ -102,14 +122,22 @@ std::optional<int64_t> ForcedDecisions::next(StringRef First,
   const int32_t SecondId = Second.empty() ? -1 : idOf(Second);
   if (FirstId < 0 || (SecondId < 0 && !Second.empty()))
     return std::nullopt;
-  auto Known = Actions.find({FirstId, SecondId});
-  if (Known == Actions.end())
+  auto From = [&](int32_t Ordinal) {
+    const auto Key = std::make_tuple(FirstId, SecondId, Ordinal);
+    auto IsLess = [&](const Row &Row) { return keyOf(Row) < Key; };
+    return partition_point(Rows, IsLess) - Rows.begin();
+  };
+  const size_t Begin = From(0);
+  if (Begin == Rows.size() || Rows[Begin].First != FirstId ||
+      Rows[Begin].Second != SecondId)
     return std::nullopt;
-  auto Forced = Known->second.find(Ordinals[{FirstId, SecondId}]++);
-  if (Forced == Known->second.end())
+  const int32_t Ordinal = Seen[Begin]++;
+  const size_t Found = From(Ordinal);
+  if (Found == Rows.size() ||
+      keyOf(Rows[Found]) != std::make_tuple(FirstId, SecondId, Ordinal))
     return std::nullopt;
   ++Matched;
-  return Forced->second;
+  return Rows[Found].Action;
 }
 
 Error ForcedDecisions::writeReport(const std::string &Path) const {
@@ -117,8 +145,8 @@ Error ForcedDecisions::writeReport(const std::string &Path) const {
   raw_fd_ostream OS(Path, EC);
   if (EC)
     return createStringError(EC, "cannot write " + Path + ": " + EC.message());
-  OS << "{\"version\":1,\"decisions\":" << Decisions
-     << ",\"unmatched\":" << Decisions - Matched << "}\n";
+  OS << "{\"version\":1,\"decisions\":" << size()
+     << ",\"unmatched\":" << size() - Matched << "}\n";
   OS.close();
   if (OS.has_error()) {
     EC = OS.error();

@@ -11,7 +11,6 @@
 #define MLGO_FORCED_DECISIONS_H
 
 #include "PolicySampling.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -19,7 +18,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace mlgo {
@@ -42,6 +40,14 @@ struct DecisionRows {
   std::vector<Row> Rows;          // in range
 };
 
+/// The header of such a file, and of others that our Python writes: consumes
+/// the next of its fields if it has this name. Not LLVM's JSON parser, which no
+/// clang has in it otherwise: 10 KB.
+bool consumeNumber(llvm::StringRef &Header, llvm::StringRef Name,
+                   int64_t &Value);
+bool consumeText(llvm::StringRef &Header, llvm::StringRef Name,
+                 llvm::StringRef &Value);
+
 /// Parses the content of such a file, which must be for `Problem`. Errors call
 /// it `Name`.
 llvm::Expected<DecisionRows> parseDecisionRows(llvm::StringRef Content,
@@ -56,7 +62,8 @@ llvm::Expected<DecisionRows> readDecisionRows(const std::string &Path,
 /// them.
 class ForcedDecisions {
 public:
-  /// Fails, calling the rows `Name`, if they have a decision twice.
+  /// Fails, calling the rows `Name`, if they are not sorted by their keys or
+  /// have one twice.
   static llvm::Expected<ForcedDecisions> create(const DecisionRows &Rows,
                                                 llvm::StringRef Name);
 
@@ -64,7 +71,7 @@ public:
   std::optional<int64_t> next(llvm::StringRef First,
                               llvm::StringRef Second = "");
 
-  size_t size() const { return Decisions; }
+  size_t size() const { return Rows.size(); }
 
   /// How many of them the compile has come to so far.
   size_t matched() const { return Matched; }
@@ -74,14 +81,16 @@ public:
   llvm::Error writeReport(const std::string &Path) const;
 
 private:
-  using Pair = std::pair<int32_t, int32_t>;
+  using Row = DecisionRows::Row;
 
   int32_t idOf(llvm::StringRef Name) const;
 
   llvm::StringMap<int32_t> Ids;
-  llvm::DenseMap<Pair, llvm::DenseMap<int32_t, int32_t>> Actions;
-  llvm::DenseMap<Pair, int32_t> Ordinals;
-  size_t Decisions = 0, Matched = 0;
+  std::vector<Row> Rows; // sorted by names and ordinal
+  /// Where the rows of a pair of names begin: how many decisions about the pair
+  /// there were so far.
+  std::vector<int32_t> Seen;
+  size_t Matched = 0;
 };
 
 /// The decisions that -mlgo-forced-decisions names: FILE, or FILE.I for sample

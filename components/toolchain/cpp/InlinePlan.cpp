@@ -1,13 +1,11 @@
 #include "InlinePlan.h"
 
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CRC.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MD5.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -66,29 +64,27 @@ Expected<Plan> Plan::read(const std::string &Path) {
   Plan Result;
   Result.Path = Path;
   Result.Buffer = std::move(*File);
-  auto [Line, Rest] = Result.Buffer->getBuffer().split('\n');
-  Expected<json::Value> Header = json::parse(Line);
-  if (!Header) {
-    consumeError(Header.takeError());
-    return unusable(Path, "its first line is not JSON");
-  }
-  const json::Object *Object = Header->getAsObject();
-  auto Number = [&](StringRef Key) {
-    return Object ? Object->getInteger(Key).value_or(-1) : -1;
-  };
-  if (Number("version") != 1)
+  auto [Header, Rest] = Result.Buffer->getBuffer().split('\n');
+  int64_t Version, Major, Modules, Crc;
+  StringRef Of;
+  if (!consumeNumber(Header, "version", Version))
+    return unusable(Path, "it has no header");
+  if (Version != 1)
     return unusable(Path, "its version is not 1");
-  if (Object->getString("problem").value_or("") != Problem)
+  if (!consumeText(Header, "problem", Of) || Of != Problem)
     return unusable(Path, "it is not for inlining");
-  if (Number("llvm_major") != LLVM_VERSION_MAJOR)
-    return unusable(Path, "it was made with LLVM " + Twine(Number("llvm_major")) +
+  if (!consumeNumber(Header, "llvm_major", Major) ||
+      !consumeNumber(Header, "modules", Modules) ||
+      !consumeNumber(Header, "crc", Crc) || Modules < 0)
+    return unusable(Path, "its header is damaged");
+  if (Major != LLVM_VERSION_MAJOR)
+    return unusable(Path, "it was made with LLVM " + Twine(Major) +
                               ", and this is LLVM " +
                               Twine(LLVM_VERSION_MAJOR));
-  const int64_t Modules = Number("modules");
-  if (Modules < 0 || static_cast<uint64_t>(Modules) > Rest.size() / EntryBytes)
+  if (static_cast<uint64_t>(Modules) > Rest.size() / EntryBytes)
     return unusable(Path, "it ends inside its index");
   StringRef Index = Rest.take_front(Modules * EntryBytes);
-  if (crcOf(Index) != Number("crc"))
+  if (crcOf(Index) != Crc)
     return unusable(Path, "its index is damaged");
   for (const char *At = Index.begin(); At != Index.end(); At += EntryBytes) {
     uint64_t Words[EntryWords];
@@ -109,20 +105,27 @@ Expected<DecisionRows> Plan::rows(const Entry &E) const {
   return parseDecisionRows(Content, Path, Problem);
 }
 
+static bool defines(const Module &M, StringRef Symbol) {
+  const Function *F = M.getFunction(Symbol);
+  if (!F)
+    F = M.getFunction(("\1" + Symbol).str());
+  return F && !F->isDeclaration();
+}
+
 /// How many functions that decide in `Rows` are defined in `M`, and how many
 /// there are.
 static std::pair<size_t, size_t> definedCallers(const DecisionRows &Rows,
                                                 const Module &M) {
-  StringSet<> Defined;
-  for (const Function &F : M)
-    if (!F.isDeclaration())
-      Defined.insert(symbolName(F.getName()));
-  DenseSet<int32_t> Callers;
+  std::vector<bool> Decides(Rows.Names.size());
   for (const DecisionRows::Row &Row : Rows.Rows)
-    Callers.insert(Row.First);
-  return {count_if(Callers,
-                   [&](int32_t I) { return Defined.contains(Rows.Names[I]); }),
-          Callers.size()};
+    Decides[Row.First] = true;
+  size_t Found = 0, Callers = 0;
+  for (size_t I = 0; I < Decides.size(); ++I)
+    if (Decides[I]) {
+      ++Callers;
+      Found += defines(M, Rows.Names[I]);
+    }
+  return {Found, Callers};
 }
 
 Expected<std::optional<ForcedDecisions>>

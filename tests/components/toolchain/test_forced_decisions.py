@@ -70,11 +70,12 @@ def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, po
         (lambda data: data[:-1], "ends inside its names"),
         (lambda data: data + b"x", "something follows its names"),
         (lambda data: data[: data.index(b"\n") + 9], "ends inside its decisions"),
-        (lambda data: b"not JSON\n", "not JSON"),
+        (lambda data: b"not JSON\n", "it has no header"),
         (lambda data: data.replace(b"inlining", b"regalloc"), "not for the problem inlining"),
         (lambda data: data.replace(b'"version": 1', b'"version": 9'), "version is not 1"),
         (lambda data: data.replace(b'"names": 2', b'"names": 1'), "out of range|follows its names"),
-        (lambda data: b"", "not JSON"),
+        (lambda data: b"", "it has no header"),
+        (lambda data: data.replace(b"decisions", b"decision"), "its header is damaged"),
     ],
 )
 def test_a_damaged_or_foreign_file_fails_the_module_with_one_clear_error(

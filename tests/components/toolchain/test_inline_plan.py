@@ -119,7 +119,7 @@ def header(name: str, value: object) -> Callable[[bytes], bytes]:
         (lambda data: data[:150], "it ends inside its index"),
         (lambda data: data[:140] + b"?" + data[141:], "its index is damaged"),
         (lambda data: data[:-10] + b"?" + data[-9:], "a module's decisions are damaged"),
-        (lambda _: b"", "its first line is not JSON"),
+        (lambda _: b"", "it has no header"),
         (header("llvm_major", 22), "it was made with LLVM 22, and this is LLVM 19"),
         (header("problem", "regalloc"), "it is not for inlining"),
         (header("version", 2), "its version is not 1"),

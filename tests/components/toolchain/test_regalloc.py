@@ -339,7 +339,7 @@ def test_a_forced_decision_that_the_mask_excludes_fails_the_compile(
         (lambda content: content.replace(b"regalloc", b"inlining"), "it is not for the problem regalloc"),
         (lambda content: content[:-1], "it ends inside its names"),
         (lambda content: content[:70], "it ends inside its decisions"),
-        (lambda content: b"junk", "its first line is not JSON"),
+        (lambda content: b"junk", "it has no header"),
     ],
 )
 def test_a_corrupt_or_foreign_file_of_forced_decisions(
