@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import CancelledError
+
 import gin
 import numpy as np
 import pytest
@@ -81,6 +84,20 @@ def test_the_steps_of_a_fit_have_an_upper_bound() -> None:
     few.fit(flips, gain_itself, 0)
     bounded.fit(flips, gain_itself, 0)
     assert few.state()["step"] == round(10 * 2000 / 256) and bounded.state()["step"] == 5
+
+
+def test_a_fit_that_is_given_up_ends_at_its_next_step() -> None:
+    flips, _ = measured()
+    given_up = threading.Event()
+    learned = learner()
+
+    def give_up(drawn: Flips) -> np.ndarray:
+        given_up.set()
+        return gain_itself(drawn)
+
+    with pytest.raises(CancelledError):
+        learned.fit(flips, give_up, 0, given_up)
+    assert learned.state()["step"] == 1
 
 
 def test_few_flips_are_a_batch() -> None:
