@@ -1,6 +1,6 @@
 """DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
 
-The network is fitted to all flips at once, from where training started, before each validation (neural fitted Q
+The network is fitted to all flips at once, from where training started, for each validation (neural fitted Q
 iteration, Riedmiller 2005, doi:10.1007/11564096_32). A network that goes on from iteration to iteration sees its first
 flips fifty times and learns those modules by heart: docs/performance.md has the figures.
 
@@ -12,7 +12,9 @@ the difference, for halves of several differences do not compare. The greedy pol
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,6 +134,7 @@ class DqnLearner(Learner):
         flips: Flips | ReplayBuffer,
         returns: Callable[[Flips], NDArray[np.float32]],
         number: int,
+        given_up: threading.Event | None = None,
     ) -> dict[str, float]:
         """Learn from all flips, beginning with the weights that the network has. Adam begins anew.
 
@@ -139,6 +142,7 @@ class DqnLearner(Learner):
             flips: at least one. returns: of some flips what is learned of each, float32: the value of the alternative
                 less that of the base's action.
             number: of the fit; what is drawn depends on it and the seed alone.
+            given_up: is looked at before each step, for a fit in a thread that nobody waits for any more.
 
         Returns:
             Over the fit the means of `value_loss` and of `explained_variance`, the share of the returns' mean square
@@ -146,6 +150,7 @@ class DqnLearner(Learner):
 
         Raises:
             UserError: the weights are not finite any more.
+            CancelledError: it was given up; the weights are those of any step.
         """
         parameters = self.parameters
         size = min(parameters.minibatch_size, len(flips))
@@ -156,6 +161,8 @@ class DqnLearner(Learner):
         average, averaged = [weight.numpy() for weight in self.weights], 0
         losses, explained = [], []
         for step in range(steps):
+            if given_up is not None and given_up.is_set():
+                raise CancelledError
             if step % DRAWN_AT_ONCE == 0:
                 count = min(DRAWN_AT_ONCE, steps - step) * size
                 drawn = flips.take(random.integers(0, len(flips), count))

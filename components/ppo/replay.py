@@ -7,6 +7,7 @@ depends on what it measures and draws, not on how much there is to draw from.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -123,6 +124,10 @@ class ReplayBuffer:
         self.segments = tuple(segments)
         self._parts = [part for _, kept in self._kept(self.segments) for _, _, part in kept]
         self._ends = np.cumsum([len(part) for part in self._parts], dtype=np.int64)
+
+    def snapshot(self) -> ReplayBuffer:
+        """Return a buffer of the flips that there are now, which another thread may read while this one grows."""
+        return copy.copy(self)  # `restore` replaces what a buffer consists of, and changes none of it
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Flips:
         """Return flips by their numbers, 0 <= number < len(self), in the given order; at least one."""

@@ -4,9 +4,16 @@ Each iteration: now and then validate, emit the policy, compile the next modules
 the compiles are depends on the credit assignment: with counterfactuals one under the greedy policy and others in which
 some of its decisions are flipped, else several under the sampled policy, or under perturbed ones.
 
-PPO compiles under the policy that it updates. DQN is fitted to the measurements of all iterations before each
-validation, and compiles under the best policy so far: a policy of values that are hardly learned is much worse than
-what it replaces.
+PPO compiles under the policy that it updates, and validates at the start of every `validate_every`th iteration. DQN
+compiles under the best policy so far: a policy of values that are hardly learned is much worse than what it replaces.
+So what is fitted changes no compile before it is validated, and the fit goes on in a thread while every
+`validate_every`th iteration compiles: it begins with the iteration, on the measurements of all iterations before, and
+is validated when the iteration's compiles are done. The first policy is validated before anything is compiled, and at
+the end of a training the values are fitted to everything and validated once more.
+
+A validation is numbered by the iterations whose measurements its policy has learned from, wherever it takes place:
+that of the fit in the iteration after 10 finished ones has the number 10. Fits begin and end within an iteration, so
+that a checkpoint never holds half of one, and a training that goes on from it begins the same fit again.
 
 What the validation modules see of other algorithms is a moving average of the weights (Polyak and Juditsky 1992):
 single updates are noisy, and the greedy policy feels it more than the sampled one. Published is the policy that was
@@ -17,6 +24,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -80,7 +88,11 @@ def require_problem(problem: str, trace: Path) -> None:
 
 @dataclass
 class TrainingState:
-    """What changes while training, apart from the learner and the sampler. `history`: (iteration, percent)."""
+    """What changes while training, apart from the learner and the sampler.
+
+    history: of each validation how many iterations its policy has learned from, and percent. best_iteration,
+    best_percent: that of the best one.
+    """
 
     iteration: int = 0
     trained_s: float = 0.0
@@ -162,6 +174,9 @@ class Trainer:
         self._unsaved: Checkpoint | None = None
         self._saver = ThreadPoolExecutor(1, "checkpoint")
         self._saving: tuple[Checkpoint, Future[None]] | None = None
+        self._fitter = ThreadPoolExecutor(1, "fit")
+        self._fitting: Future[dict[str, float]] | None = None
+        self._closing = threading.Event()
         self._checkpoint_s = 0.0
         compiler = Compiler(self.clang, problem.name, config.timeout_s, config.allowed_options)
         objects = self._objects()
@@ -232,16 +247,18 @@ class Trainer:
                 )
         # The end is a candidate, too; a training that goes on from here keeps it as one.
         if not self._is_validated():
-            if self.state.iteration % self.config.validate_every:  # else the last iteration fitted it
-                self._fit(self.state.iteration)
+            self._begin_to_fit()
+            self._end_fit()
             self._validate()
             self._remember()
         self.save()
         return Trained(self.best, self.state)
 
     def close(self) -> None:
-        """Ends the workers, and waits for a checkpoint that is being published."""
+        """Ends the workers, gives up a fit, and waits for a checkpoint that is being published."""
+        self._closing.set()
         self.pool.close()
+        self._fitter.shutdown(wait=True)
         if self._saving is not None:
             wait([self._saving[1]])
 
@@ -253,10 +270,15 @@ class Trainer:
         """One iteration; `started_s` is when training would have started had it never been interrupted."""
         state, config = self.state, self.config
         clock, failed = _Clock(), len(self.quarantine)
-        if state.iteration % config.validate_every == 0 and not self._is_validated():
+        due = state.iteration % config.validate_every == 0 and not self._is_validated()
+        fits = due and self._begin_to_fit()
+        if due and not fits:
             self._validate()
             clock.lap("validate")
         rewards, decisions, losses = self._learn(clock)
+        if fits:  # before the count goes up: it has learned from the iterations before this one
+            self._validate()
+            clock.lap("validate")
         if self.replay is None:
             self._take_weights()
             # Less at first, so that the first policy does not linger in it, as in tf.train.ExponentialMovingAverage.
@@ -321,7 +343,10 @@ class Trainer:
         return rollout.rewards, len(rollout.action), losses
 
     def _measure(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Measure flips of the base policy's decisions and update; rewards [modules], flips and losses."""
+        """Measure flips of the base policy's decisions and update; rewards [modules], flips and losses.
+
+        Of a fit that has begun this is the end.
+        """
         config, iteration = self.config, self.state.iteration
         base = self.dense if self.replay is None else self.best
         with emitted(base, self.clang, self.emitted) as policy:
@@ -340,24 +365,40 @@ class Trainer:
                 losses |= self.learner.update(self._flip_experience(Flips.concatenate(measured.flips)), iteration)
             elif self.replay is not None:
                 self.replay.add(measured.modules, measured.flips)
-        if (iteration + 1) % config.validate_every == 0:
-            losses |= self._fit(iteration + 1)
-        clock.lap("update")
+        losses |= self._end_fit()
+        clock.lap("update")  # of a fit the part that the compiles have not covered
         return measured.rewards, new, losses
 
-    def _fit(self, number: int) -> dict[str, float]:
-        """Fit the values to all flips that there are; the losses. Nothing to do for other algorithms."""
+    def _begin_to_fit(self) -> bool:
+        """Has a thread fit the values to all flips that there are now; False for other algorithms, and for no flips.
+
+        The fit reads nothing that an iteration changes, and its draws depend on seed and number of iterations alone. To
+        the learner nobody else does anything until `_end_fit`.
+        """
         if not isinstance(self.learner, DqnLearner) or not self.replay:
-            return {}
-        networks.load_dense(self.learner.actor, self.first)
-        parameters = self.learner.parameters
+            return False
+        learner, replay, first = self.learner, self.replay.snapshot(), self.first
+        number, scale, parameters = self.state.iteration, self.state.scale, self.learner.parameters
+        assert scale is not None  # of a measurement, and there are some
 
         def returns(flips: Flips) -> NDArray[np.float32]:
-            first = logits(self.first, flips.observed).argmax(1)
-            leaves = (flips.action == first).astype(np.float32) - (flips.alternative == first)
-            return self._advantage(flips.gain) - margins(parameters, self._repeats(flips)) * leaves
+            firsts = logits(first, flips.observed).argmax(1)
+            leaves = (flips.action == firsts).astype(np.float32) - (flips.alternative == firsts)
+            return squash(flips.gain, scale) - margins(parameters, self._repeats(flips)) * leaves
 
-        losses = self.learner.fit(self.replay, returns, number)
+        def fit() -> dict[str, float]:
+            networks.load_dense(learner.actor, first)
+            return learner.fit(replay, returns, number, self._closing)
+
+        self._fitting = self._fitter.submit(fit)
+        return True
+
+    def _end_fit(self) -> dict[str, float]:
+        """Waits for the fit, if one has begun, and takes its weights; the losses. Raises what the fit raised."""
+        if self._fitting is None:
+            return {}
+        fitting, self._fitting = self._fitting, None
+        losses = fitting.result()
         self._take_weights()
         self.average = self.dense
         return losses

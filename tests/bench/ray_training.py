@@ -22,19 +22,22 @@ from tests.bench.workload import Workload, read_workload
 MODULES_A_SLOT = 12
 """Of an iteration: some 30 s of the slots."""
 WARM_UP = 1
-"""Iterations before any is timed: TensorFlow traces its functions in the first."""
+"""Iterations before any is timed: the first has the slots import what they need, and validates before it compiles."""
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
     """ray_training_busy_512: share of the time in which ctx.slots slots of a simulated cluster (simulation.py) sleep
-    in place of compiling, over as many iterations of a training as there are from one validation to the next: validate,
-    emit, measure flips, update, average, checkpoint. Only the compiles are not real, and the corpus is that of the run,
-    each module as often as it takes, under other names.
+    in place of compiling, over as many iterations of a training as there are from one validation to the next: emit,
+    measure flips, add them to those that are learned from, checkpoint; in the last of them the fit, which begins with
+    it, and the validation behind it. It is the training's first fit, so that TensorFlow traces its functions in it.
+    Only the compiles are not real, and the corpus is that of the run, each module as often as it takes, under other
+    names.
 
     ray_training_useful_512: the same without the bases that further shares of a divided module compile again.
     ray_training_machine_busy: how much of this machine was in use. It carries head and nodes: near 1, it is the machine
-    that limits. Else it is what slots wait for between the compiles of two iterations: the last of them to end, the
-    update, the validation, whose compiles are fewer than the slots, and the policy's own compile.
+    that limits. Else it is what slots wait for between the compiles of two iterations: the last of them to end, what is
+    left of a fit (the phase "update"), the validation, whose compiles are fewer than the slots, and the policy's own
+    compile.
     """
     config = PpoConfig(
         ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",

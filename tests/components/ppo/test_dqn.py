@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import CancelledError
+
 import gin
 import numpy as np
 import pytest
@@ -90,6 +93,20 @@ def test_a_decision_that_is_often_repeated_has_a_greater_margin() -> None:
     np.testing.assert_allclose(found, [0.1, 0.1, 0.1, 0.4, 0.7], rtol=1e-6)
     assert found.dtype == np.float32
     np.testing.assert_allclose(margins(DqnParameters(margin=0.1, repeated_margin=0.0), uses), np.full(5, 0.1))
+
+
+def test_a_fit_that_is_given_up_ends_at_its_next_step() -> None:
+    flips, _ = measured()
+    given_up = threading.Event()
+    learned = learner()
+
+    def give_up(drawn: Flips) -> np.ndarray:
+        given_up.set()
+        return gain_itself(drawn)
+
+    with pytest.raises(CancelledError):
+        learned.fit(flips, give_up, 0, given_up)
+    assert learned.state()["step"] == 1
 
 
 def test_few_flips_are_a_batch() -> None:

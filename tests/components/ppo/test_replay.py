@@ -51,6 +51,15 @@ def test_what_is_drawn_is_in_the_order_of_the_numbers() -> None:
         np.testing.assert_array_equal(getattr(drawn, field.name), getattr(whole, field.name)[rows])
 
 
+def test_a_snapshot_does_not_grow() -> None:
+    replay = ReplayBuffer(1)
+    replay.add(["a", "b"], [flips(0, 4), flips(10, 4)])
+    snapshot = replay.snapshot()
+    held = gains(replay)
+    replay.add(["a", "b"], [flips(30, 4), flips(40, 4)])  # nothing of what there was is left
+    assert gains(snapshot) == held and not set(held) & set(gains(replay))
+
+
 def test_a_segment_with_little_left_goes_and_others_stay_as_they_are() -> None:
     replay = ReplayBuffer(1)
     replay.add(["a", "b", "c"], [flips(0, 4), flips(10, 4), flips(20, 4)])

@@ -1,0 +1,153 @@
+"""The values are fitted while an iteration compiles, and neither disturbs the other."""
+
+import threading
+import time
+from concurrent.futures import CancelledError
+from contextlib import closing, contextmanager
+
+import gin
+import pytest
+
+from components.console import UserError
+from components.ppo.begun import begun_with
+from components.ppo.config import PpoConfig
+from components.ppo.dqn import DqnLearner
+from components.ppo.fence import Fence
+from components.ppo.rollout import RolloutCollector
+from components.ppo.store import Store
+from components.ppo.train import Trainer, configure
+
+pytestmark = pytest.mark.slow
+
+DEADLINE_S = 60
+"""For what happens at once if it happens at all."""
+
+
+@pytest.fixture(autouse=True)
+def gin_as_it_was():
+    yield
+    gin.clear_config()
+
+
+@pytest.fixture
+def begin(artifacts, tmp_path):
+    """Makes a trainer of few modules that validates at the start, and then fits in each iteration."""
+    given = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
+
+    @contextmanager
+    def training(name="root", **options):
+        config = PpoConfig(
+            given["--corpus"], given["--toolchain"], given["--trace"], given["--warmstart"], tmp_path / name,
+            tmp_path / "policy", iterations=3, modules=2, samples=3, validate_every=1, seed=5, workers="local:2",
+            **options,
+        )  # fmt: skip
+        gin.clear_config()
+        configure(config)
+        config.root_dir.mkdir(exist_ok=True)
+        with Fence(config.root_dir) as fence, closing(Trainer(config, begun_with(config), Store(fence, 3))) as trainer:
+            trainer.resume()
+            yield trainer
+
+    return training
+
+
+@pytest.fixture
+def before(monkeypatch):
+    """Has something done first whenever a method is called."""
+
+    def hook(owner, name, do):
+        method = getattr(owner, name)
+
+        def hooked(self, *arguments):
+            do(*arguments)
+            return method(self, *arguments)
+
+        monkeypatch.setattr(owner, name, hooked)
+
+    return hook
+
+
+def test_the_fit_is_to_what_there_was_before_the_iteration_and_goes_on_while_that_compiles(begin, before, monkeypatch):
+    fitting, measuring, added = threading.Event(), threading.Event(), threading.Event()
+    fitted = []
+
+    def wait_for_the_compiles(flips, *_):
+        fitting.set()
+        assert measuring.wait(DEADLINE_S) and added.wait(DEADLINE_S)
+        fitted.append(len(flips))
+
+    with begin() as trainer:
+        trainer.iterate(time.monotonic())
+        assert [number for number, _ in trainer.state.history] == [0]
+        first, count = trainer.best, len(trainer.replay)
+        add = trainer.replay.add
+
+        def add_and_tell(*arguments):
+            add(*arguments)
+            added.set()
+
+        monkeypatch.setattr(trainer.replay, "add", add_and_tell)
+        before(DqnLearner, "fit", wait_for_the_compiles)
+
+        def wait_for_the_fit(modules, policy, base, *_):
+            assert base is first, "it compiles under the best policy that is validated"
+            measuring.set()
+            assert fitting.wait(DEADLINE_S)
+
+        before(RolloutCollector, "measure", wait_for_the_fit)
+        trainer.iterate(time.monotonic())
+        assert fitted == [count] and len(trainer.replay) > count > 0
+        assert [number for number, _ in trainer.state.history] == [0, 1] and trainer.state.iteration == 2
+        assert trainer.average is trainer.dense and trainer.average is not first
+
+
+def test_when_it_ends_is_of_no_consequence(begin, before):
+    def trained(name):
+        with begin(name) as trainer:
+            state = trainer.run().state
+            weights = {name: value.tolist() for name, value in trainer.learner.state().items()}
+            return state.rewards, state.history, weights
+
+    at_once = trained("at_once")
+    assert [number for number, _ in at_once[1]] == [0, 1, 2, 3]
+    before(DqnLearner, "fit", lambda *_: time.sleep(3))
+    assert trained("late") == at_once
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("in the fit"), UserError("in the fit")])
+def test_what_ends_the_fit_ends_the_training(begin, before, error):
+    def fail(*_):
+        raise error
+
+    before(DqnLearner, "fit", fail)
+    with pytest.raises(type(error)) as caught, begin() as trainer:
+        trainer.run()
+    assert caught.value is error
+    assert trainer.state.iteration == 1, "no iteration that fits is over"
+    trainer.save()
+    assert trainer.saved == 1
+
+
+def test_an_interruption_ends_the_fit_and_keeps_the_iteration_before(begin, before):
+    """Of a fit that would take days."""
+    endless = ("DqnParameters.epochs=1e9", "DqnParameters.max_steps=1000000000")
+    with begin(gin_bindings=endless) as trainer:
+        trainer.iterate(time.monotonic())
+
+        def interrupt(*_):
+            deadline = time.monotonic() + DEADLINE_S
+            while not trainer.learner.step.numpy():
+                assert time.monotonic() < deadline
+            raise KeyboardInterrupt
+
+        before(RolloutCollector, "measure", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.iterate(time.monotonic())
+        fitting = trainer._fitting
+        began = time.monotonic()
+        trainer.close()
+        assert time.monotonic() - began < 5 and isinstance(fitting.exception(), CancelledError)
+        trainer.save()
+        assert trainer.saved == 1
+        found = trainer.store.newest()
+        assert found.variables["step"] == 0, "of the iteration that fitted nothing"
