@@ -1,8 +1,9 @@
 """Which inlining decisions can be flipped, and which functions that can change, read from the base's log.
 
 A decision is about a call of `callee` in `caller`. Taking it the other way changes the caller; the functions that the
-caller's code was inlined into; and the callee, where its definition goes when nothing uses it and this decision settles
-that: it is gone already, or this is the last of its calls that was not inlined.
+caller's code was inlined into; and the callee, where its definition may go when nothing uses it. The code of a callee
+that the object does not define comes or goes with the decision, and with it come or go the functions that are in the
+object only if it calls them.
 """
 
 from __future__ import annotations
@@ -41,14 +42,13 @@ class Flip:
 
 def single_flips(calls: Callsites, hosts: Hosts) -> list[Flip]:
     """Return the flips of one decision that can be measured, in the order of the decisions."""
-    refused = np.bincount(calls.callee[hosts.emitted & ~calls.inlined], minlength=len(calls.names))
-    settles = calls.discardable & (~hosts.exists | (refused <= 1))
+    brought = Brought(calls, hosts.exists)
     flips: list[Flip] = []
     for i in np.flatnonzero(hosts.emitted).tolist():
         callee = int(calls.callee[i])
         changes = hosts.of(int(calls.caller[i]))
         if changes is not None:
-            changes = changes | {callee} if settles[callee] else changes
+            changes = changes | brought.by(callee)
             flips.append(Flip(np.array([i], np.intp), callee, changes, changes | {callee}))
     return flips
 
@@ -62,6 +62,7 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], hosts: Hosts) 
     Args:
         action: int64 [N], 1 to inline.
     """
+    brought = Brought(calls, hosts.exists)
     flips: list[Flip] = []
     order = np.lexsort((action, calls.callee.astype(np.int64)))
     order = order[hosts.emitted[order]]
@@ -74,7 +75,7 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], hosts: Hosts) 
             continue
         of_callers = [hosts.of(caller) for caller in set(calls.caller[decisions].tolist())]
         known = [changed for changed in of_callers if changed is not None]
-        changes = frozenset({callee} if calls.discardable[callee] else ()).union(*known)
+        changes = brought.by(callee).union(*known)
         if len(known) == len(of_callers) and len(changes) <= MAX_INFLUENCED:
             flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes | {callee}))
     return flips
@@ -111,3 +112,30 @@ class Hosts:
                         left.append(caller)
             self._known[function] = frozenset(found) if len(found) <= MAX_INFLUENCED else None
         return self._known[function]
+
+
+class Brought:
+    """The functions whose definitions may come or go when a callee's code does, the callee itself among them."""
+
+    def __init__(self, calls: Callsites, exists: npt.NDArray[np.bool_]) -> None:
+        refused = ~calls.inlined
+        comes = calls.discardable & ~exists
+        # What is not defined though a function of the object calls it is available_externally: it never comes.
+        comes[calls.callee[refused & exists[calls.caller]]] = False
+        bringing = refused & comes[calls.callee]
+        self._calls: dict[int, set[int]] = {}
+        for caller, callee in zip(calls.caller[bringing].tolist(), calls.callee[bringing].tolist(), strict=True):
+            self._calls.setdefault(caller, set()).add(callee)
+        self._discardable = calls.discardable
+        self._exists = exists
+
+    def by(self, callee: int) -> frozenset[int]:
+        """Return the callee, if it is discardable; if the object does not define it, what its code calls, too."""
+        found: set[int] = {callee} if self._discardable[callee] else set()
+        # What a callee that is defined calls is defined already.
+        left = [] if self._exists[callee] else [callee]
+        while left:
+            new = self._calls.get(left.pop(), set()) - found
+            found |= new
+            left += new
+        return frozenset(found)

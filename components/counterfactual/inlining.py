@@ -1,9 +1,9 @@
 """What single inlining decisions are worth, measured by compiling a module again with some of them flipped.
 
 The base is a compile under the policy's own decisions. Each further compile has flips of single decisions and of all
-calls of a callee that do not disturb each other (`flip_sets`); what changes in the functions that a flip can change
-(`influence`), it caused. If one of them other than the callee disappears, its code went elsewhere and the measurement
-is void.
+calls of a callee that do not disturb each other (`flip_sets`), and takes the base's other decisions as they were; what
+changes in the functions that a flip can change (`influence`), it caused. If one of them other than the callee
+disappears, its code went elsewhere and the measurement is void.
 
 Sizes are whole sizes: instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of
 the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECTURE.md, fact 6).
@@ -37,7 +37,7 @@ class FlipPlan:
         flips: what can be flipped in the base.
         group_size: int64 [N], of each decision how many are in the flip of a few that it is part of, else 1.
         flip_sets: per compile, indices of the flips in it.
-        forced: per compile, the same for the compiler.
+        forced: per compile, the same for the compiler, and every other decision as the base took it.
         numbers: per compile, the number of its flip set among all of the module's.
     """
 
@@ -104,27 +104,48 @@ def plan_flips(
             group_size[group.decisions] = len(group.decisions)
     of_flips = np.array([uncertainty[flip.decisions].mean() for flip in flips], np.float64)
     chosen = choose_flip_sets(flips, of_flips, compiles, random)
-    forced = force_flips(base, action, [[flips[i] for i in flip_set.tolist()] for flip_set in chosen])
+    forced = pin_flips(base, action, [[flips[i] for i in flip_set.tolist()] for flip_set in chosen])
     return FlipPlan(flips, group_size, tuple(chosen), forced, range(len(chosen)))
+
+
+def pin_flips(
+    base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
+) -> tuple[ForcedDecisions, ...]:
+    """Return what has the compiler do each set of flips and take all other decisions as the base did.
+
+    Features tell of the whole module, so that after a flip a policy also decides otherwise about calls that have
+    nothing to do with it. What that changes is not the flip's worth, and it is in functions that other flips of the set
+    change. About calls that the base did not have the policy decides.
+    """
+    calls = _callsites(base)
+    ordinal = ordinals(calls.caller, calls.callee)
+    every = np.arange(len(action))
+    forced: list[ForcedDecisions] = []
+    for flips in flip_sets:
+        taken = action.copy()
+        for flip in flips:
+            taken[flip.decisions] = 1 - action[flip.decisions]
+        forced.append(_forced(calls, ordinal, taken, every))
+    return tuple(forced)
 
 
 def force_flips(
     base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
 ) -> tuple[ForcedDecisions, ...]:
-    """Return what has the compiler do each set of flips."""
+    """Return what has the compiler do each set of flips and leave all other decisions to the policy."""
     calls = _callsites(base)
     ordinal = ordinals(calls.caller, calls.callee)
     decisions = [np.sort(np.concatenate([flip.decisions for flip in flips])) for flips in flip_sets]
-    return tuple(_forced(calls, ordinal, action, flipped) for flipped in decisions)
+    return tuple(_forced(calls, ordinal, 1 - action, flipped) for flipped in decisions)
 
 
 def _forced(
-    calls: Callsites, ordinal: npt.NDArray[np.int32], action: npt.NDArray[np.int64], flips: npt.NDArray[np.intp]
+    calls: Callsites, ordinal: npt.NDArray[np.int32], action: npt.NDArray[np.int64], forced: npt.NDArray[np.intp]
 ) -> ForcedDecisions:
-    """Key and opposite action of each flip, with only the names that occur."""
-    keys = np.stack([calls.caller[flips], calls.callee[flips]], 1)
+    """Key and action of the decisions that are forced, with only the names that occur."""
+    keys = np.stack([calls.caller[forced], calls.callee[forced]], 1)
     used, places = np.unique(keys, return_inverse=True)
-    rows = np.concatenate([places.reshape(-1, 2), ordinal[flips, None], 1 - action[flips, None]], 1)
+    rows = np.concatenate([places.reshape(-1, 2), ordinal[forced, None], action[forced, None]], 1)
     return ForcedDecisions(tuple(calls.names[i] for i in used.tolist()), rows.astype(np.int32))
 
 

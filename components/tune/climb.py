@@ -109,7 +109,10 @@ class Climb:
             )  # fmt: skip
             if plan.forced:
                 exhausted = False
-                sets = [found | forced.actions() for forced in plan.forced]
+                # A set may be kept, and what is kept are decisions that differ from the policy's: not the plan's, which
+                # has all others, too.
+                of_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
+                sets = [found | forced.actions() for forced in force_flips(base, action, of_sets)]
                 flipped, flipped_s = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
                 measured = measure_flips(base, plan, flipped, objects)
                 tried |= {keys[i] for i in measured.decision.tolist()}

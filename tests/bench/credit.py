@@ -13,7 +13,7 @@ from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request
 from components.compiler.quarantine import Quarantine
 from components.console import say
-from components.counterfactual.inlining import force_flips, measure_flips, plan_flips
+from components.counterfactual.inlining import measure_flips, pin_flips, plan_flips
 from components.formats.corpus import Module
 from components.policy import networks
 from components.ppo.config import PpoConfig
@@ -40,7 +40,8 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     modules that were not learned from; flips of the warmstart's decisions, one round.
 
     credit_error_percent: sum of |attributed - real change of the object| as a share of the sum of |real change|, for
-    flips that shared compiles against the same flips compiled one at a time.
+    flips that shared compiles against the same flips compiled one at a time. In both all other decisions are the
+    base's: what the policy would decide elsewhere after a flip is not that decision's worth.
 
     Nothing for a problem judged by scores: there a flip is measured alone.
     """
@@ -118,7 +119,7 @@ def _flips_of(
         return nothing, nothing
     # Rows are shares of a flip, the same in every measurement of it.
     share = (np.bincount(which, measured.saved_bytes, len(found)) / np.bincount(which, minlength=len(found)))[places]
-    singles = force_flips(base, action, [[flip] for flip in flips])
+    singles = pin_flips(base, action, [[flip] for flip in flips])
     samples = compiler(Request(module, _samples(advisor, len(singles)), forced=singles)).samples
     real = np.array([base.text_size_bytes - sample.text_size_bytes for sample in samples], np.float64)
     return share * np.array([len(flip.decisions) for flip in flips]), real

@@ -40,17 +40,47 @@ def test_cycles_of_inlining_end() -> None:
     assert named(calls, Hosts(calls, np.ones(2, bool)).of(0)) == "ab"
 
 
-def test_a_callee_counts_where_this_decision_settles_whether_it_stays() -> None:
-    calls = callsites("abcde", [("a", "b", False), ("a", "c", False), ("d", "c", False), ("a", "e", True)], "bce")
+def test_a_callee_that_may_go_counts() -> None:
+    calls = callsites("abcde", [("a", "b", False), ("a", "c", False), ("d", "c", False), ("a", "e", True)], "be")
     exists = np.array([True, True, True, True, False])
     flips = single_flips(calls, Hosts(calls, exists))
-    # b has one call left; c another one; e is gone and comes back if its call is not inlined.
+    # b has one call left; c stays; e is gone and comes back if its call is not inlined.
     assert [named(calls, flip.changes) for flip in flips] == ["ab", "a", "d", "ae"]
     assert [named(calls, flip.touches) for flip in flips] == ["ab", "ac", "cd", "ae"]
 
 
-def test_code_that_is_not_emitted_is_neither_flipped_nor_a_use() -> None:
-    # x is available_externally, y only x calls: of c's three refused calls one is in the object.
+def test_a_copy_of_a_refused_call_is_not_another_use() -> None:
+    # b's only code is in a, and so is its call of c: c goes if either decision is taken the other way.
+    calls = callsites("abc", [("b", "c", False), ("a", "b", True), ("a", "c", False)], "bc")
+    flips = single_flips(calls, Hosts(calls, np.array([True, False, True])))
+    assert [named(calls, flip.changes) for flip in flips] == ["abc", "ab", "ac"]
+
+
+@pytest.mark.parametrize("inlined", [False, True])
+def test_what_only_an_absent_callee_calls_comes_with_its_code(inlined: bool) -> None:
+    # x is not in the object, nor are c and d that only it calls, but for e, which a calls in vain; f is in x's code.
+    calls = callsites(
+        "acdefx",
+        [("c", "d", False), ("x", "f", True), ("x", "c", False), ("x", "e", False), ("a", "e", False)]
+        + [("a", "x", inlined)] * 2,
+        "cdefx",
+    )
+    exists = np.array([name == "a" for name in calls.names])
+    hosts = Hosts(calls, exists)
+    of_a = [flip for flip in single_flips(calls, hosts) if flip.decisions[0] >= 4]
+    assert [named(calls, flip.changes) for flip in of_a] == ["ae", "acdx", "acdx"]
+    together = callee_flips(calls, calls.inlined.astype(np.int64), hosts)
+    assert [named(calls, flip.changes) for flip in together if calls.names[flip.callee] == "x"] == ["acdx"] * inlined
+
+
+def test_an_emitted_callee_s_calls_bring_nothing() -> None:
+    calls = callsites("abc", [("b", "c", False), ("a", "b", False)], "bc")
+    flips = single_flips(calls, Hosts(calls, np.array([True, True, False])))
+    assert [named(calls, flip.changes) for flip in flips] == ["bc", "ab"]
+
+
+def test_code_that_is_not_emitted_is_not_flipped() -> None:
+    # x is available_externally, y only x calls: of c's three calls one is in the object.
     calls = callsites("acxy", [("a", "c", False), ("x", "c", False), ("y", "c", False), ("x", "y", True)], "cy")
     exists = np.array([True, True, False, False])
     flips = single_flips(calls, Hosts(calls, exists))
@@ -102,7 +132,7 @@ def test_what_cannot_go_is_not_flipped_together() -> None:
     assert not flips_of_callees(callsites("abc", several), refused, everywhere)  # others may call it
     assert not flips_of_callees(callsites("abc", several, "b"), refused, np.array([True, False, True]))  # gone already
     assert flips_of_callees(callsites("abc", several, "b"), refused, everywhere)
-    assert not flips_of_callees(callsites("ab", []), np.zeros(0, np.int64), everywhere)
+    assert not flips_of_callees(callsites("abc", []), np.zeros(0, np.int64), everywhere)
 
 
 @pytest.mark.parametrize("discardable", ["", "b"])
