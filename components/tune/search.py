@@ -20,6 +20,9 @@ from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 from components.workers import WorkerPool
 
+LEAST_GAIN = 1e-3
+"""Share of a module. When trying all of its decisions has saved less, it is finished."""
+
 
 @dataclass(frozen=True)
 class _Survey:
@@ -89,10 +92,11 @@ def _take(state: ModuleState, done: Round) -> None:
         state.source, state.policy_bytes = done.source, done.base_bytes
     state.rounds += 1
     state.size_bytes, state.found, state.tried = done.size_bytes, done.found, done.tried
-    state.gained |= done.worth < done.base_worth
+    state.gained_bytes += done.base_worth - done.worth
     if done.exhausted:
         # What saved nothing before may do so after what was found since: once more from the start.
-        state.finished, state.gained, state.tried = not state.gained, False, frozenset()
+        state.finished = state.gained_bytes <= LEAST_GAIN * done.size_bytes
+        state.gained_bytes, state.tried = 0.0, frozenset()
 
 
 def _survey(

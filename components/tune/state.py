@@ -28,7 +28,7 @@ class ModuleState:
         heuristic_bytes, policy_bytes, size_bytes: its text under LLVM's heuristic, the policy, and what was found.
         found, tried: see ClimbRequest.
         rounds: that were done.
-        gained: whether something was found since `tried` was empty.
+        gained_bytes: how much was saved since `tried` was empty.
         finished: nothing that is left to be tried would save anything.
     """
 
@@ -39,7 +39,7 @@ class ModuleState:
     found: dict[Key, int] = field(default_factory=dict)
     tried: frozenset[Key] = frozenset()
     rounds: int = 0
-    gained: bool = False
+    gained_bytes: float = 0.0
     finished: bool = False
 
 
