@@ -46,11 +46,21 @@ class Splits:
 
 
 def write_splits(directory: Path, splits: Splits) -> None:
-    """Put splits.json in place of whatever has its name in `directory`, whole or not at all."""
+    """Put splits.json in place of a file of its name in `directory`, whole or not at all.
+
+    Raises:
+        UserError: a directory has that name.
+    """
+    if (directory / FILE).is_dir():
+        raise UserError(f"{directory / FILE} is a directory, and the split is to be a file", "remove it")
     text = json.dumps({"version": _VERSION, **asdict(splits)}, indent=1)
     partial = directory / f".{FILE}.partial"
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, directory / FILE)
+    try:
+        partial.write_text(text + "\n", encoding="utf-8")
+        os.replace(partial, directory / FILE)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def read_splits(directory: Path, modules: Sequence[str]) -> Splits:
