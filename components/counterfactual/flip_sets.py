@@ -17,6 +17,12 @@ MAX_MEASUREMENTS = 2
 """Of one flip in one base: a second one tells how far others disturbed it, a third one nothing."""
 
 
+def uncertainty(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Return minus the distance between the two greatest logits of each decision, float64 [N] of [N, actions]."""
+    ordered = np.sort(logits.astype(np.float64), axis=1)
+    return ordered[:, -2] - ordered[:, -1]
+
+
 def choose_flip_sets(
     flips: Sequence[Flip],
     uncertainty: npt.NDArray[np.float64],

@@ -24,6 +24,7 @@ from components import problems
 from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request, Sample
 from components.counterfactual import inlining, regalloc
+from components.counterfactual.flip_sets import uncertainty
 from components.formats.features import FeatureSpec
 from components.policy.observation import finite, observation_shape, observations
 from components.ppo.measures import MEASURES
@@ -204,7 +205,7 @@ class MeasureModule:
     ) -> _Rows | None:
         """Flip sets of inlining decisions, each set in a compile of its own."""
         random = np.random.default_rng([self.seed, zlib.crc32(request.module.name.encode())])
-        plan = inlining.plan_flips(base, action, _uncertainty(logits), self.flip_compiles, random)
+        plan = inlining.plan_flips(base, action, uncertainty(logits), self.flip_compiles, random)
         plan = plan.share(request.share, request.shares)
         if not plan.forced:
             return None
@@ -256,9 +257,3 @@ class _Rows:
     attributed: float
     compile_s: float
     compiles: int
-
-
-def _uncertainty(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """float64 [N]: minus the distance between the two greatest logits."""
-    ordered = np.sort(logits.astype(np.float64), axis=1)
-    return ordered[:, -2] - ordered[:, -1]

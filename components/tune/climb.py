@@ -20,6 +20,7 @@ from components import problems
 from components.compiler.advisor import Advisor
 from components.compiler.compile import Compiler, Request, Sample
 from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.counterfactual.flip_sets import uncertainty
 from components.counterfactual.influence import Flip
 from components.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
 from components.policy.observation import finite
@@ -55,7 +56,6 @@ class Round:
         base_worth, worth: the objective, in bytes, at the beginning and at the end.
         found, tried: see ClimbRequest.
         exhausted: nothing was left to be tried.
-        compile_s: sum over the compiles.
     """
 
     module: str
@@ -67,7 +67,6 @@ class Round:
     found: dict[Key, int]
     tried: frozenset[Key]
     exhausted: bool
-    compile_s: float
 
 
 @dataclass(frozen=True)
@@ -94,17 +93,19 @@ class Climb:
         objects = self.objects.get(request.module.project, {})
         found = dict(request.found or {})
         policy = request.advisor.policy
-        (base,), compile_s = self._compile(request, request.advisor, [found])
+        (base,) = self._compile(request, request.advisor, [found])
         assert base.callsites is not None and base.log is not None
-        calls, base_worth = base.callsites, worth(base, objects)
+        calls = base.callsites
+        base_worth = best_worth = worth(base, objects)
         best, kept, tried, exhausted = base, found, set(request.tried), True
         if base.log.decisions:
             (columns,) = [context.columns for context in base.log.contexts if len(context)]
             action = columns[problem.decision].reshape(-1).astype(np.int64)
             keys = _keys(base)
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
+            logits = finite(columns[problem.logits].reshape(-1, problem.num_actions))
             plan = plan_flips(
-                base, action, _uncertainty(columns, problem.logits, problem.num_actions), self.flip_compiles, random,
+                base, action, uncertainty(logits), self.flip_compiles, random,
                 lambda flip: all(keys[i] in tried for i in flip.decisions.tolist()),
             )  # fmt: skip
             if plan.forced:
@@ -113,31 +114,28 @@ class Climb:
                 # has all others, too.
                 of_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
                 sets = [found | forced.actions() for forced in force_flips(base, action, of_sets)]
-                flipped, flipped_s = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
+                flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
                 measured = measure_flips(base, plan, flipped, objects)
                 tried |= {keys[i] for i in measured.decision.tolist()}
                 paying = _paying(plan.flips, measured)
                 trials = [found | f.actions() for f in _together(base, action, paying)]
                 more: Sequence[Sample] = ()
-                trials_s = 0.0
                 if trials:
                     advisor = Advisor("policy", policy=policy, samples=len(trials))
-                    more, trials_s = self._compile(request, advisor, trials)
-                compile_s += flipped_s + trials_s
+                    more = self._compile(request, advisor, trials)
                 for decisions, sample in zip([*sets, *trials], [*flipped, *more], strict=True):
-                    if worth(sample, objects) < worth(best, objects):
-                        best, kept = sample, decisions
+                    if (found_worth := worth(sample, objects)) < best_worth:
+                        best, kept, best_worth = sample, decisions, found_worth
         return Round(
             request.module.name, calls.source, base.text_size_bytes, best.text_size_bytes, base_worth,
-            worth(best, objects), kept, frozenset(tried), exhausted, compile_s,
+            best_worth, kept, frozenset(tried), exhausted,
         )  # fmt: skip
 
     def _compile(
         self, request: ClimbRequest, advisor: Advisor, decisions: Sequence[Mapping[Key, int]]
-    ) -> tuple[tuple[Sample, ...], float]:
+    ) -> tuple[Sample, ...]:
         forced = tuple(ForcedDecisions.of(actions) for actions in decisions)
-        result = self.compiler(Request(request.module, advisor, want_functions=True, forced=forced))
-        return result.samples, result.compile_s
+        return self.compiler(Request(request.module, advisor, want_functions=True, forced=forced)).samples
 
 
 def worth(sample: Sample, objects: Mapping[str, int]) -> float:
@@ -167,11 +165,6 @@ def _keys(base: Sample) -> list[Key]:
     ordinal = ordinals(calls.caller, calls.callee).tolist()
     pairs = zip(calls.caller.tolist(), calls.callee.tolist(), ordinal, strict=True)
     return [(calls.names[caller], calls.names[callee], number) for caller, callee, number in pairs]
-
-
-def _uncertainty(columns: Mapping[str, NDArray[np.generic]], logits: str, actions: int) -> NDArray[np.float64]:
-    ordered = np.sort(finite(columns[logits].reshape(-1, actions)).astype(np.float64), axis=1)
-    return ordered[:, -2] - ordered[:, -1]
 
 
 def _saved(measured: MeasuredFlips) -> dict[int, float]:
