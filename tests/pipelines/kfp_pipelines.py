@@ -105,9 +105,17 @@ def passed_on():
 
 
 @pipeline
+def greater_than():
+    with dsl.If(make().outputs["value"] > "1"):
+        tell(x="1")
+
+
+@pipeline
 def on_a_parameter(x: str = "1"):
     with dsl.If(x == "1"):
         tell(x="1")
+    with dsl.Else():
+        other(x="2")
 
 
 @pipeline

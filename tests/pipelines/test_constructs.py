@@ -39,7 +39,7 @@ UNKNOWN = {
     "imported": "the task importer is no container but of the kind importer",
     "one_of": r"the task read takes an output of condition-branches-\d, which is a pipeline of its own",
     "passed_on": "the task tell takes the output value of make as a parameter",
-    "on_a_parameter": r"the task condition-\d has a condition unknown here",
+    "greater_than": r"the task condition-\d has a condition unknown here",
     "python_function": "the task function is a Python function",
     "optional_argument": "the task maybe has an argument that depends on what is present",
     "parameter_in_a_command": "the task in-command has a placeholder in its command",
@@ -71,6 +71,15 @@ def test_nested_conditions_all_hold(compiled: Path) -> None:
     outer, within = Condition("make", "value", "1"), Condition("make", "value", "3", equal=False)
     assert (found["other"].conditions, found["read"].conditions) == ((outer,), (outer, within))
     assert found["read"].inputs == {"made": "another"}
+
+
+@pytest.mark.parametrize(("given", "runs"), [({}, {"tell"}), ({"x": "1"}, {"tell"}), ({"x": "2"}, {"other"})])
+def test_a_condition_on_a_parameter_holds_or_not_before_anything_runs(
+    compiled: Path, given: dict[str, str], runs: set[str]
+) -> None:
+    spec: dict[str, Any] = load_spec(compiled / "on_a_parameter.yaml")
+    found = steps_of(spec, parameter_values(spec, given))
+    assert {step.name for step in found} == runs and not any(step.conditions for step in found)
 
 
 def test_what_waits_for_a_pipeline_waits_for_its_steps(compiled: Path) -> None:
