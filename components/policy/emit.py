@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from components import problems
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy
+from components.policy.fixed_point import multiples
 from components.policy.inputs import MAGNITUDE_SCALE, Float32, elements, inputs_per_feature, inputs_per_quantile
 from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
 
@@ -135,10 +136,10 @@ def emit_source(policy: DensePolicy) -> str:
         f"constexpr unsigned inputs_per_quantile = {inputs_per_quantile(masked)};\n",
         *_feature_arrays(tables, policy),
     ]
-    for i, (weights, bias) in enumerate(layers):
-        parts.append(_array("float", f"weights_{i}", _floats(weights), align=16))
-        parts.append(_array("float", f"biases_{i}", _floats(bias), align=16))
     parts += ["", _INFERENCE.read_text(encoding="utf-8")]
+    for i, (weights, bias) in enumerate(layers):
+        parts += _weights(i, weights)
+        parts.append(_array("float", f"biases_{i}", _floats(bias), align=16))
     last_rows = len(first_layer[0]) - len(tables)
     if policy.mask is None:
         parts.append(f"constexpr unsigned first_magnitude_row = {last_rows};")
@@ -253,6 +254,18 @@ def _layers(inputs: str, widths: list[int], indent: int, standings: bool = False
         if i + 1 < len(widths):
             lines.append(f"activate_units<{width}>(layer_{i}, active);")
     return "\n".join(" " * indent + line for line in lines)
+
+
+def _weights(layer: int, weights: Float32) -> list[str]:
+    """`weights_<layer>`: as 16 bits each, which are expanded when the program starts, where those say it all."""
+    if (compact := multiples(weights)) is None:
+        return [_array("float", f"weights_{layer}", _floats(weights), align=16)]
+    numbers, scale = compact
+    return [
+        _array("int16_t", f"multiples_{layer}", [str(n) for n in numbers.ravel().tolist()]),
+        f"const Expanded<sizeof multiples_{layer} / 2> expanded_{layer}(multiples_{layer}, {_float(scale)});",
+        f"const float *const weights_{layer} = expanded_{layer}.values;",
+    ]
 
 
 def _feature_arrays(tables: tuple[FeatureTable, ...], policy: DensePolicy) -> list[str]:

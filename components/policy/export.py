@@ -12,6 +12,7 @@ from components.formats.policy import IMAGE_VARIABLE, PolicyInfo, write_output_s
 from components.formats.vocab import write_vocab
 from components.policy.dense import DensePolicy
 from components.policy.emit import emit
+from components.policy.fixed_point import round_weights
 from components.policy.shared_object import build_shared_object
 
 VOCAB = "vocab"
@@ -46,6 +47,8 @@ def write_weights(dense: DensePolicy, directory: Path) -> None:
 def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None) -> PolicyInfo:
     """Writes the whole policy artifact (see components/formats/policy.py) but for its manifest and aot/.
 
+    Its weights are rounded to 16 bits, those of every form alike.
+
     Args:
         directory: exists and is the one that `storage.publish` yields.
         clang: compiles policy.so.
@@ -58,6 +61,7 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
     # TensorFlow takes seconds to import, and export_fast does without it.
     from components.policy.saved_model import write_saved_model
 
+    dense = round_weights(dense)
     known = info or PolicyInfo(dense.problem, dense.features, dense.num_actions, trained_by="")
     info = dataclasses.replace(
         known,

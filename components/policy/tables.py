@@ -6,8 +6,8 @@ Three facts make a policy small and quick:
   integer type that holds them, with the count of boundaries up to each (its rank), give the same quantile.
 - Most features sit at one value most of the time. What a feature contributes there is added to the biases once and for
   all, and only the difference is computed when it is elsewhere.
-- A feature with few distinct boundaries has few possible contributions: a row of sums per bucket replaces the rows for
-  q or, with a mask, for q, sqrt(q) and q*q. The row of its magnitude stays.
+- A feature with few distinct boundaries has few possible contributions: with a mask a row of sums per bucket replaces
+  the rows for q, sqrt(q) and q*q.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
             usual = boundaries[usual_bucket - 1 : usual_bucket]
             usual_magnitude = magnitudes([spec], {spec.name: usual})[0, 0]
             new_bias = new_bias + float(usual_magnitude) * other_weights
-        row_per_bucket = len(boundaries) <= per_quantile
+        # Where a quantile has one row there is nothing to save, and that row stays as 16-bit numbers have it.
+        row_per_bucket = 1 < per_quantile >= len(boundaries)
         if row_per_bucket:
             rows = np.delete(contributions - contributions[usual_bucket], usual_bucket, axis=0)
         else:

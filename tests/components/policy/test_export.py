@@ -18,18 +18,19 @@ from components.policy.compare import compare
 from components.policy.dense import DensePolicy, read_dense
 from components.policy.emit import emit
 from components.policy.export import export_fast, export_policy
+from components.policy.fixed_point import round_weights
 from components.policy.shared_object import build_shared_object
 from components.storage import write_manifest
 
 
 @pytest.fixture(scope="module")
 def exported(make_policy, clang, tmp_path_factory):
-    """(directory, policy, columns)"""
+    """(directory, policy as it was exported, columns)"""
     policy, columns = make_policy(11, (16, 8), decisions=200)
     directory = tmp_path_factory.mktemp("policy")
     export_policy(policy, directory, clang, PolicyInfo("", (), 0, trained_by="test", llvm_version="19.1.7"))
     write_manifest(directory)
-    return directory, policy, columns
+    return directory, round_weights(policy), columns
 
 
 @pytest.fixture(scope="module")

@@ -76,8 +76,8 @@ def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_a_feature_with_one_boundary_needs_no_rank(make_policy):
-    by_name = {table.spec.name: table for table in feature_tables(make_policy()[0])[0]}
-    assert by_name["constant"].row_per_bucket and len(by_name["constant"].rows) == 1
-    for name in ("flag", "cost"):
-        assert not by_name[name].row_per_bucket and len(by_name[name].rows) == 1
+def test_a_quantile_of_one_row_keeps_its_weights(make_policy):
+    policy, _ = make_policy()
+    tables, (rows, _) = feature_tables(policy)
+    np.testing.assert_array_equal(rows, policy.layers[0][0])
+    assert not any(table.row_per_bucket for table in tables)
