@@ -15,13 +15,19 @@ from components.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, 
 from components.evaluation import table
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.judges import JUDGES
-from components.evaluation.whole_commands import LINK_VARIANT, PROCESSORS, PROGRAM, compare_binaries, compare_programs
+from components.evaluation.whole_commands import (
+    EXIT_NOT_BETTER,
+    LINK_VARIANT,
+    PROCESSORS,
+    PROGRAM,
+    compare_binaries,
+    compare_builds,
+    compare_programs,
+)
 from components.projects.option import RECIPE
 from components.storage.input_files import expect_shape
 from components.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.workers.make import HELP as WORKERS_HELP
-
-EXIT_NOT_BETTER = 3
 
 
 class _DefaultCommand(click.Group):
@@ -111,6 +117,7 @@ def run(
     \b
     Other commands (each has its --help):
       python -m components.evaluation compare-binaries   linked programs and libraries, built whole
+      python -m components.evaluation compare-builds     two build trees of your own
       python -m components.evaluation compare-programs   what such programs execute
       python -m components.evaluation show               print the table of a finished evaluation
     """
@@ -132,6 +139,7 @@ def run(
 
 
 main.add_command(compare_binaries)
+main.add_command(compare_builds)
 main.add_command(compare_programs)
 
 

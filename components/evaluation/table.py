@@ -136,15 +136,16 @@ SECTIONS = {
 """Columns of linked binaries: attribute of SectionSizes -> title."""
 
 
-def print_binaries(compared: Mapping[str, Any], level: str) -> None:
-    """Prints linked binaries by section (bytes under the policy, and the change), as metrics.json has them, and their
-    sums; `level` of optimization is what they were built at."""
+def print_binaries(compared: Mapping[str, Any], subject: str) -> None:
+    """Prints linked binaries by section (new bytes, and the change), as metrics.json has them, and their sums.
+
+    `subject` says whose bytes these are and what they are compared with.
+    """
     from rich.table import Table
 
     console = _console()
     for variant in dict.fromkeys(binary["link_variant"] for binary in compared["binaries"]):
-        title = f"Linked binaries, {variant}: bytes with the policy, change against stock {level}"
-        view = Table("binary", title=title)
+        view = Table("binary", title=f"Linked binaries, {variant}: {subject}")
         for section in SECTIONS.values():
             view.add_column(section, justify="right")
         for binary in compared["binaries"]:

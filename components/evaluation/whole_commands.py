@@ -1,4 +1,5 @@
-"""The commands that build whole projects by both compilers: compare-binaries and compare-programs."""
+"""The commands that compare whole projects: compare-binaries and compare-programs, which build them by both compilers,
+and compare-builds, which takes two build trees."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from components import problems
-from components.console import UserError
-from components.console.number_types import JOBS
+from components.console import UserError, say
+from components.console.number_types import FINITE_FLOAT, JOBS
 from components.evaluation.link_variants import LINK_VARIANTS
 from components.projects.option import RECIPE
 from components.storage.options import ARTIFACT, OUTPUT
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = click.Path(path_type=Path)
 PROCESSORS = len(os.sched_getaffinity(0))
+EXIT_NOT_BETTER = 3
 _HIDDEN = LINK_VARIANTS["hidden"]
 
 
@@ -81,7 +83,54 @@ def compare_binaries(
     compare = partial(compare_projects, link_variants=link_variants, release_flags=flags)
     chosen = _chosen(recipe, projects)
     made = _compare(compare, comparison_json, chosen, "binaries.json", problem=problem, **options)
-    print_binaries(made, problems.get(problem).optimization)
+    print_binaries(made, f"bytes with the policy, change against stock {problems.get(problem).optimization}")
+
+
+@click.command("compare-builds")
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option("--binary", "binaries", multiple=True, metavar="GLOB",
+              help="Only paths that match (repeatable).  [default: every program and library]")  # fmt: skip
+@click.option("--output", type=OUTPUT, help="Where binaries.json goes.  [default: nothing is written]")
+@click.option("--min-reduction-percent", type=FINITE_FLOAT,
+              help=f"Exit status {EXIT_NOT_BETTER} if what is linked in NEW is not this much smaller.")  # fmt: skip
+def compare_builds(
+    old: Path, new: Path, binaries: tuple[str, ...], output: Path | None, min_reduction_percent: float | None
+) -> int:
+    """Compares two build trees of the same code, such as one by your compiler and one by a release clang: the programs
+    and libraries at the same places of both, section by section.
+
+    What is in one tree only, or damaged, or for another machine is named and left out. Nothing is built and nothing in
+    the trees is changed; debug data does not count.
+
+    \b
+    Example:
+      cmake -B build-old -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_CXX_FLAGS=-Oz . && cmake --build build-old
+      cmake -B build-new -DCMAKE_CXX_COMPILER=$PWD/runs/mine/release/bin/clang++ \\
+          -DCMAKE_CXX_FLAGS="-Oz -mllvm -enable-ml-inliner=release" . && cmake --build build-new
+      mlgo evaluation compare-builds build-old build-new
+    """
+    from components.evaluation.binaries import comparison_json
+    from components.evaluation.build_trees import VARIANT, compare_trees
+    from components.evaluation.table import print_binaries
+    from components.storage import publish
+
+    compared = compare_trees(old, new, binaries)
+    content = comparison_json(compared.binaries)
+    for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
+        if names:
+            say(f"left out, {title}: {', '.join(names)}")
+    print_binaries(content, f"bytes of {new}, change against {old}")
+    if output is not None:
+        left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
+        with publish(output) as directory:
+            _write_json(directory / "binaries.json", {**content, **left_out})
+    if min_reduction_percent is None:
+        return 0
+    if not content["linked"]:
+        raise UserError("no program or shared library is in both trees", "leave --min-reduction-percent out")
+    linked = content["linked"][VARIANT]["all"]["reduction_percent"]
+    return 0 if linked >= min_reduction_percent else EXIT_NOT_BETTER
 
 
 @click.command("compare-programs")
@@ -140,5 +189,9 @@ def _compare(
             content = told(compare(chosen, stock, release, problem, work, default_cache_dir(), jobs))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        (directory / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        _write_json(directory / name, content)
     return content
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
