@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from components.compiler.profiles import resolver
 from components.compiler.replay_options import MissingValue, Selection, select_options
 from components.console import UserError
 from components.formats.corpus import Module
@@ -29,6 +30,7 @@ def replay_arguments(
     extra_flags: Sequence[str] = (),
     thinlto_index: Path | None = None,
     allowed_options: Collection[str] = (),
+    corpus: Path | None = None,
 ) -> list[str]:
     """clang's arguments that compile `bitcode` into the object `output` as `recorded` compiled the source.
 
@@ -39,11 +41,12 @@ def replay_arguments(
         extra_flags: put behind the recorded ones, where a later flag wins over an earlier one.
         thinlto_index: the module's ThinLTO index. Its bitcode has had its imports already, and says so to LLVM.
         allowed_options: names of recorded options that are taken over though they are not on the list of those.
+        corpus: the directory of the module's corpus; profiles in it may be read.
 
     Raises:
         UserError: the recorded arguments are empty, end inside an option, or have one that is refused.
     """
-    selection = _select(recorded, str(bitcode), allowed_options)
+    selection = _select(recorded, str(bitcode), allowed_options, bitcode, corpus)
     if selection.refused:
         raise _refusal({name: [str(bitcode)] for name in selection.refused})
     kept = selection.kept
@@ -66,18 +69,21 @@ def require_replayable(modules: Iterable[Module], allowed_options: Collection[st
     """
     refused: dict[str, list[str]] = {}
     for module in modules:
-        for name in dict.fromkeys(_select(module.arguments(), module.name, allowed_options).refused):
+        found = _select(module.arguments(), module.name, allowed_options, module.bitcode, module.directory)
+        for name in dict.fromkeys(found.refused):
             refused.setdefault(name, []).append(module.name)
     if refused:
         raise _refusal(refused)
 
 
-def _select(recorded: Sequence[str], module: str, allowed_options: Collection[str]) -> Selection:
+def _select(
+    recorded: Sequence[str], module: str, allowed_options: Collection[str], bitcode: Path, corpus: Path | None
+) -> Selection:
     if not any(recorded):
         raise UserError(f"the module {module} has no recorded cc1 arguments", "extract the corpus again")
     is_cc1 = recorded[0] == "-cc1"
     try:
-        return select_options(recorded[1:] if is_cc1 else recorded, is_cc1, allowed_options)
+        return select_options(recorded[1:] if is_cc1 else recorded, is_cc1, allowed_options, resolver(bitcode, corpus))
     except MissingValue as error:
         raise UserError(
             f"the recorded cc1 arguments of {module} end behind {error}, which needs a value",

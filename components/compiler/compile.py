@@ -155,7 +155,7 @@ class Compiler:
             output = None
         arguments = replay_arguments(
             module.arguments(), module.bitcode, output, [*flags, *request.extra_flags], module.thinlto_index,
-            self.allowed_options,
+            self.allowed_options, module.directory,
         )  # fmt: skip
         try:
             # In the scratch directory, so that what a crash or an odd flag leaves behind goes away with it.

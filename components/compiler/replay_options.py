@@ -10,7 +10,7 @@ their values: taking one for a flag would have clang read the next argument othe
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 # Without use for bitcode, or unwanted: options that write files beside the object or say where those go, that choose
@@ -176,13 +176,19 @@ class MissingValue(Exception):
     """The arguments end behind an option, `args[0]`, that needs a value."""
 
 
-def select_options(recorded: Sequence[str], is_cc1: bool, allowed: Collection[str] = ()) -> Selection:
+def select_options(
+    recorded: Sequence[str],
+    is_cc1: bool,
+    allowed: Collection[str] = (),
+    resolve: Callable[[str], str | None] = lambda argument: None,
+) -> Selection:
     """Return what a replay takes over of a module's recorded arguments.
 
     Args:
         recorded: the arguments, without "-cc1".
         is_cc1: whether they are cc1's, not those of clang's driver.
         allowed: names of options that are kept though they are not on the list, as `Selection.refused` has them.
+        resolve: of an argument that names a file of the corpus itself the one to replay it with; None of others.
 
     Raises:
         MissingValue: the arguments end inside an option.
@@ -216,6 +222,8 @@ def select_options(recorded: Sequence[str], is_cc1: bool, allowed: Collection[st
             if value.startswith("@"):  # clang expands response files before it looks at anything
                 selection.refused.append(value)
             selection.kept += [argument, value]
+        elif is_cc1 and (own := resolve(argument)) is not None:
+            selection.kept.append(own)
         elif _may_stay(argument, is_cc1):
             selection.kept.append(argument)
         elif argument.startswith(dropped_or_joined):
@@ -231,6 +239,20 @@ def select_options(recorded: Sequence[str], is_cc1: bool, allowed: Collection[st
         selection.kept += [word for argument in inner.kept for word in ("-Xclang", argument)]
         selection.refused += inner.refused
     return selection
+
+
+def group_options(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield each argument; with it the next one if that is its value.
+
+    Raises:
+        MissingValue: the arguments end inside an option.
+    """
+    with_value = {"-mllvm", "-Xclang"} | _DROPPED_WITH_VALUE | _KEPT_WITH_VALUE
+    with_value.update(_DROPPED_WITH_VALUE_OR_JOINED)
+    iterator = iter(arguments)
+    for argument in iterator:
+        has_value = argument in with_value or argument.startswith(_DROPPED_JOINED_WITH_VALUE)
+        yield (argument, _value(iterator, argument)) if has_value else (argument,)
 
 
 def _may_stay(argument: str, is_cc1: bool) -> bool:

@@ -15,6 +15,7 @@ import click
 from components import problems
 from components.console import UserError, run_step, say
 from components.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
+from components.corpus.command_edits import edit_options, edits_of
 from components.corpus.extract_command import extract
 from components.corpus.finish import announce, describe, finish, split_config
 from components.corpus.options import PATH, output_option, split_options
@@ -154,23 +155,32 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
     help="At gs://: small files together in tar archives, many times faster; or each an object, as other tools want.",
 )
 @_SKIP_DAMAGED
-def import_corpus(source: Path, output: Path, layout: str, skip_damaged: bool, **split: Any) -> None:
+@edit_options
+def import_corpus(
+    source: Path, output: Path, layout: str, skip_damaged: bool, cmd_add: tuple[str, ...], cmd_remove: tuple[str, ...],
+    cmd_replace: tuple[tuple[str, str], ...], **split: Any,
+) -> None:  # fmt: skip
     """Copies a corpus that mlgo-utils, or this command elsewhere, made, and splits it.
 
-    A split that is there already is kept, unless a flag asks for another.
+    A split that is there already is kept, unless a flag asks for another. Profiles that the modules' arguments name
+    become part of the copy.
 
     \b
     Example: a corpus that extract_ir wrote
       python -m components.corpus import --input extracted --output corpus
     Example: back to where ml-compiler-opt's tools read it
       python -m components.corpus import --input gs://B/corpus --output gs://B/plain --layout standard
+    Example: the same modules for another processor, without the limit that their build gave the inliner
+      python -m components.corpus import --input corpus --output corpus-v3 --cmd-replace -target-cpu x86-64-v3 \\
+        --cmd-remove "-mllvm -inline-threshold"
     """
     from components.corpus.take import take_corpus
 
     keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
     splits = split_config(split)
+    edits = edits_of(cmd_add, cmd_remove, cmd_replace)
     with publish(output, packing=layout == "packed") as partial:
-        corpus, damaged = take_corpus(source, partial, skip_damaged)
+        corpus, damaged = take_corpus(source, partial, skip_damaged, edits)
         projects = Counter(module.project for module in corpus)
         report = Report(dict(projects), _damaged(damaged))
         report.write(partial)

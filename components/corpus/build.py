@@ -14,6 +14,7 @@ from components.corpus.debian import DebianConfig, build_packages
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.objects import from_compile_commands
 from components.corpus.outcome import EXTRACTED, Outcome
+from components.corpus.profiles import bring_profiles
 from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
 from components.formats.corpus import write_description
 from components.projects.build import BuiltProject, build_project, configure_project
@@ -66,7 +67,9 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
                 source = future.result()
                 built = _build(recipe, source, config, lambda: _raise_failed(prepared))
                 outcomes, report = _extract(recipe, built, output, config)
-                names += [o.object.name for o in outcomes if o.kind == EXTRACTED]
+                extracted = [o.object for o in outcomes if o.kind == EXTRACTED]
+                bring_profiles(output, [item.name for item in extracted], {i.name: i.directory for i in extracted})
+                names += [item.name for item in extracted]
                 reports.append(report)
                 shutil.rmtree(config.work / recipe.name, ignore_errors=True)
         except BaseException:

@@ -9,11 +9,13 @@ import click
 
 from components.console import UserError, say
 from components.console.number_types import JOBS
+from components.corpus.command_edits import edit_commands, edit_options, edits_of
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.finish import announce, finish, split_config
 from components.corpus.inputs import INPUT_TYPES, InputType, read_input
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.outcome import EXTRACTED, FILTERED, MISSING
+from components.corpus.profiles import bring_profiles
 from components.corpus.report import OUTSIDE, Report, make_report
 from components.corpus.thinlto import BUILDS, INDEX_LOST, ThinLto
 from components.formats.corpus import write_description
@@ -51,6 +53,7 @@ _EMBED = {
 @click.option("--cmd-section-name", default=".llvmcmd", show_default=True, help="ELF section of the arguments.")
 @click.option("--bitcode-section-name", default=".llvmbc", show_default=True, help="ELF section of the bitcode.")
 @click.option("--num-workers", type=JOBS, help="Threads. Default: all processors.")
+@edit_options
 @split_options
 def extract(
     compile_commands: Path | None,
@@ -64,9 +67,14 @@ def extract(
     cmd_section_name: str,
     bitcode_section_name: str,
     num_workers: int | None,
+    cmd_add: tuple[str, ...],
+    cmd_remove: tuple[str, ...],
+    cmd_replace: tuple[tuple[str, str], ...],
     **split: Any,
 ) -> None:
     """Extracts the modules of a build that embedded or saved its bitcode.
+
+    Profiles that they were compiled with (-fprofile-use=, -fprofile-sample-use=) become part of the corpus.
 
     \b
     Example: only what was compiled at -Oz
@@ -81,11 +89,14 @@ def extract(
         --default-args "-O2 -fPIC -ffunction-sections" --output corpus
     """
     splits = split_config(split)
+    edits = edits_of(cmd_add, cmd_remove, cmd_replace)
     kind, path, base = _place(compile_commands, source, input_type, thinlto, obj_base_dir)
     if thinlto == "local" and cmd_filter is not None:
         raise UserError("--cmd-filter has nothing to filter: local ThinLTO saves no arguments", "leave it out")
     if thinlto != "local" and default_args is not None:
         raise UserError("--default-args is for --thinlto-build local: objects have their own arguments", "leave it out")
+    if thinlto == "local" and edits:
+        raise UserError("local ThinLTO saves no arguments to change", "give the right ones in --default-args")
     config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, thinlto)
     found = read_input(kind, path, base)
     with publish(output) as partial:
@@ -96,6 +107,9 @@ def extract(
             details = "\n".join(report.examples())
             raise UserError(f"{path} yields no module: {report.line()}\n{details}", _remedy(report, kind, thinlto))
         write_description(partial, names, thinlto, default_args.split() if default_args else None)
+        if thinlto != "local":
+            edit_commands(partial, names, edits)
+            bring_profiles(partial, names, {item.object.name: item.object.directory for item in outcomes})
         done = finish(partial, splits, report)
     announce(output, report, done)
     lost = sum(outcome.detail == INDEX_LOST for outcome in outcomes)

@@ -7,20 +7,29 @@ import shutil
 from pathlib import Path
 
 from components.console import Progress, UserError
+from components.corpus.command_edits import CommandEdits, edit_commands
+from components.corpus.profiles import bring_profiles
 from components.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
 
+_NO_EDITS = CommandEdits()
 
-def take_corpus(source: Path, output: Path, skip_damaged: bool = False) -> tuple[Corpus, dict[str, str]]:
-    """Copy description and modules of the corpus in `source` to the directory `output`; what else lies there stays.
+
+def take_corpus(
+    source: Path, output: Path, skip_damaged: bool = False, edits: CommandEdits = _NO_EDITS
+) -> tuple[Corpus, dict[str, str]]:
+    """Copy description, modules and profiles of the corpus in `source` to the directory `output`; what else lies there
+    stays.
 
     Args:
         skip_damaged: leave modules out whose files are missing or cut off, instead of refusing the corpus.
+        edits: of what the modules are compiled with, in the copy.
 
     Returns:
         The corpus in `source` as far as it was copied, and what is wrong with each module that was left out.
 
     Raises:
-        UserError: it is no corpus, or damaged, or all of its modules are.
+        UserError: it is no corpus, or damaged, or all of its modules are; a profile is missing; an option that is to
+            be changed is nowhere.
     """
     if skip_damaged:
         corpus, damaged = inspect_corpus(source)
@@ -40,6 +49,9 @@ def take_corpus(source: Path, output: Path, skip_damaged: bool = False) -> tuple
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)  # no hard link: the original may be written to later
             progress.advance()
+    edit_commands(output, [module.name for module in corpus], edits)
+    own = [module for module in corpus if module.command_override is None]
+    bring_profiles(output, [module.name for module in own], {module.name: str(module.cmd.parent) for module in own})
     return corpus, damaged
 
 

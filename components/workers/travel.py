@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from components.compiler.profiles import profiles_of
 from components.console import UserError
 from components.formats.corpus import Module
 from components.storage import digest
@@ -73,6 +74,7 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         files = [module.bitcode] if module.command_override is not None else [module.bitcode, module.cmd]
         files += [module.thinlto_index] if module.thinlto_index else []
+        files += profiles_of(module)
         names = tuple(path.relative_to(module.directory).as_posix() for path in files)
         where = (str(uri_of(root)), self._digest(root), names)
         return _module_here, (where, module.name, module.thinlto, module.command_override)

@@ -1,0 +1,120 @@
+"""Profiles travel with the modules that were compiled with them: real ones, replayed by clang."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from components.compiler.command_line import replay_arguments, require_replayable
+from components.compiler.elf import Elf
+from components.compiler.profiles import profiles_of
+from components.console import UserError
+from components.corpus.__main__ import main
+from components.formats.corpus import Module, load_corpus
+from components.storage import verify
+
+SOURCE = """
+int other(int);
+int hot(int a) { int s = 0;
+  for (int i = 0; i < a; ++i)
+    s += other(i);
+  return s; }
+"""
+PROFILE = "hot:100000:5000\n 0: 5000\n 1: 90000\n 2: 90000\n"
+HOT = ".text.hot."
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    """A finished build with a sample profile in its directory: two modules with it, one without."""
+    directory = tmp_path / "build"
+    directory.mkdir()
+    (directory / "app.prof").write_text(PROFILE)
+    entries = []
+    for name, flags in (("hot", ["app.prof"]), ("lib/hot", [str(directory / "app.prof")]), ("cold", [])):
+        (directory / f"{name}.c").parent.mkdir(exist_ok=True)
+        (directory / f"{name}.c").write_text(SOURCE)
+        profile = [f"-fprofile-sample-use={flag}" for flag in flags]
+        command = ["clang-19", "-O2", "-gmlt", *profile, "-Xclang", "-fembed-bitcode=all", "-c", f"{name}.c"]
+        subprocess.run([*command, "-o", f"{name}.o"], cwd=directory, check=True)
+        entries.append({"directory": str(directory), "file": f"{name}.c", "arguments": [*command, "-o", f"{name}.o"]})
+    (directory / "compile_commands.json").write_text(json.dumps(entries))
+    return directory
+
+
+def run(*arguments: str | Path) -> None:
+    done = CliRunner().invoke(main, list(map(str, arguments)))
+    if done.exception:
+        raise done.exception
+
+
+def extract(build: Path, output: Path, *more: str) -> Path:
+    run("extract", "--compile-commands", build / "compile_commands.json", "--output", output, *more)
+    return output
+
+
+def is_hot(module: Module, tmp_path: Path) -> bool:
+    """Whether clang puts the replayed module's function where the profile has it put."""
+    output = tmp_path / "replayed.o"
+    arguments = replay_arguments(module.arguments(), module.bitcode, output, corpus=module.directory)
+    subprocess.run(["clang-19", *arguments], check=True, cwd=tmp_path)
+    return HOT in Elf(output.read_bytes()).section_sizes(allocated_only=True)
+
+
+def test_modules_compile_as_their_profile_says_when_the_build_is_gone(build: Path, tmp_path: Path) -> None:
+    corpus = extract(build, tmp_path / "corpus")
+    verify(corpus)
+    assert len(list((corpus / "profiles").iterdir())) == 1
+    shutil.rmtree(build)
+    moved = corpus.rename(tmp_path / "moved")
+    modules = load_corpus(moved).modules
+    require_replayable(modules)
+    assert {module.name: is_hot(module, tmp_path) for module in modules} == {
+        "hot.o": True, "lib/hot.o": True, "cold.o": False,
+    }  # fmt: skip
+    assert [len(profiles_of(module)) for module in modules] == [1, 1, 0]
+
+
+def test_an_imported_corpus_and_a_combined_one_keep_them(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    corpus = extract(build, tmp_path / "corpus")
+    run("import", "--input", corpus, "--output", tmp_path / "all/one")
+    shutil.rmtree(corpus)
+    run("combine", "--root-dir", tmp_path / "all")
+    modules = {module.name: module for module in load_corpus(tmp_path / "all").modules}
+    require_replayable(modules.values())
+    assert is_hot(modules["one/lib/hot.o"], tmp_path) and not is_hot(modules["one/cold.o"], tmp_path)
+
+
+def test_a_profile_that_is_gone_is_named_and_can_be_left_out(build: Path, tmp_path: Path) -> None:
+    (build / "app.prof").unlink()
+    with pytest.raises(UserError, match=r"app\.prof") as raised:
+        extract(build, tmp_path / "corpus")
+    assert "--cmd-remove=-fprofile-sample-use" in raised.value.remedy and not (tmp_path / "corpus").exists()
+    corpus = extract(build, tmp_path / "corpus", "--cmd-remove=-fprofile-sample-use")
+    assert not any(is_hot(module, tmp_path) for module in load_corpus(corpus).modules)
+
+
+def test_a_profile_can_be_given_to_all_modules(build: Path, tmp_path: Path) -> None:
+    corpus = extract(build, tmp_path / "corpus")
+    profile = shutil.copy(build / "app.prof", tmp_path / "new.prof")
+    run("import", "--input", corpus, "--output", tmp_path / "other", f"--cmd-add=-fprofile-sample-use={profile}")
+    Path(profile).unlink()
+    assert all("profiles/" in " ".join(module.arguments()) for module in load_corpus(tmp_path / "other").modules)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../../outside.prof", "../profiles/link.profile", "../profiles/none"])
+def test_what_is_outside_of_the_corpus_is_refused(build: Path, tmp_path: Path, path: str) -> None:
+    corpus = extract(build, tmp_path / "corpus")
+    (tmp_path / "outside.prof").write_text(PROFILE)
+    (corpus / "profiles/link.profile").symlink_to(tmp_path / "outside.prof")
+    cmd = corpus / "lib/hot.o.cmd"
+    own = next(word for word in cmd.read_text().split("\0") if word.startswith("-fprofile-sample-use="))
+    cmd.write_text(cmd.read_text().replace(own, f"-fprofile-sample-use={path}"))
+    with pytest.raises(UserError, match=r"-fprofile-sample-use=: lib/hot\.o"):
+        require_replayable(load_corpus(corpus).modules)
