@@ -31,6 +31,7 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "llvm_major": (LLVM_MAJOR, "19"),
     "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
     "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
+    "max_slowdown_percent": (FiniteFloatRange(), "5"),
     "tune_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "15"),
 }
 """What a parameter of the pipeline may be, and an example."""
@@ -86,6 +87,14 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             f"{values['problem']}",
             f"leave {spelled('tune_minutes', '')} out",
         )
+    if limit := values.get("max_slowdown_percent"):
+        sized = problems.get(values["problem"]).measure == "size"
+        if not sized or not values.get("recipe"):
+            why = "no benchmarks to run without a recipe" if sized else f"of no use for {values['problem']}"
+            raise UserError(
+                f"{spelled('max_slowdown_percent', limit)}: {why}",
+                f"leave {spelled('max_slowdown_percent', '')} out" + (", or name a recipe" if sized else ""),
+            )
     if values.get("workers"):
         check_workers(values["workers"])
     parse_spot(values.get("spot", ""))

@@ -111,6 +111,8 @@ cli.add_command(storage_group)
 @click.option("--min-reduction-percent", type=FINITE_FLOAT, metavar="X",
               help="Held-out modules must shrink, or get lower scores, by this for the verdict `better`."
                    f"  [default: {problems.told('min_reduction_percent')}]")
+@click.option("--max-slowdown-percent", type=FINITE_FLOAT, metavar="X",
+              help="Of inlining with --recipe: not better if programs execute this much more.  [default: no limit]")
 @click.option("--with-policy", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
               help="A policy of another problem that the release clang carries as well.")
 @click.option("--start-from", default="heuristic", metavar="heuristic|pretrained|DIR",
@@ -131,6 +133,7 @@ def run(
     llvm_source: str,
     seed: int,
     min_reduction_percent: float | None,
+    max_slowdown_percent: float | None,
     with_policy: Path | None,
     start_from: str,
     tune_minutes: float | None,
@@ -169,6 +172,7 @@ def run(
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,
+        max_slowdown_percent=max_slowdown_percent,
         with_policy=_absolute(with_policy),
         start_from=str(Path(start_from).absolute()) if Path(start_from).is_dir() else start_from,
         tune_minutes=tune_minutes,

@@ -30,6 +30,7 @@ class RunOptions:
     train_minutes: float | None = None
     seed: int = 1
     min_reduction_percent: float | None = None
+    max_slowdown_percent: float | None = None
     with_policy: Path | None = None
     start_from: str = "heuristic"
     tune_minutes: float | None = None
@@ -55,6 +56,7 @@ class RunOptions:
             "workers": self.workers,
             "seed": str(self.seed),
             "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",
+            "max_slowdown_percent": "" if self.max_slowdown_percent is None else f"{self.max_slowdown_percent:g}",
             "release_if": "always",
             "with_policy": str(self.with_policy or ""),
             "start_from": self.start_from,

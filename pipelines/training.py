@@ -44,6 +44,7 @@ def release_if_good(
     llvm_major: int,
     llvm_source: str,
     min_reduction_percent: str,
+    max_slowdown_percent: str,
     tune_minutes: str,
     seed: int,
 ) -> None:
@@ -60,7 +61,7 @@ def release_if_good(
             report_sizes(
                 corpus=corpus, training=training, policy=policy, evaluation=evaluation,
                 release=released.outputs["release"], recipe=recipe, problem=problem, workers=workers,
-                min_reduction_percent=min_reduction_percent,
+                min_reduction_percent=min_reduction_percent, max_slowdown_percent=max_slowdown_percent,
             ),
             "4", "8G",
         )  # fmt: skip
@@ -90,6 +91,7 @@ def training_pipeline(
     cluster: str = "",
     seed: int = 1,
     min_reduction_percent: str = "",
+    max_slowdown_percent: str = "",
     release_if: str = "better",
     emphasize: str = "",
     with_policy: str = "",
@@ -105,6 +107,8 @@ def training_pipeline(
     spot, cluster: of that cluster, as `mlgo ppo --help` says.
     seed: of everything random. min_reduction_percent: held-out modules must shrink, or get lower scores, by this for
     the verdict `better`, instead of what the problem asks for.
+    max_slowdown_percent: of inlining with `recipe`: not better if its benchmarks execute so many percent more
+    instructions; no limit if empty.
     release_if: `better` makes a release clang of such a policy only, `always` of any.
     emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
     with_policy: a policy of another problem that the release clang carries as well.
@@ -161,5 +165,6 @@ def training_pipeline(
             good=judged.outputs["release"], corpus=code.outputs["corpus"], training=training.outputs["training"],
             policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"], recipe=recipe, problem=problem,
             workers=workers, with_policy=with_policy, llvm_major=llvm_major, llvm_source=llvm_source,
-            min_reduction_percent=min_reduction_percent, tune_minutes=tune_minutes, seed=seed,
+            min_reduction_percent=min_reduction_percent, max_slowdown_percent=max_slowdown_percent,
+            tune_minutes=tune_minutes, seed=seed,
         )  # fmt: skip

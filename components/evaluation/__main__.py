@@ -76,6 +76,8 @@ def main() -> None:
 @click.option("--stock-clang", type=PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
 @click.option("--min-reduction-percent", type=FINITE_FLOAT,
               help=f"Asked for by the verdict.  [default: {problems.told('min_reduction_percent')}]")  # fmt: skip
+@click.option("--max-slowdown-percent", type=FINITE_FLOAT,
+              help="Not better if the recipe's benchmarks execute this much more.  [default: no limit]")  # fmt: skip
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")

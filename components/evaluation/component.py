@@ -30,7 +30,7 @@ def evaluation(  # type: ignore[no-untyped-def]
 def size_report(  # type: ignore[no-untyped-def]
     corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], policy: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact], release: dsl.Input[dsl.Artifact], recipe: str, problem: str, workers: str,
-    min_reduction_percent: str, size_report: dsl.Output[dsl.Artifact],
+    min_reduction_percent: str, max_slowdown_percent: str, size_report: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics], page: dsl.Output[dsl.HTML], summary: dsl.Output[dsl.Markdown],
 ):  # fmt: skip
     """What the release clang itself makes of the held-out modules, and of whole programs."""
@@ -38,7 +38,8 @@ def size_report(  # type: ignore[no-untyped-def]
         "toolchain", "evaluation",
         ["--corpus", corpus.uri, "--toolchain", training.uri, "--policy", policy.uri, "--evaluation", evaluation.uri,
          "--release-toolchain", release.uri, "--recipe", recipe, "--problem", problem, "--workers", workers,
-         "--min-reduction-percent", min_reduction_percent, "--quiet", "--output", size_report.uri],
+         "--min-reduction-percent", min_reduction_percent, "--max-slowdown-percent", max_slowdown_percent, "--quiet",
+         "--output", size_report.uri],
         hours=6,
         copies={"report.html": page.path, "summary.md": summary.path},
         metrics={"metrics.json": "metrics"},

@@ -41,6 +41,8 @@ class EvaluationConfig:
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
         min_reduction_percent: from this reduction of the held-out text or scores on, the verdict is "better"; None asks
             for what the problem does.
+        max_slowdown_percent: of a problem that is judged by size; the verdict is "not better" if the benchmarks of the
+            projects of `recipe` execute so many percent more instructions in sum; None allows any number.
         problem: name of the optimization problem.
         workers: where compiles run, as `components.workers.make` reads it.
         timeout_s: of one compile.
@@ -64,6 +66,7 @@ class EvaluationConfig:
     recipe: Path | None = None
     stock_clang: Path | None = None
     min_reduction_percent: float | None = None
+    max_slowdown_percent: float | None = None
     problem: str = "inlining"
     workers: str = "local"
     timeout_s: float = 60.0
@@ -89,6 +92,18 @@ class EvaluationConfig:
             raise UserError(
                 "--recipe rebuilds projects with the release clang, and none is given",
                 "pass --release-toolchain, or leave --recipe out",
+            )
+
+        if self.max_slowdown_percent is not None and self.recipe is None:
+            raise UserError(
+                "--max-slowdown-percent speaks of the benchmarks of a recipe, and none is given",
+                "pass --recipe, or leave --max-slowdown-percent out",
+            )
+        if self.max_slowdown_percent is not None and problems.get(self.problem).measure != "size":
+            raise UserError(
+                f"--max-slowdown-percent is for problems that are judged by size; programs that execute more under a "
+                f"policy for {self.problem} are never better",
+                "leave it out",
             )
 
     @property

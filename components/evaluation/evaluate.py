@@ -49,7 +49,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
     recipes = heldout_recipes(judge, config.recipe, heldout_projects) if config.recipe else ()
     if recipes and release is not None:
-        judge.require_tools(config, release)
+        judge.require_tools(config, release, recipes)
     curve = read_curve(config.ppo_root or config.policy)
     variants = judge.plan(config, training, release)
     known, earlier = load_earlier(config) if config.evaluation else ({}, None)

@@ -61,8 +61,8 @@ class Judge(Protocol):
     ) -> Any:  # fmt: skip
         """What `modules` come to; of `earlier` measurements, or None, is taken over what need not be compiled again."""
 
-    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
-        """UserError if this machine lacks what build_projects needs."""
+    def require_tools(self, config: EvaluationConfig, release: Toolchain, recipes: Sequence[Recipe]) -> None:
+        """UserError if this machine, or every recipe, lacks what build_projects needs."""
 
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path

@@ -14,14 +14,17 @@ Layout (a *comparison* is `Comparison.to_json`: modules, baseline_bytes, policy_
     groups: {"unseen_modules": G, "unseen_projects": G}   G: comparison with its own warmstart, sweep, best_threshold,
                                               languages, sections
     per_project: {name: comparison with "group"}
+    judged_by "modules" | "linked"            whose reduction the verdict goes by
     binaries: [binaries.Binary.to_json()]     of whole projects, by link variant
     linked: {link variant: {"all" | "c" | "c++": {files, stock, policy, reduction_percent, text_reduction_percent}}}
+    programs: what `programs.summarize_programs` gives, or null where none was run
+    max_slowdown_percent: by how much more instructions programs may execute in sum, or null
     excluded: [{module, variant, reason, detail}]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -30,6 +33,7 @@ import numpy as np
 from components.compiler.source_language import LANGUAGES
 from components.evaluation.comparison import Comparison, reduction_percent
 from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, WARMSTART, Measured, Measurements
+from components.evaluation.program_rows import headline
 from components.evaluation.words import change
 
 UNSEEN_MODULES = "unseen_modules"
@@ -56,6 +60,39 @@ def refuse_without_gain_over_start(metrics: dict[str, Any], start_trained_by: st
     if reduction <= start["reduction_percent"]:
         metrics["verdict"] = "not better"
         metrics["refused_because"] = metrics["refused_because"] or NO_BETTER_THAN_ITS_START
+
+
+def judge_whole_programs(
+    metrics: dict[str, Any],
+    linked: Mapping[str, Any],
+    programs: Mapping[str, Any] | None,
+    max_slowdown_percent: float | None,
+) -> None:
+    """Have the verdict go by what whole projects link to, where that is known, and by what their programs execute.
+
+    Args:
+        metrics: of `summarize`; changed.
+        linked: of `binaries.linked_totals`. Programs and libraries as the projects link them count, or else those of
+            the first link variant that there is.
+        programs: of `programs.summarize_programs`.
+        max_slowdown_percent: programs may execute so many percent more instructions in sum; None: any number.
+    """
+    metrics |= {"judged_by": "modules", "programs": programs, "max_slowdown_percent": max_slowdown_percent}
+    if total := headline(linked):
+        metrics["judged_by"] = "linked"
+        wanted, reduction = metrics["min_reduction_percent"], total["reduction_percent"]
+        enough = reduction is not None and reduction >= wanted
+        if not enough and metrics["verdict"] == "better":
+            metrics["refused_because"] = f"linked programs and libraries are {change(reduction)}"
+        metrics["verdict"] = "better" if enough and metrics["refused_because"] is None else "not better"
+    if programs is None or max_slowdown_percent is None:
+        return
+    slowdown = -programs["reduction_percent"]
+    if slowdown > max_slowdown_percent:
+        metrics["verdict"] = "not better"
+        metrics["refused_because"] = metrics["refused_because"] or (
+            f"programs execute {slowdown:.2f}% more instructions, and {max_slowdown_percent:g}% is allowed"
+        )
 
 
 def summarize(measured: Measurements, min_reduction_percent: float, seed: int) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def write_page(path: Path, metrics: dict[str, Any], measured: Measured, curve: C
     text = environment.get_template(template).render(
         metrics=metrics,
         verdict=table.verdict(metrics),
+        told=table.told(metrics),
         columns=[(title, group) for (title, _), group in zip(table.COLUMNS, table.groups(metrics), strict=True)],
         training_plot=Markup(training_reward(curve, judge.reward)) if curve else None,
         **values,

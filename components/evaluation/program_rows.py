@@ -1,4 +1,4 @@
-"""What `metrics["programs"]` says, as rows and words for every place that shows it."""
+"""What `metrics["programs"]` and `metrics["linked"]` say, as rows and words for every place that shows it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 from components.evaluation.words import change
 
 COMPARATIVE = ("fewer instructions", "more instructions")
+
+
+def headline(linked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the sum over all programs and shared libraries that a report speaks of first; None if none were linked."""
+    variant = linked.get("default") or next(iter(linked.values()), None)
+    return variant["all"] if variant else None
 
 
 def verdict(figures: Mapping[str, Any], programs: Mapping[str, Any] | None) -> str:
@@ -38,6 +44,15 @@ def summary(programs: Mapping[str, Any]) -> str:
         f"{count} run{'s' if count > 1 else ''} of programs, built whole: {told} "
         f"({counts['stock']:,} → {counts['policy']:,} in sum; geometric mean {mean}), counted by {programs['counter']}"
     )
+
+
+def page_values(programs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What programs.html.jinja wants to know."""
+    return {
+        "programs_told": summary(programs) if programs else None,
+        "programs_columns": columns(programs) if programs else None,
+        "programs_rows": rows(programs) if programs else None,
+    }
 
 
 def columns(programs: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ WORST = 10
 
 def score_page(metrics: dict[str, Any], measured: ScoreMeasurements) -> tuple[str, dict[str, Any]]:
     """See `Judge.page`."""
-    programs = metrics["programs"]
     changes = 100.0 * np.expm1(measured.compare(POLICY).log_factors)
     functions_plot = case_changes(
         measured.scores[BASELINE] + FLOOR, changes, measured.of_unseen_project,
@@ -35,9 +34,7 @@ def score_page(metrics: dict[str, Any], measured: ScoreMeasurements) -> tuple[st
         "projects_plot": Markup(project_changes(metrics, "score", "better")),
         "most_points": MOST_POINTS,
         "floor": FLOOR,
-        "programs_told": program_rows.summary(programs) if programs else None,
-        "programs_columns": program_rows.columns(programs) if programs else None,
-        "programs_rows": program_rows.rows(programs) if programs else None,
+        **program_rows.page_values(metrics["programs"]),
     }
 
 

@@ -48,7 +48,7 @@ class Scores:
 
         return measure_scores(pool, config, variants, modules, heldout_projects, earlier)
 
-    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
+    def require_tools(self, config: EvaluationConfig, release: Toolchain, recipes: Sequence[Recipe]) -> None:
         from components.evaluation.builds import find_stock_clang, two_sides
         from components.evaluation.counters import find_counter
 

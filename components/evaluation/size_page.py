@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from components.evaluation import size_plots, table
+from components.evaluation import program_rows, size_plots, table
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.plots import GROUP_TITLES, project_changes
 from components.evaluation.sizes import part_rows, size_rows
@@ -26,6 +26,7 @@ def size_page(metrics: dict[str, Any], measured: Measurements) -> tuple[str, dic
         "worst": worst_modules(measured),
         "binaries_total": binaries_by_project(metrics["binaries"]),
         "binary_sections": table.SECTIONS,
+        **program_rows.page_values(metrics.get("programs")),
         "linked_lines": table.linked_lines(metrics["linked"]),
         "modules_plot": Markup(size_plots.module_changes(measured)),
         "projects_plot": Markup(project_changes(metrics, "size", "smaller")),

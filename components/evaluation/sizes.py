@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components import problems
+from components.console import UserError, say
 from components.evaluation.words import LANGUAGE_TITLES, SMALLER, change, policy_title
 
 if TYPE_CHECKING:
@@ -50,31 +51,45 @@ class Sizes:
 
         return measure(pool, config, variants, modules, heldout_projects, earlier)
 
-    def require_tools(self, config: EvaluationConfig, release: Toolchain) -> None:
+    def require_tools(self, config: EvaluationConfig, release: Toolchain, recipes: Sequence[Recipe]) -> None:
         from components.evaluation.builds import find_stock_clang, two_sides
+        from components.evaluation.counters import find_counter
 
         two_sides(find_stock_clang(release, config.stock_clang), release, config.problem)
+        if config.max_slowdown_percent is not None:
+            if not any(recipe.benchmarks for recipe in recipes):
+                raise UserError(
+                    "no held-out project has benchmarks, so that nobody can say how much slower its programs become",
+                    "add `benchmarks` to the recipe of one, or leave --max-slowdown-percent out",
+                )
+            find_counter()
 
     def build_projects(
         self, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
     ) -> dict[str, Any]:
         from components.evaluation.binaries import compare_projects, comparison_json
         from components.evaluation.builds import find_stock_clang
+        from components.evaluation.programs import compare_programs, summarize_programs
         from components.storage.cache import default_cache_dir
 
         stock = find_stock_clang(release, config.stock_clang)
         cache, variants = default_cache_dir(), config.link_variants
-        return comparison_json(
+        compared = comparison_json(
             compare_projects(recipes, stock, release, config.problem, work, cache, config.jobs, variants)
         )
+        run = recipes if config.max_slowdown_percent is not None or _can_count() else ()
+        programs = compare_programs(run, stock, release, config.problem, work, cache, config.jobs)
+        return {**compared, "programs": summarize_programs(programs)}
 
     def summarize(
         self, measured: Measurements, config: EvaluationConfig, built: dict[str, Any] | None
     ) -> dict[str, Any]:
-        from components.evaluation.metrics import summarize
+        from components.evaluation.metrics import judge_whole_programs, summarize
 
-        compared = built or {"binaries": [], "linked": {}}
-        return {**summarize(measured, config.wanted_percent, config.seed), **compared}
+        whole = built or {"binaries": [], "linked": {}, "programs": None}
+        metrics = summarize(measured, config.wanted_percent, config.seed) | whole
+        judge_whole_programs(metrics, whole["linked"], whole["programs"], config.max_slowdown_percent)
+        return metrics
 
     def agreement(self, measured: Measurements, earlier: Measurements) -> dict[str, Any]:
         from components.evaluation.measurements import POLICY
@@ -108,8 +123,20 @@ class Sizes:
         rows = size_rows(metrics, groups) + part_rows(metrics, groups)
         return [(title, [_cell(*cell) for cell in cells]) for title, cells in rows]
 
-    def programs(self, metrics: Mapping[str, Any]) -> None:
-        return None
+    def programs(self, metrics: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return metrics.get("programs")
+
+
+def _can_count() -> bool:
+    """Whether this machine can count instructions; says so if it cannot, for sizes do without."""
+    from components.evaluation.counters import find_counter
+
+    try:
+        find_counter()
+    except UserError as error:
+        say(f"benchmarks are not run: {error.problem}")
+        return False
+    return True
 
 
 def size_rows(metrics: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Cell]]]:

@@ -74,6 +74,15 @@ def verdict(metrics: dict[str, Any]) -> str:
     return program_rows.verdict(metrics, judge_of(metrics).programs(metrics))
 
 
+def told(metrics: Mapping[str, Any]) -> str:
+    """The reduction in words: of what is linked, too, and first, where the verdict goes by that."""
+    of_modules = change(metrics["reduction_percent"], judge_of(metrics).comparative)
+    total = program_rows.headline(metrics["linked"]) if metrics.get("judged_by") == "linked" else None
+    if total is None:
+        return of_modules
+    return f"linked programs and libraries {change(total['reduction_percent'])}, modules {of_modules}"
+
+
 def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
     """What stands under the table: the verdict, what was left out, and where everything lies.
 
@@ -84,7 +93,7 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
     judge, interval = judge_of(metrics), metrics.get("reduction_percent_ci95")
     sure = f", 95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%" if interval else ""
     text = [
-        f"verdict: {verdict(metrics)} ({change(metrics['reduction_percent'], judge.comparative)}{sure}; "
+        f"verdict: {verdict(metrics)} ({told(metrics)}{sure}; "
         f"asked for at least {metrics['min_reduction_percent']:g}%)"
     ]
     if (programs := judge.programs(metrics)) is not None:
@@ -104,7 +113,7 @@ def markdown(metrics: dict[str, Any]) -> str:
     """The table and the verdict for a page of Markdown."""
     judge = judge_of(metrics)
     text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in body(metrics)])
-    text += ["", f"Verdict: {verdict(metrics)} ({change(metrics['reduction_percent'], judge.comparative)})", ""]
+    text += ["", f"Verdict: {verdict(metrics)} ({told(metrics)})", ""]
     if (programs := judge.programs(metrics)) is not None:
         run = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))
         text += [f"{program_rows.summary(programs)}:", "", *run, ""]

@@ -31,6 +31,8 @@ def test_a_budget_is_passed_only_if_it_is_given(tmp_path: Path) -> None:
         ({"preset": "huge"}, "--preset huge: 'huge' is not one of"),
         ({"train_minutes": 0.0}, "--train-minutes 0: 0.0 is not in the range"),
         ({"min_reduction_percent": 101.0}, "--min-reduction-percent 101"),
+        ({"max_slowdown_percent": 2.0, "problem": "regalloc"}, "--max-slowdown-percent 2: of no use for regalloc"),
+        ({"max_slowdown_percent": 2.0, "recipe": None, "corpus": Path("/")}, "no benchmarks to run without a recipe"),
         ({"workers": "local:many"}, "--workers 'local:many'"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from components.evaluation.measurements import Measurements
-from components.evaluation.metrics import refuse_without_gain_over_start, summarize
+from components.evaluation.metrics import judge_whole_programs, refuse_without_gain_over_start, summarize
 
 
 def test_totals_and_reduction(measured: Measurements) -> None:
@@ -25,6 +25,46 @@ def test_totals_and_reduction(measured: Measurements) -> None:
 @pytest.mark.parametrize(("asked", "verdict"), [(0.39, "better"), (0.41, "not better")])
 def test_verdict_is_against_what_was_asked(measured: Measurements, asked: float, verdict: str) -> None:
     assert summarize(measured, min_reduction_percent=asked, seed=1)["verdict"] == verdict
+
+
+def linked(**variants: float) -> dict[str, dict[str, dict[str, float]]]:
+    """Sums of linked programs by link variant, as far as verdicts look at them."""
+    return {variant: {"all": {"reduction_percent": percent}} for variant, percent in variants.items()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_linked", "verdict", "because"),
+    [
+        (0.3, {"default": 5.0}, "better", None),
+        (0.3, {"hidden": -1.0, "default": 5.0}, "better", None),
+        (0.5, {"default": 5.0}, "better", None),  # modules alone would not do
+        (0.3, {"default": 0.2}, "not better", "linked programs and libraries are 0.20% smaller"),
+        (0.3, {"hidden": -1.0}, "not better", "linked programs and libraries are 1.00% larger"),
+        (0.3, {}, "better", None),
+    ],
+)
+def test_the_verdict_goes_by_what_is_linked(
+    measured: Measurements, asked: float, of_linked: dict[str, float], verdict: str, because: str | None
+) -> None:
+    metrics = summarize(measured, asked, seed=1)
+    judge_whole_programs(metrics, linked(**of_linked), None, None)
+    assert (metrics["verdict"], metrics["refused_because"]) == (verdict, because)
+    assert metrics["judged_by"] == ("linked" if of_linked else "modules")
+
+
+def test_what_refuses_modules_refuses_them_linked(measured: Measurements) -> None:
+    metrics = {**summarize(measured, 0.3, seed=1), "verdict": "not better", "refused_because": "C is larger"}
+    judge_whole_programs(metrics, linked(default=5.0), None, None)
+    assert (metrics["verdict"], metrics["refused_because"]) == ("not better", "C is larger")
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(None, "better"), (3.0, "better"), (2.9, "not better")])
+def test_programs_may_become_slower_up_to_a_limit(measured: Measurements, limit: float | None, verdict: str) -> None:
+    metrics = summarize(measured, 0.3, seed=1)
+    judge_whole_programs(metrics, linked(default=5.0), {"reduction_percent": -3.0}, limit)
+    assert metrics["verdict"] == verdict
+    wanted = None if verdict == "better" else "programs execute 3.00% more instructions, and 2.9% is allowed"
+    assert metrics["refused_because"] == wanted
 
 
 def test_sweep_and_best_threshold(measured: Measurements) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from components.console import UserError
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.judges import JUDGES
 from components.formats.toolchain import Toolchain
+from components.projects.recipe import PACKAGED, load_recipes
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
 
@@ -35,21 +38,43 @@ def test_the_stock_clang_must_be_there_and_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: str, problem: str, other: str
 ) -> None:
     judge, fine = JUDGES[measure], release(tmp_path, problem)
-    judge.require_tools(config(tmp_path, problem, CLANG), fine)
-    judge.require_tools(config(tmp_path, problem, None), fine)
+    judge.require_tools(config(tmp_path, problem, CLANG), fine, ())
+    judge.require_tools(config(tmp_path, problem, None), fine, ())
     with pytest.raises(UserError, match=f"embeds no policy for {other}"):
-        judge.require_tools(config(tmp_path, other, CLANG), fine)
+        judge.require_tools(config(tmp_path, other, CLANG), fine, ())
     with pytest.raises(UserError, match="does not run"):
-        judge.require_tools(config(tmp_path, problem, tmp_path / "clang"), fine)
+        judge.require_tools(config(tmp_path, problem, tmp_path / "clang"), fine, ())
     with pytest.raises(UserError, match=r"the release clang 1\.2\.3"):
-        judge.require_tools(config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"))
+        judge.require_tools(config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"), ())
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="no clang-19 to build the baseline"):
-        judge.require_tools(config(tmp_path, problem, None), fine)
+        judge.require_tools(config(tmp_path, problem, None), fine, ())
+
+
+def test_a_limit_of_slowdown_wants_benchmarks_and_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0)
+    fine, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
+    JUDGES["size"].require_tools(limited, fine, [lz4])
+    with pytest.raises(UserError, match="no held-out project has benchmarks"):
+        JUDGES["size"].require_tools(limited, fine, [replace(lz4, benchmarks=())])
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(UserError, match="valgrind is missing"):
+        JUDGES["size"].require_tools(limited, fine, [lz4])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [({"recipe": None}, "none is given"), ({"problem": "regalloc"}, "problems that are judged by size")],
+)
+def test_a_limit_of_slowdown_where_it_says_nothing_is_refused(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0, **changed)
 
 
 def test_only_programs_want_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
-    JUDGES["size"].require_tools(config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"))
+    JUDGES["size"].require_tools(config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"), ())
     with pytest.raises(UserError, match="valgrind is missing"):
-        JUDGES["score"].require_tools(config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"))
+        JUDGES["score"].require_tools(config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"), ())
