@@ -78,8 +78,8 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             continue
         try:
             kind.convert(value, None, None)
-        except click.BadParameter as error:
-            problem = f"{spelled(name, value)}: {error.message}"
+        except (click.BadParameter, TypeError) as error:  # a default that is a list, of a pipeline written by hand
+            problem = f"{spelled(name, value)}: {getattr(error, 'message', error)}"
             raise UserError(problem, f"for example {spelled(name, example)}") from None
     if values.get("tune_minutes") and values["problem"] != "inlining":
         raise UserError(

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.console import UserError
+from components.console import UserError, say
 from components.evaluation.measurements import Measured
 from components.evaluation.stored import read_measurements
 from components.evaluation.table import read_metrics, verdict
-from components.formats.policy import load_policy_info
+from components.formats.policy import HEURISTIC, load_policy_info
 from components.launcher.images import IMAGES
 from components.storage import digest
 from components.storage.fetch import fetch
@@ -22,7 +22,7 @@ from pipelines.retrain_check import module_checksums
 from pipelines.retrain_state import Deployed, State
 from pipelines.run import run_pipeline
 from pipelines.runner import Runner
-from pipelines.spec import COMPILED
+from pipelines.spec import COMPILED, load_spec, parameter_values
 from pipelines.step import Places, Step
 
 GROWN_PERCENT = 1.0
@@ -122,6 +122,8 @@ def retrain(
 ) -> tuple[State, str]:
     """Runs the pipeline, evaluates the deployed policy on its corpus, and decides; see `promotion`.
 
+    Training starts from the deployed policy where `given` does not say otherwise.
+
     Args:
         given: the pipeline's parameters. output, pipeline_root, runner: as of pipelines.local.run_locally.
 
@@ -146,6 +148,7 @@ def retrain(
             f"the deployed policy at {state.deployed.policy} is not there any more, or is another",
             "mlgo retrain rollback, or put it back",
         )
+    given = {"start_from": training_start(state, given), **given}
     left_out = run_locally(COMPILED, given, output, runner, pipeline_root)
     reports = () if REPORT_STEP in left_out else ("size_report",)  # else what lies there is an earlier run's
     places = {name: f"{root}/{name}" for name in ("policy", "evaluation", "corpus", *reports)}
@@ -155,6 +158,20 @@ def retrain(
         run_pipeline([step], output, runner, Places(root, str(output / ".files")))
         evaluated = f"{root}/{step.output}"
     return promotion(state, {**places, "run": root}, evaluated)
+
+
+def training_start(state: State, given: Mapping[str, str]) -> str:
+    """Return what training starts from by default: the deployed policy, if it is of the LLVM version of the run.
+
+    Another version may tell a policy of other features, so that it begins from the heuristic there.
+    """
+    if state.deployed is None:
+        return HEURISTIC
+    major = str(int(parameter_values(load_spec(COMPILED), given)["llvm_major"]))
+    if state.deployed.llvm_version.split(".")[0] != major:
+        say(f"the deployed policy is of LLVM {state.deployed.llvm_version}: training starts from LLVM's heuristic")
+        return HEURISTIC
+    return state.deployed.policy
 
 
 def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:

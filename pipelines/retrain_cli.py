@@ -96,8 +96,9 @@ def run(
     """Run the pipeline, compare its policy with the deployed one on the same held-out modules, promote what is better.
 
     Better means: the 95% interval of the difference, a bootstrap over the modules, lies above zero, and the verdict
-    against LLVM's own heuristic is `better`. Modules that the deployed policy made worse take part in every round of
-    this training. Each problem wants a state of its own.
+    against LLVM's own heuristic is `better`. Training starts from the deployed policy, or where
+    `--param start_from=heuristic` says otherwise. Modules that the deployed policy made worse take part in every round
+    of this training. Each problem wants a state of its own.
 
     \b
     Example:

@@ -77,7 +77,7 @@ def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[
     for name, definition in definitions.items():
         if name in given:
             values[name] = _typed(name, given[name], definition["parameterType"])
-        elif "defaultValue" in definition:
+        elif definition.get("defaultValue") is not None:
             values[name] = definition["defaultValue"]
         else:
             raise UserError(f"the pipeline's parameter {name} is not given", f"--param {name}=VALUE")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components.console import UserError, say_if_slow
@@ -106,8 +106,15 @@ QUESTIONS: tuple[Callable[[Path], object], ...] = (
 )
 
 
+CUT_OFF_REDIRECT = (
+    b"HTTP/1.1 301 M\r\nContent-Encoding: gzip\r\nContent-Length: 999999\r\nLocation: /again\r\n\r\n"
+    + gzip.compress(b"[" * 60, mtime=0)[:12]
+)
+
+
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 @given(answer=answers(), question=st.sampled_from(QUESTIONS))
+@example(answer=CUT_OFF_REDIRECT, question=QUESTIONS[0])
 def test_object_storage_may_answer_anything(
     storage: RawServer, tmp_path: Path, answer: bytes, question: Callable[[Path], object]
 ) -> None:
@@ -120,6 +127,7 @@ def test_object_storage_may_answer_anything(
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 @given(answer=answers())
+@example(answer=CUT_OFF_REDIRECT)
 def test_a_web_server_may_answer_anything(server: RawServer, tmp_path: Path, answer: bytes) -> None:
     server.answer = answer
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from components.console import UserError
 from components.formats.corpus import DESCRIPTION, file_problem, load_corpus, write_description
+from components.storage.output_files import replace_text
 
 _SUFFIX = ".bc"
 
@@ -76,7 +77,5 @@ def combine_corpora(root: Path) -> list[str]:
     if common is None:
         raise UserError(f"no subdirectory of {root} is a corpus", f"each needs its own {DESCRIPTION}")
     common["modules"] = names
-    partial = root / f".{DESCRIPTION}.partial"
-    partial.write_text(json.dumps(common, indent=2))
-    os.replace(partial, root / DESCRIPTION)
+    replace_text(root / DESCRIPTION, json.dumps(common, indent=2))
     return names

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from components.console import UserError
 from components.storage.input_files import MissingFile, expect_shape, read_json
+from components.storage.output_files import replace_text
 
 FILE = "splits.json"
 SPLITS = ("train", "validation", "heldout")
@@ -51,16 +51,7 @@ def write_splits(directory: Path, splits: Splits) -> None:
     Raises:
         UserError: a directory has that name.
     """
-    if (directory / FILE).is_dir():
-        raise UserError(f"{directory / FILE} is a directory, and the split is to be a file", "remove it")
-    text = json.dumps({"version": _VERSION, **asdict(splits)}, indent=1)
-    partial = directory / f".{FILE}.partial"
-    try:
-        partial.write_text(text + "\n", encoding="utf-8")
-        os.replace(partial, directory / FILE)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    replace_text(directory / FILE, json.dumps({"version": _VERSION, **asdict(splits)}, indent=1) + "\n")
 
 
 def read_splits(directory: Path, modules: Sequence[str]) -> Splits:

@@ -39,8 +39,9 @@ TELL_S = 2.0
 """From a request's first failure to the word that it is being repeated: a blink of the network is nobody's concern."""
 
 
-_OTHER_ANSWERS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
-"""What the client raises for answers of another kind, a proxy's page of HTML or JSON of another shape."""
+_OTHER_ANSWERS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError)
+"""What the client raises for answers of another kind, a proxy's page of HTML or JSON of another shape. RuntimeError:
+nested too deep, and urllib3's for a redirect whose compressed body is cut off."""
 
 
 class StorageError(UserError):

@@ -47,6 +47,18 @@ class Place(click.ParamType):
         return (mirror(place) if why else self._bring(place)) if isinstance(place, GsUri) else place
 
 
+class ArtifactOr(click.ParamType):
+    """Converts one of some words to itself, a str, and all else to the Path of an artifact."""
+
+    name = "artifact"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
+        return value if isinstance(value, str) and value in self._words else ARTIFACT.convert(value, parameter, context)
+
+
 ARTIFACT = Place("dir|uri", fetch)
 """An artifact that is read."""
 OUTPUT = Place("dir|uri", mirror)

@@ -10,26 +10,11 @@ import click
 from components.console import run_step
 from components.console.number_types import JOBS, LLVM_MAJOR
 from components.formats.policy import PRETRAINED
-from components.storage.options import ARTIFACT, OUTPUT
+from components.storage.options import ARTIFACT, OUTPUT, ArtifactOr
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
 _PATH = click.Path(path_type=Path)
-
-
-class PolicyPlace(click.ParamType):
-    """Converts to the directories of policies: the one that is named, or all that come with this project."""
-
-    name = "policy"
-
-    def convert(
-        self, value: object, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[Path, ...]:
-        if value == PRETRAINED:
-            from components.policy.pretrained import pretrained_policy, pretrained_problems  # NumPy, only for this
-
-            return tuple(pretrained_policy(problem) for problem in pretrained_problems())
-        return (ARTIFACT.convert(value, parameter, context),)
 
 
 # fmt: off
@@ -55,7 +40,7 @@ Examples:
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
               help="Where the matching source files come from: the Debian source package, a tag of llvm-project, "
                    "or a directory.")
-@click.option("--policy", "policies", type=PolicyPlace(), multiple=True, metavar="DIR|URI|pretrained",
+@click.option("--policy", "policies", type=ArtifactOr(PRETRAINED), multiple=True, metavar="DIR|URI|pretrained",
               help="release: the policy to embed, or those that come with this project. Again for one of another "
                    "problem.")
 @click.option("--with-policy", type=ARTIFACT, metavar="DIR",
@@ -69,11 +54,17 @@ Examples:
               help="Keeps downloads and objects for the next time.  [default: $MLGO_CACHE_DIR or "
                    "~/.cache/mlgo-pipeline]")
 @click.option("--jobs", type=JOBS, metavar="N", help="Parallel compiles.  [default: processors]")
-def main(policies: tuple[tuple[Path, ...], ...], with_policy: Path | None, **arguments: Any) -> None:
+def main(policies: tuple[Path | str, ...], with_policy: Path | None, **arguments: Any) -> None:
     """Make a clang for learned policies: link an installed LLVM SDK with the few files that look at a policy."""
-    named = [policy for several in policies for policy in several]
+    named = [place for policy in policies for place in ([policy] if isinstance(policy, Path) else _pretrained())]
     arguments["policies"] = (*named, with_policy) if with_policy else tuple(named)
     make_toolchain(ToolchainConfig(**{name: value for name, value in arguments.items() if value is not None}))
+
+
+def _pretrained() -> list[Path]:
+    from components.policy.pretrained import pretrained_policy, pretrained_problems  # NumPy, only for this
+
+    return [pretrained_policy(problem) for problem in pretrained_problems()]
 
 
 if __name__ == "__main__":

@@ -11,23 +11,10 @@ from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import run_step, say
 from components.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
 from components.formats.policy import PRETRAINED
-from components.storage.options import ARTIFACT, OUTPUT, WORK_DIR
+from components.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
 from components.storage.uri import shown
 from components.tune.config import Objective, TuneConfig
 from components.workers.make import HELP as WORKERS_HELP
-
-
-class PolicyOrPretrained(click.ParamType):
-    """Converts to the directory of a policy: the one that is named, or the one that comes with this project."""
-
-    name = "policy"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        if value == PRETRAINED:
-            from components.policy.pretrained import pretrained_policy
-
-            return pretrained_policy("inlining")
-        return ARTIFACT.convert(value, parameter, context)
 
 
 @click.command(
@@ -46,7 +33,7 @@ Examples:
 )
 @click.option("--corpus", type=ARTIFACT, required=True, help="The program's modules; all of them, whatever its split.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
-@click.option("--policy", type=PolicyOrPretrained(), default=PRETRAINED, metavar="pretrained|DIR|URI",
+@click.option("--policy", type=ArtifactOr(PRETRAINED), default=PRETRAINED, metavar="pretrained|DIR|URI",
               help="What the search starts from, and what decides about calls that are not in the plan.")
 @click.option("--release-toolchain", type=ARTIFACT,
               help="Release toolchain that carries this policy: every module is compiled with it and the plan, twice.")
@@ -64,7 +51,7 @@ Examples:
 @click.option("--max-failed-fraction", type=FRACTION, default=TuneConfig.max_failed_fraction,
               help="More modules than this failing stops the step.")
 @ALLOW_CC1_OPTION
-def main(root_dir: Path | None, output: Path, **options: Any) -> None:
+def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
     Writes inline.plan, which the release clang takes, tune.json and modules.csv (what was found). The search climbs
@@ -72,10 +59,12 @@ def main(root_dir: Path | None, output: Path, **options: Any) -> None:
     """
     # Here, not above: --help need not wait for NumPy.
     from components.compiler.inline_plan import PLAN_FILE
+    from components.policy.pretrained import pretrained_policy
     from components.tune.step import tune
 
+    start = policy if isinstance(policy, Path) else pretrained_policy("inlining")
     root = root_dir or output.with_name(f"{output.name}-search")
-    figures = tune(TuneConfig(root_dir=root, output=output, **options))
+    figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
     say(f"{figures['modules']} modules, {figures['rounds']} rounds, text:")
     for title, key in (("LLVM's heuristic", "heuristic"), ("policy", "policy"), ("plan", "plan")):
         reduction = figures.get(f"{key}_reduction_percent")

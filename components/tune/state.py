@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from components.compiler.forced_decisions import Key
 from components.storage.directory import make_directory
 from components.storage.input_files import expect_shape, read_json
+from components.storage.output_files import replace_text
 
 _VERSION = 1
 _SEARCH = "search.json"
@@ -55,7 +55,7 @@ class SearchDirectory:
         name = hashlib.sha256(json.dumps(dict(made_of), sort_keys=True).encode()).hexdigest()[:16]
         self._modules = root / name / "modules"
         make_directory(self._modules)
-        _write(root / name / _SEARCH, {"version": _VERSION, "made_of": dict(made_of)})
+        replace_text(root / name / _SEARCH, json.dumps({"version": _VERSION, "made_of": dict(made_of)}))
 
     def load(self, module: str) -> ModuleState | None:
         """Return what is known of a module; None if nothing is."""
@@ -76,13 +76,9 @@ class SearchDirectory:
             "found": [[*key, action] for key, action in state.found.items()],
             "tried": sorted(state.tried),
         }
-        _write(self._path(module), document)
+        replace_text(self._path(module), json.dumps(document))
 
     def _path(self, module: str) -> Path:
         return self._modules / f"{hashlib.sha256(module.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.json"
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document), encoding="utf-8")
-    os.replace(partial, path)

@@ -11,20 +11,11 @@ import click
 from components.console import preset_option, run_step, say
 from components.console.number_types import COUNT, SEED, FiniteFloatRange
 from components.formats.policy import HEURISTIC, PRETRAINED
-from components.storage.options import ARTIFACT, FILE, OUTPUT
+from components.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.storage.uri import shown
 from components.warmstart.config import WarmstartConfig
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
-
-
-class PolicyOrWord(click.ParamType):
-    """Converts the name of a policy to text: one of the words, or a local path."""
-
-    name = "policy"
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> str:
-        return value if value in (HEURISTIC, PRETRAINED) else str(ARTIFACT.convert(value, parameter, context))
 
 
 @click.command(
@@ -44,7 +35,7 @@ Example: what comes with this project, to be fine-tuned
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; made, or replaced.")
 @click.option(
     "--start-from",
-    type=PolicyOrWord(),
+    type=ArtifactOr(HEURISTIC, PRETRAINED),
     default=HEURISTIC,
     show_default=True,
     metavar="heuristic|pretrained|DIR|URI",
@@ -122,7 +113,7 @@ Example: what comes with this project, to be fine-tuned
     metavar="NAME=VALUE",
     help="One hyperparameter, e.g. actor_network.fc_layer_params=(64,64,32); may be repeated.",
 )
-def main(**arguments: Any) -> None:
+def main(start_from: Path | str, **arguments: Any) -> None:
     """Train a policy that imitates LLVM's heuristic, or take a trained one: the start of reinforcement learning, and a
     baseline.
 
@@ -134,7 +125,7 @@ def main(**arguments: Any) -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # matrix products in AVX-512 where there is any
     from components.warmstart.train import train
 
-    config = WarmstartConfig(**arguments)
+    config = WarmstartConfig(start_from=str(start_from), **arguments)
     report = train(config)
     speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""
     say(

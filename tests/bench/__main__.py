@@ -26,7 +26,7 @@ from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
 ROOT = Path(__file__).parents[2]
-HELPERS = {"asleep", "context", "goals", "isolated", "simulation", "slots", "training", "workload"}
+HELPERS = {"asleep", "context", "goals", "isolated", "memory", "simulation", "slots", "training", "workload"}
 OWN = {"__main__", "__init__"} | HELPERS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Sequence
 
@@ -26,18 +27,17 @@ from tests.bench.context import BenchContext
 from tests.bench.training import training
 
 WORKERS = 2
-MODULES = 120
-"""Of the training modules, whose flips are measured, at most."""
 FLIP_COMPILES = 8
-UNSEEN = 4
-"""One of so many modules is not learned from."""
+FOLDS = 4
+"""Of the training modules; each is unseen by one of so many fits."""
 SINGLE_FLIPS = 200
 SINGLE_FLIPS_PER_MODULE = 10
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
     """credit_r2_unseen_modules: R^2, on the square-root scale, of what inlining is measured to save in decisions of
-    modules that were not learned from; flips of the warmstart's decisions, one round.
+    modules that were not learned from; flips of the warmstart's decisions, one round. Each training module is one of
+    those once.
 
     credit_error_percent: sum of |attributed - real change of the object| as a share of the sum of |real change|, for
     flips that shared compiles against the same flips compiled one at a time. In both all other decisions are the
@@ -53,7 +53,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         gin_bindings=(f"DqnParameters.max_steps={10**6}",),
     )  # fmt: skip
     with training(config) as trainer:
-        names = sorted(trainer.modules, key=lambda name: zlib.crc32(name.encode()))[:MODULES]
+        names = sorted(trainer.modules, key=lambda name: zlib.crc32(name.encode()))
         modules = [trainer.modules[name] for name in names]
         return {
             "credit_r2_unseen_modules": _explained_unseen(trainer, modules),
@@ -65,16 +65,29 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     base = trainer.best
     with emitted(base, trainer.clang) as policy:
         measured = trainer.collector.measure(modules, policy, base, FLIP_COMPILES, 0, Quarantine(1.0))
-    seen = Flips.concatenate([flips for i, flips in enumerate(measured.flips) if i % UNSEEN])
-    unseen = Flips.concatenate([flips for i, flips in enumerate(measured.flips) if i % UNSEEN == 0])
-    say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
-    assert isinstance(trainer.learner, DqnLearner)
-    scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
-    trainer.learner.fit(seen, lambda flips: _rooted(flips.gain, scale), 0)
-    values = networks.logits(trainer.learner.actor, unseen.observed).numpy()
-    truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
-    error = values[:, 1] - values[:, 0] - truth
+    learner, flips = trainer.learner, measured.flips
+    assert isinstance(learner, DqnLearner)
+    fresh = [weight.numpy() for weight in learner.weights]
+    folds = min(FOLDS, len(flips))
+    errors, truths = [], []
+    for fold in range(folds):
+        seen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds != fold])
+        unseen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds == fold])
+        say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
+        scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
+        for weight, value in zip(learner.weights, fresh, strict=True):
+            weight.assign(value)
+        learner.fit(seen, functools.partial(_returns, scale=scale), 0)
+        values = networks.logits(learner.actor, unseen.observed).numpy()
+        truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
+        errors.append((values[:, 1] - values[:, 0] - truth) * scale)
+        truths.append(truth * scale)
+    error, truth = np.concatenate(errors), np.concatenate(truths)
     return float(1 - np.sum(error**2) / np.sum((truth - truth.mean()) ** 2))
+
+
+def _returns(flips: Flips, scale: float) -> NDArray[np.float32]:
+    return _rooted(flips.gain, scale)
 
 
 def _rooted(gain: NDArray[np.float64], scale: float) -> NDArray[np.float32]:

@@ -10,20 +10,26 @@ import sys
 import time
 from pathlib import Path
 
+from components.compiler.advisor import Advisor
 from components.console import UserError
+from components.formats.corpus import load_corpus
 from components.storage.cache import default_cache_dir
 from components.toolchain.build import build, build_tree
 from components.toolchain.sdk import Sdk, find_sdk
 from components.toolchain.source import llvm_source
 from tests.bench.context import BenchContext
+from tests.bench.memory import peak_growth_kib
 
 JOBS = 2
+MODULES = 20
+"""Modules whose compiles' memory is measured, spread over the corpus."""
 
 
 def measure(context: BenchContext) -> dict[str, float]:
     """training_clang_s: from LLVM's SDK and its downloaded source, every object compiled, none from ccache.
     release_clang_s: from a policy, where the training clang was built; both with publication and probe, medians.
-    release_clang_growth_bytes: the release clang over the same clang without a policy, both stripped."""
+    release_clang_growth_bytes: the release clang over the same clang without a policy, both stripped.
+    release_peak_memory_growth_kib: what a compile with the policy needs over one without, by these two."""
     sdk = find_sdk(19, None)
     source = llvm_source("deb", sdk, default_cache_dir())
     training_s, release_s = [], []
@@ -37,12 +43,18 @@ def measure(context: BenchContext) -> dict[str, float]:
         release_s.append(_toolchain_s(cache, context.scratch / "release", "--mode", "release", *policy))
         if turn < context.repeats - 1:
             shutil.rmtree(cache)
-    growth = _stripped_bytes(context, context.scratch / "release" / "bin" / "clang", sdk)
-    growth -= _stripped_bytes(context, _plain(cache, sdk, source), sdk)
+    release, plain = context.scratch / "release" / "bin" / "clang", _plain(cache, sdk, source)
+    growth = _stripped_bytes(context, release, sdk) - _stripped_bytes(context, plain, sdk)
+    modules = load_corpus(context.corpus).modules
+    memory = peak_growth_kib(
+        modules[:: max(1, len(modules) // MODULES)], plain, release.resolve(),
+        Advisor("release").flags(context.problem, None, None), context.repeats, context.scratch / "m.o",
+    )  # fmt: skip
     return {
         "training_clang_s": statistics.median(training_s),
         "release_clang_s": statistics.median(release_s),
         "release_clang_growth_bytes": growth,
+        "release_peak_memory_growth_kib": memory,
     }
 
 

@@ -22,7 +22,8 @@ FIGURES = {
     "ray": {"ray_overhead_ms_per_module", "ray_slots_busy_512", "ray_over_local_iteration"},
     "ray_training": {"ray_training_busy_512"},
     "release": {"release_compile_overhead_percent"},
-    "toolchain": {"training_clang_s", "release_clang_s", "release_clang_growth_bytes"},
+    "toolchain": {"training_clang_s", "release_clang_s", "release_clang_growth_bytes",
+                  "release_peak_memory_growth_kib"},
     "trace": {"trace_over_plain_compile", "regalloc_trace_over_plain_compile"},
     "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
 }

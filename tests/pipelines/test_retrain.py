@@ -24,7 +24,7 @@ from components.launcher.notify import NOTIFY_VARIABLE
 from components.ppo.emphasis import read_emphasis
 from components.storage import publish
 from pipelines.local import local_steps
-from pipelines.retrain import REPORT_STEP, compare, promotion, regressed_modules
+from pipelines.retrain import REPORT_STEP, compare, promotion, regressed_modules, training_start
 from pipelines.retrain_check import Facts, Limits, drift, module_checksums, reasons
 from pipelines.retrain_state import Deployed, State, load_state, save_state
 from pipelines.spec import COMPILED
@@ -152,6 +152,19 @@ def test_only_what_beats_the_deployed_policy_is_promoted(run: dict[str, str], tm
     as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
     same, why = promotion(state(), run, as_good)
     assert same == state() and why.startswith("not promoted: against the deployed policy")
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "start"),
+    [
+        (State(), {}, "heuristic"),
+        (State(OLD), {}, OLD.policy),
+        (State(OLD), {"llvm_major": "19"}, OLD.policy),
+        (State(OLD), {"llvm_major": "22"}, "heuristic"),
+    ],
+)
+def test_training_starts_from_what_is_deployed(before: State, given: dict[str, str], start: str) -> None:
+    assert training_start(before, given) == start
 
 
 def test_a_bad_verdict_promotes_nothing(tmp_path: Path) -> None:

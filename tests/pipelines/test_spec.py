@@ -11,6 +11,7 @@ import yaml
 
 from components.console import UserError
 from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from pipelines.checks import checked_values
 from pipelines.flatten import STATUS, steps_of
 from pipelines.spec import COMPILED, load_spec, parameter_values, with_images
 
@@ -44,6 +45,14 @@ def test_nested_tasks_know_who_makes_what_they_read(spec: dict[str, Any]) -> Non
     found = steps(spec)
     assert found["size-report"].inputs["release"] == "release" == found["toolchain-release"].output
     assert set(found["size-report"].after) >= {"evaluation", "toolchain-release"}
+
+
+@pytest.mark.parametrize(("default", "named"), [(None, "llvm_major is not given"), ([19], "--param llvm_major")])
+def test_defaults_that_no_step_takes_are_named(spec: dict[str, Any], default: object, named: str) -> None:
+    changed = copy.deepcopy(spec)
+    changed["root"]["inputDefinitions"]["parameters"]["llvm_major"]["defaultValue"] = default
+    with pytest.raises(UserError, match=named):
+        checked_values(changed, {"recipe": "demo"})
 
 
 @pytest.mark.parametrize(
