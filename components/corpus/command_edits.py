@@ -4,6 +4,7 @@ replace_flags do when it compiles."""
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from components.compiler.profiles import profile_of
 from components.compiler.replay_options import MissingValue, group_options
 from components.console import UserError
 from components.corpus.files import read, write
@@ -58,6 +60,12 @@ class CommandEdits:
                 changed += group
         return [*changed, *(word for text in self.add for word in shlex.split(text))], found
 
+    def profiles(self) -> list[str]:
+        """The files that added and replaced options name as profiles."""
+        words = [word for text in self.add for word in shlex.split(text)]
+        words += [f"{_named(name)}={value}" for name, value in self.replace]
+        return [found[1] for word in words if (found := profile_of(word))]
+
     def names(self) -> set[str]:
         """The names to remove or replace, as `apply` returns them."""
         return {_named(name) for name in (*self.remove, *(name for name, _ in self.replace))}
@@ -67,17 +75,23 @@ def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> No
     """Change the .cmd files of modules in `corpus`, or the arguments that its description has for all.
 
     Raises:
-        UserError: no module has an option that is to be removed or replaced; a module's arguments end inside an option.
+        UserError: no module has an option that is to be removed or replaced; a module's arguments end inside an option,
+            or are not known.
     """
     if not edits:
         return
     found: set[str] = set()
     description: dict[str, Any] = json.loads((corpus / DESCRIPTION).read_text(encoding="utf-8"))
     override = description.get("global_command_override")
-    if override is not None and override != [UNSPECIFIED_OVERRIDE]:
+    if override == [UNSPECIFIED_OVERRIDE]:
+        raise UserError(
+            f"the corpus does not say how its modules are compiled: global_command_override is {UNSPECIFIED_OVERRIDE}",
+            f"write clang's arguments into that list in its {DESCRIPTION}",
+        )
+    if override is not None:
         description["global_command_override"], found = _applied(edits, override, DESCRIPTION)
         (corpus / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
-    elif override is None:
+    else:
         for name in names:
             path = str(corpus / f"{name}.cmd")
             recorded = read(path).decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
@@ -122,7 +136,18 @@ def edits_of(cmd_add: tuple[str, ...], cmd_remove: tuple[str, ...], cmd_replace:
             raise UserError(f"--cmd-add {text!r}: {error}", "quote it as a shell would read it") from None
         if not words:
             raise UserError("--cmd-add '' adds nothing", "give cc1's arguments, or leave it out")
-    return CommandEdits(cmd_add, cmd_remove, cmd_replace)
+    # A profile's path is meant from here, not from where a module was compiled.
+    add = tuple(shlex.join(map(_absolute, shlex.split(text))) for text in cmd_add)
+    replace = tuple(
+        (name, os.path.abspath(value) if profile_of(f"{_named(name)}={value}") else value)
+        for name, value in cmd_replace
+    )
+    return CommandEdits(add, cmd_remove, replace)
+
+
+def _absolute(argument: str) -> str:
+    found = profile_of(argument)
+    return f"{found[0]}={os.path.abspath(found[1])}" if found else argument
 
 
 def _applied(edits: CommandEdits, arguments: Sequence[str], module: str) -> tuple[list[str], set[str]]:

@@ -33,9 +33,12 @@ def function_digests(bitcode: Sequence[Path], llvm_major: int) -> list[str]:
 
 def _digest(opt: str, path: Path) -> str:
     command = [opt, "-passes=print<structural-hash><detailed>", "-disable-output", str(path)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
-    )
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{opt} reads {path} for more than {_TIMEOUT_S:.0f} s", "leave the package out") from None
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         raise UserError(f"{opt} cannot read {path}: {said[-1] if said else 'no message'}", "build the package again")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from components.compiler.profiles import PROFILE_OPTIONS, profile_of
-from components.console import say
+from components.console import UserError, say
 from components.corpus.files import read, write
 from components.storage.input_files import open_regular, path_errors
 
@@ -18,15 +18,22 @@ _MARKS = tuple(f"{option}=".encode() for option in PROFILE_OPTIONS)
 _SUFFIX = ".profile"
 
 
-def bring_profiles(corpus: Path, names: Iterable[str], directories: Mapping[str, str]) -> None:
+def _anything(profile: Path) -> bool:
+    return True
+
+
+def bring_profiles(
+    corpus: Path, names: Iterable[str], directories: Mapping[str, str], may_bring: Callable[[Path], bool] = _anything
+) -> None:
     """Copy every profile that the modules' arguments name to `corpus`/profiles, once, and have the arguments name that.
 
     Args:
-        names: modules, whose .cmd files are in `corpus`. directories: module -> where its relative paths start, as far
-            as that is known; the working directory otherwise.
+        names: modules, whose .cmd files are in `corpus`.
+        directories: module -> where its relative paths start, as far as that is known; the working directory otherwise.
+        may_bring: whether a file may become part of the corpus: what a stranger's arguments name is not published.
 
     Raises:
-        UserError: a profile cannot be read.
+        UserError: a profile cannot be read, or may not become part of the corpus.
     """
     copies: dict[str, Path] = {}
     for name in names:
@@ -39,6 +46,12 @@ def bring_profiles(corpus: Path, names: Iterable[str], directories: Mapping[str,
             if found := profile_of(argument):
                 option, path = found
                 source = os.path.abspath(os.path.join(directories.get(name, ""), path))
+                if not may_bring(Path(source)):
+                    raise UserError(
+                        f"{name} names the profile {source}, which is outside of its corpus",
+                        f"if it is that module's, say so: --cmd-replace {option} {source}; or leave it out: "
+                        f"--cmd-remove {option}",
+                    )
                 if source not in copies:
                     copies[source] = _copy(Path(source), corpus / FOLDER, name, option)
                 arguments[place] = f"{option}={os.path.relpath(copies[source], cmd.parent)}"

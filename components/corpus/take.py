@@ -45,13 +45,21 @@ def take_corpus(
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
             for path in _files(module):
+                if not path.resolve().is_relative_to(corpus.directory.resolve()):
+                    raise UserError(f"{path} is a link out of its corpus", "put the file there in place of the link")
                 target = output / path.relative_to(corpus.directory)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)  # no hard link: the original may be written to later
             progress.advance()
     edit_commands(output, [module.name for module in corpus], edits)
     own = [module for module in corpus if module.command_override is None]
-    bring_profiles(output, [module.name for module in own], {module.name: str(module.cmd.parent) for module in own})
+    root, given = corpus.directory.resolve(), {Path(place).resolve() for place in edits.profiles()}
+
+    def may_bring(profile: Path) -> bool:
+        return profile.resolve() in given or profile.resolve().is_relative_to(root)
+
+    directories = {module.name: str(module.cmd.parent) for module in own}
+    bring_profiles(output, [module.name for module in own], directories, may_bring)
     return corpus, damaged
 
 

@@ -18,6 +18,8 @@ from components.storage.input_files import open_regular
 VARIANT = "as built"
 _NO_PRODUCT = ("CMakeFiles", "conftest.dir")
 """Directories in which build systems try out compilers."""
+_DEBUG_DATA = ".debug"
+"""What `objcopy --only-keep-debug` writes has the sections of its program without their bytes."""
 _ELF_MAGIC = b"\x7fELF"
 
 
@@ -87,7 +89,12 @@ def _binaries(tree: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
             name = path.relative_to(tree).as_posix()
             if path.is_symlink() or not path.is_file() or (globs and not any(fnmatch(name, glob) for glob in globs)):
                 continue
-            if _kind_by_magic(path) is not None:
+            try:
+                found = _kind_by_magic(path)
+            except OSError as error:
+                say(f"left out: {path} cannot be read: {error.strerror}")
+                continue
+            if found is not None and path.suffix != _DEBUG_DATA:
                 yield name, path
 
 

@@ -130,7 +130,7 @@ def compare_builds(
     if not content["linked"]:
         raise UserError("no program or shared library is in both trees", "leave --min-reduction-percent out")
     linked = content["linked"][VARIANT]["all"]["reduction_percent"]
-    return 0 if linked >= min_reduction_percent else EXIT_NOT_BETTER
+    return 0 if linked is not None and linked >= min_reduction_percent else EXIT_NOT_BETTER
 
 
 @click.command("compare-programs")

@@ -185,7 +185,7 @@ def _read_description(directory: Path) -> dict[str, Any]:
         raise UserError(f'{path} has no list of module names under "modules"', remedy)
     names = description["modules"]
     override = description.get("global_command_override")
-    if override is not None and not _is_strings(override):
+    if override is not None and not (_is_strings(override) and all(map(_is_path, override))):
         raise UserError(f"{path}: global_command_override is not a list of arguments", remedy)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -215,8 +215,10 @@ def _problem(module: Module) -> str | None:
         return f"{module.name}.bc {problem}"
     if module.command_override is None and not _has_bytes(module.cmd):
         return f"{module.name}.cmd is missing or empty"
-    if module.thinlto_index is not None and not module.thinlto_index.is_file():
-        return f"{module.name}.thinlto.bc is missing"
+    index = module.thinlto_index
+    # One without a byte is whole: the linker's word that nothing is to be imported.
+    if index is not None and not _is_empty(index) and (problem := file_problem(index)):
+        return f"{module.name}.thinlto.bc {problem}"
     return None
 
 
@@ -234,6 +236,10 @@ def file_problem(bitcode: Path) -> str | None:
         return bitcode_problem(lambda offset, length: os.pread(file, length, offset), os.fstat(file).st_size)
     finally:
         os.close(file)
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
 
 
 def _has_bytes(path: Path) -> bool:

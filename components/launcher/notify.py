@@ -38,7 +38,8 @@ def notify(outcome: Mapping[str, Any]) -> None:
         failure = "its certificate is not trusted"
     except requests.ConnectionError:
         failure = "no connection"
-    except (requests.RequestException, ValueError):  # their words contain the URL
+    # Their words contain the URL. RuntimeError: urllib3's for a redirect whose compressed body is cut off.
+    except (requests.RequestException, ValueError, RuntimeError):
         failure = "not an address that can be asked"
     if failure:
         problem = f"the webhook at {host} did not take the notice: {failure}"

@@ -7,6 +7,7 @@ The only hyperparameters are here, set by gin (`gin/<problem>.gin`).
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,8 @@ def configure(problem: str, bindings: Sequence[str] = (), files: Sequence[Path] 
             raise UserError(f"no gin file at {path}", "check the path")
     try:
         gin.parse_config_files_and_bindings([str(p) for p in paths], list(bindings))
-    except (ValueError, SyntaxError, TypeError) as error:
+    # Of a binding that ends early tokenize's error, of an include or an import that is not there theirs.
+    except (ValueError, SyntaxError, TypeError, tokenize.TokenError, OSError, ImportError, RecursionError) as error:
         remedy = "correct the file or the binding, e.g. actor_network.fc_layer_params=(64,64,32)"
         raise UserError(f"gin: {error}", remedy) from None
 

@@ -74,7 +74,7 @@ def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -
         for segment in checkpoint.replay:
             path = Path(REPLAY, f"{segment.number:06d}.npz")
             if before is None or not _link(before / path, partial / path):
-                np.savez(partial / path, **segment.arrays())  # type: ignore[arg-type]
+                write_npz(partial / path, **segment.arrays())
         head = {"version": 1, "iteration": checkpoint.iteration, "policy": checkpoint.policy_digest}
         (partial / STATE).write_text(json.dumps(head | checkpoint.state))
 

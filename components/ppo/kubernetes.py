@@ -65,7 +65,9 @@ class ApiServer:
                 if answer.status_code == 401 and self._token.read_text().strip() != token:
                     continue  # replaced while the request was on its way
                 trouble = f"{answer.status_code} {message(answer)}" if answer.status_code in _PASSING else ""
-            except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
+            # An answer that is no HTTP, or cut off, is a proxy's: as good as none. RuntimeError: urllib3's for a
+            # redirect whose compressed body is cut off.
+            except (requests.RequestException, ValueError, RuntimeError) as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
                     problem = f"the server at {self._url} has no certificate of this cluster's authority"
                     raise UserError(problem, "check KUBERNETES_SERVICE_HOST, and who answers there") from None

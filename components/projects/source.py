@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import lzma
+import os
 import re
 import shutil
 import struct
@@ -14,12 +15,13 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from components.console import UserError, say
+from components.console import UserError, say, say_if_slow
 from components.projects.recipe import Recipe, Source
 from components.storage.debsource import fetch_deb_source
 from components.storage.http_download import download
 
 Say = Callable[[str], None]
+GIT_TIMEOUT_S = 1800.0
 
 
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
@@ -63,7 +65,19 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
     progress(f"cloning {source.location} at {source.pin}")
     options = ["--quiet", "--depth=1", "--recurse-submodules", "--shallow-submodules", f"--branch={source.pin}"]
     command = ["git", "-c", "advice.detachedHead=false", "clone", *options, "--", source.location, str(into)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        with say_if_slow(f"waiting for git to clone {source.location} (at most {GIT_TIMEOUT_S:.0f} s)"):
+            done = subprocess.run(
+                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment,
+                timeout=GIT_TIMEOUT_S,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        shutil.rmtree(into, ignore_errors=True)
+        raise UserError(
+            f"{source.location} at {source.pin} is not cloned after {GIT_TIMEOUT_S:.0f} s",
+            "check the URL and the network",
+        ) from None
     if done.returncode != 0:
         shutil.rmtree(into, ignore_errors=True)
         message = done.stderr.strip().splitlines()
@@ -144,6 +158,11 @@ def _unpack_zip(archive: Path, into: Path) -> None:
     # Damage is told by many names: RuntimeError for encryption, NotImplementedError for a compression.
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
         raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None
-    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+    except OSError as error:
+        if error.errno is None:  # bz2's of a damaged stream
+            problem = f"cannot unpack {archive}: {error}"
+            raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None
+        if not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
+            raise
         problem = f"cannot unpack {archive}: it has a file and a directory of one name, {error.filename}"
         raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None

@@ -50,7 +50,8 @@ def download(url: str, place: Path) -> None:
                     file.write(block)
         except requests.TooManyRedirects:
             raise UserError(f"cannot download {url}: the server redirects without end", remedy) from None
-        except (requests.RequestException, urllib3.exceptions.HTTPError, UnicodeError, ValueError) as error:
+        # RuntimeError: urllib3's for a redirect whose compressed body is cut off.
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, RuntimeError) as error:
             raise UserError(f"cannot download {url}: {_cause(error)}", remedy) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from collections.abc import Sequence
 
@@ -74,7 +75,9 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
         seen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds != fold])
         unseen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds == fold])
         say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
-        scale = float(np.sqrt(np.mean(np.abs(seen.gain))))
+        scale = float(np.sqrt(np.mean(np.abs(seen.gain)))) if len(seen) else 0.0
+        if not scale:
+            return math.nan  # too few modules to tell
         for weight, value in zip(learner.weights, fresh, strict=True):
             weight.assign(value)
         learner.fit(seen, functools.partial(_returns, scale=scale), 0)

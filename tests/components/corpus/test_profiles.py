@@ -91,6 +91,30 @@ def test_an_imported_corpus_and_a_combined_one_keep_them(build: Path, tmp_path: 
     assert is_hot(modules["one/lib/hot.o"], tmp_path) and not is_hot(modules["one/cold.o"], tmp_path)
 
 
+@pytest.mark.parametrize("named", ["/etc/passwd", "../../secret", "../profiles/link"])
+def test_an_import_publishes_nothing_from_outside_of_the_corpus(build: Path, tmp_path: Path, named: str) -> None:
+    corpus = extract(build, tmp_path / "corpus")
+    (tmp_path / "secret").write_text("secret")
+    (corpus / "profiles/link").symlink_to(tmp_path / "secret")
+    cmd = corpus / "lib/hot.o.cmd"
+    own = next(word for word in cmd.read_text().split("\0") if word.startswith("-fprofile-sample-use="))
+    cmd.write_text(cmd.read_text().replace(own, f"-fprofile-sample-use={named}"))
+    with pytest.raises(UserError, match=r"lib/hot\.o names the profile .*, which is outside of its corpus"):
+        run("import", "--input", corpus, "--output", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    given = build / "app.prof"
+    run("import", "--input", corpus, "--output", tmp_path / "copy", "--cmd-replace", "-fprofile-sample-use", given)
+    assert is_hot(load_corpus(tmp_path / "copy").modules[1], tmp_path)
+
+
+def test_an_import_takes_no_link_out_of_the_corpus(build: Path, tmp_path: Path) -> None:
+    corpus = extract(build, tmp_path / "corpus")
+    outside = (corpus / "cold.o.cmd").rename(tmp_path / "outside.cmd")
+    (corpus / "cold.o.cmd").symlink_to(outside)
+    with pytest.raises(UserError, match=r"cold\.o\.cmd is a link out of its corpus"):
+        run("import", "--input", corpus, "--output", tmp_path / "copy")
+
+
 def test_a_profile_that_is_gone_is_named_and_can_be_left_out(build: Path, tmp_path: Path) -> None:
     (build / "app.prof").unlink()
     with pytest.raises(UserError, match=r"app\.prof") as raised:

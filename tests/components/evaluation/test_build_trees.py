@@ -79,6 +79,14 @@ def test_what_has_no_counterpart_is_named_and_the_rest_compared(trees: tuple[Pat
     assert compared.different == ("lib/liblibrary.so.1",)
 
 
+def test_debug_data_beside_a_program_is_no_program(trees: tuple[Path, Path], changed: Path) -> None:
+    for tree in (shutil.copytree(trees[0], changed.with_name("old"), symlinks=True), changed):
+        program = tree / "bin/main"
+        subprocess.run(["llvm-objcopy-19", "--only-keep-debug", program, tree / "bin/main.debug"], check=True)
+    names = [binary.name for binary in compare_trees(changed.with_name("old"), changed).binaries]
+    assert "bin/main" in names and "bin/main.debug" not in names
+
+
 def test_files_for_different_machines_are_left_out(trees: tuple[Path, Path], changed: Path) -> None:
     program = changed / "bin/main"
     data = bytearray(program.read_bytes())

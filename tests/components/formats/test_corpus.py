@@ -62,6 +62,13 @@ def test_an_override_stands_for_the_cmd_files(tmp_path: Path) -> None:
     assert load_corpus(tmp_path).modules[0].arguments() == ("-cc1", "-O3")
 
 
+@pytest.mark.parametrize("argument", ["a\0b", "\ud800"])
+def test_an_override_that_no_process_takes_is_refused(tmp_path: Path, argument: str) -> None:
+    write_corpus(tmp_path, ["a.o"], global_command_override=["-cc1", "-main-file-name", argument])
+    with pytest.raises(UserError, match="global_command_override is not a list of arguments"):
+        load_corpus(tmp_path)
+
+
 def test_an_override_that_was_never_filled_in_is_an_error(tmp_path: Path) -> None:
     write_corpus(tmp_path, ["a.o"], global_command_override=[UNSPECIFIED_OVERRIDE])
     with pytest.raises(UserError, match="global_command_override"):
@@ -72,8 +79,13 @@ def test_a_thinlto_corpus_needs_its_indexes(tmp_path: Path) -> None:
     write_corpus(tmp_path, ["a.o"], has_thinlto=True)
     with pytest.raises(UserError, match=r"a\.o\.thinlto\.bc is missing"):
         load_corpus(tmp_path)
-    (tmp_path / "a.o.thinlto.bc").write_bytes(b"index")
-    assert load_corpus(tmp_path).modules[0].thinlto_index == tmp_path / "a.o.thinlto.bc"
+    whole = (tmp_path / "a.o.bc").read_bytes()
+    (tmp_path / "a.o.thinlto.bc").write_bytes(whole[:-8])
+    with pytest.raises(UserError, match=r"a\.o\.thinlto\.bc is cut off"):
+        load_corpus(tmp_path)
+    for index in (whole, b""):  # the linker's word that there is nothing to import
+        (tmp_path / "a.o.thinlto.bc").write_bytes(index)
+        assert load_corpus(tmp_path).modules[0].thinlto_index == tmp_path / "a.o.thinlto.bc"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +135,7 @@ def test_no_text_in_place_of_a_description_is_more_than_a_user_error(
 
 def test_a_written_description_of_local_thinlto_may_have_its_arguments(tmp_path: Path) -> None:
     write_corpus(tmp_path, ["a.o"])
-    (tmp_path / "a.o.thinlto.bc").write_bytes(b"index")
+    (tmp_path / "a.o.thinlto.bc").write_bytes((tmp_path / "a.o.bc").read_bytes())
     write_description(tmp_path, ["a.o"], "local", ["-O2"])
     assert load_corpus(tmp_path).modules[0].arguments() == ("-O2",)
 

@@ -67,10 +67,18 @@ def test_gin_sets_the_layers_of_the_problem():
     assert shapes == [(10, 5), (5, 4), (4, 2)]
 
 
-@pytest.mark.parametrize("binding", ["actor_network.fc_layers = (5,)", "nobody.knows = 1", "actor_network = = 3"])
+@pytest.mark.parametrize("binding", ["actor_network.fc_layers = (5,)", "nobody.knows = 1", "actor_network = = 3",
+                                     "actor_network.fc_layer_params = ("])  # fmt: skip
 def test_a_wrong_binding_is_the_users(binding):
     with pytest.raises(UserError, match="gin"):
         networks.configure("inlining", [binding])
+
+
+@pytest.mark.parametrize("line", ["include 'none.gin'", "import nobody.has_this", "x = (", "\0"])
+def test_a_wrong_gin_file_is_the_users(tmp_path, line):
+    (tmp_path / "mine.gin").write_text(line)
+    with pytest.raises(UserError, match="gin"):
+        networks.configure("inlining", files=[tmp_path / "mine.gin"])
 
 
 def test_a_missing_gin_file_is_named(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import tarfile
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from components.console import UserError
+from components.projects import source as source_module
 from components.projects.recipe import Recipe, Source
 from components.projects.source import fetch_recipe
 from tests.http_server import serve
@@ -128,6 +130,27 @@ def test_a_corrupt_zip_with_the_right_checksum(tree: Path, tmp_path: Path, serve
         with pytest.raises(UserError, match="cannot unpack"):
             fetch(Source("url", f"{server}/p.zip", hashlib.sha256(broken).hexdigest()), tmp_path / f"w{damage[0]}")
         assert list((tmp_path / f"w{damage[0]}").iterdir()) == []
+
+
+def test_a_zip_with_a_damaged_bzip2_member(tmp_path: Path, server: str) -> None:
+    path = tmp_path / "p.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as file:
+        file.writestr("p/README", b"p" * 100)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"BZh") + 4
+    content[at : at + 6] = b"broken"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="cannot unpack"):
+        fetch(Source("url", f"{server}/p.zip", hashlib.sha256(content).hexdigest()), tmp_path / "w")
+
+
+def test_a_git_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "GIT_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/p.git"
+        with pytest.raises(UserError, match=r"is not cloned after 0 s"):
+            fetch(Source("git", url, "v1"), tmp_path / "w")
+    assert not (tmp_path / "w/source").exists()
 
 
 def test_a_tag_is_cloned(tree: Path, tmp_path: Path) -> None:
