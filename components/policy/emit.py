@@ -279,13 +279,15 @@ def _feature_arrays(tables: tuple[FeatureTable, ...], policy: DensePolicy) -> li
         first_rank = 0 if t.row_per_bucket else rank  # the bucket alone says which row, no rank is needed
         places = [first_boundary, first_rank, row, len(t.boundaries), t.usual_bucket]
         record = [*numbers, *map(str, places), f"Storage::{t.storage}", str(t.row_per_bucket).lower()]
-        records.append("  {" + ", ".join(record) + "},")
+        usual = [] if t.storage == "float32" else _numbers(t.storage, [t.boundaries[t.usual_bucket - 1 :][:1]])
+        records.append("  {" + ", ".join([*(usual or ["0"]), *record]) + "},")
         row += len(t.rows)
         rank += 0 if t.row_per_bucket else len(t.ranks)
     ranks = [str(r) for t in tables if not t.row_per_bucket for r in t.ranks]
     return [
         "enum class Storage : uint8_t { " + ", ".join(STORAGE_TYPES) + " };\n",
         "struct Feature {\n"
+        "  int64_t usual_value;\n"
         "  float rank_scale, usual_q, usual_sqrt_q;\n"
         "  uint32_t first_boundary, first_rank;\n"
         "  uint16_t first_row, boundaries, usual_bucket;\n"

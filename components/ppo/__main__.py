@@ -67,9 +67,8 @@ Examples:
 @click.option(
     "--algorithm",
     type=click.Choice(["ppo", "dqn", "es"]),
-    default=PpoConfig.algorithm,
-    show_default=True,
-    help="Learn a policy by gradients, values of actions (from counterfactuals only), or a policy by perturbing it.",
+    help="Learn a policy by gradients, values of actions (from counterfactuals only), or a policy by perturbing it.  "
+    f"[default: {problems.told('algorithm')}]",
 )
 @click.option(
     "--objective",

@@ -28,7 +28,8 @@ class PpoConfig:
     credit_assignment: where a decision's advantage comes from: "counterfactual", measured by compiling with it flipped;
         "function" or "module", estimated from sampled compiles, see `credit.py`. None becomes "counterfactual", or
         "module" where the algorithm assigns no credit.
-    algorithm: how that is learned from. "ppo" updates a policy, "dqn" the actions' values, from counterfactuals only.
+    algorithm: how that is learned from; None becomes what the problem wants. "ppo" updates a policy, "dqn" the actions'
+        values, from counterfactuals only.
         "es" perturbs the policy's weights, `samples` times an iteration, and compares what modules come to.
     objective: of a problem judged by size, what of a function's bytes counts: "linked", its share of what the link of
         the project keeps; "modules", all of them.
@@ -57,7 +58,7 @@ class PpoConfig:
     modules: int = 0
     samples: int = 0
     credit_assignment: CreditAssignment | None = None
-    algorithm: Algorithm = "dqn"
+    algorithm: Algorithm | None = None
     objective: Objective = "linked"
     module_weight: float = 1.0
     validate_every: int = 5
@@ -88,13 +89,16 @@ class PpoConfig:
             raise UserError(
                 f"--min-finished-fraction {self.min_finished_fraction:g}", "give a number above 0, at most 1"
             )
+        if self.algorithm is None:
+            object.__setattr__(self, "algorithm", problems.get(self.problem).algorithm)
         if self.credit_assignment is None:
             object.__setattr__(self, "credit_assignment", "module" if self.algorithm == "es" else "counterfactual")
         self._require_credit()
 
     def _require_credit(self) -> None:
         """UserError unless algorithm, credit assignment and number of samples go together."""
-        learns_from = {"dqn": "counterfactual", "es": "module"}.get(self.algorithm, self.credit_assignment)
+        only = {"dqn": "counterfactual", "es": "module"}
+        learns_from = only.get(str(self.algorithm), str(self.credit_assignment))
         if self.credit_assignment != learns_from:
             raise UserError(
                 f"--algorithm {self.algorithm} learns from --credit-assignment {learns_from} only, not "

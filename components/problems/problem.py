@@ -27,6 +27,7 @@ class Problem:
     min_reduction_percent: of size or scores, that a policy must reach to be called better unless more is asked for.
 
     What a training takes unless it is told otherwise. modules, samples: of an iteration, and compiles of each module.
+    algorithm: how it learns, see `mlgo ppo --help`.
 
     repeats: a feature that says how many decisions may be alike, such as the uses of a callee; None if there is none.
 
@@ -58,6 +59,7 @@ class Problem:
     probe: str
     modules: int = 16
     samples: int = 8
+    algorithm: Literal["ppo", "dqn"] = "dqn"
     cmd_filter: str | None = None
     mask: str | None = None
     repeats: str | None = None

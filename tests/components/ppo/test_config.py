@@ -24,6 +24,11 @@ def test_credit_follows_the_algorithm(algorithm, credit):
     assert config(algorithm="ppo", credit_assignment="function").credit_assignment == "function"
 
 
+def test_the_algorithm_follows_the_problem() -> None:
+    assert (config().algorithm, config(problem="regalloc").algorithm) == ("dqn", "ppo")
+    assert config(problem="regalloc", algorithm="dqn").algorithm == "dqn"
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
