@@ -22,6 +22,7 @@ from components.console import UserError
 from components.formats.policy import POLICY_JSON, PRETRAINED
 from components.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.policy.export import write_source, write_weights
+from components.policy.fixed_point import round_weights
 from components.storage import MANIFEST, publish
 from components.storage.cache import default_cache_dir
 
@@ -67,13 +68,14 @@ def _write(dense: DensePolicy, released: Path, directory: Path) -> None:
 
 
 def release(policy: Path, directory: Path) -> None:
-    """Write the weights and the description of a trained policy as they are released, a tenth as large.
+    """Write weights, of 16 bits each, and description of a trained policy as they are released, a tenth as large.
 
     Raises:
         UserError: `policy` is no policy.
     """
-    read_dense(policy)
     directory.mkdir(parents=True, exist_ok=True)
-    with np.load(policy / WEIGHTS_FILE, allow_pickle=False) as arrays:
-        np.savez_compressed(directory / WEIGHTS_FILE, **arrays)
+    round_weights(read_dense(policy)).save(directory)
+    with np.load(directory / WEIGHTS_FILE, allow_pickle=False) as opened:
+        arrays = dict(opened)
+    np.savez_compressed(directory / WEIGHTS_FILE, **arrays)
     shutil.copyfile(policy / POLICY_JSON, directory / POLICY_JSON)
