@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import click
+import gin
 import numpy as np
 import pytest
 import yaml
@@ -32,6 +33,7 @@ from components.console.command import _status_of
 from components.corpus.__main__ import main as corpus
 from components.corpus.finish import split_config
 from components.evaluation.__main__ import main as evaluation
+from components.evaluation.build_trees import compare_trees
 from components.evaluation.events import read_event_file
 from components.evaluation.stored import read_measurements
 from components.formats.corpus import load_corpus
@@ -151,6 +153,15 @@ def _pipeline(directory: Path) -> None:
     checked_values(spec, {})
 
 
+def _gin(directory: Path) -> None:
+    from components.policy import networks
+
+    try:
+        networks.configure("inlining", files=[directory / "a.gin"])
+    finally:
+        gin.clear_config()
+
+
 def _text(path: Path) -> str:
     """What a test's file holds, for options that are given the text itself."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -189,6 +200,9 @@ SPEC = {
         "inputDefinitions": {"parameters": {"seed": {"parameterType": "NUMBER_INTEGER", "defaultValue": 1}}},
     }, "deploymentSpec": {"executors": {"e": {"container": {"image": "a", "env": [{"name": "N", "value": "v"}]}}}},
 }  # fmt: skip
+
+ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\x3e\0" + bytes(44)
+"""The header of a program without sections."""
 
 TARGETS = {
     "extract --compile-commands": Target(
@@ -283,6 +297,13 @@ TARGETS = {
         "a.o", b"\x7fELF\x02\x01\x01" + bytes(57),
         lambda d: Elf((d / "a.o").read_bytes() if (d / "a.o").is_file() else b"").section(".text"),
     ),
+    "build tree": Target(
+        "new/bin/a", ELF, lambda d: compare_trees(d / "old", d / "new"), (("old/bin/a", ELF), ("new/bin/b", ELF)),
+    ),
+    "profile of a module": Target(
+        "a/m.cmd", b"-cc1\0-fprofile-sample-use=../p\0", IMPORT, (*CORPUS[:2], ("p", b"f:1:1\n")),
+    ),
+    "gin": Target("a.gin", b"actor_network.fc_layer_params = (4, 4)\n", _gin),
 }  # fmt: skip
 
 TEXT = st.text(st.characters(), max_size=8) | st.sampled_from(
