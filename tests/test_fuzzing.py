@@ -12,6 +12,7 @@ import io
 import json
 import os
 import signal
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -201,8 +202,10 @@ SPEC = {
     }, "deploymentSpec": {"executors": {"e": {"container": {"image": "a", "env": [{"name": "N", "value": "v"}]}}}},
 }  # fmt: skip
 
-ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\x3e\0" + bytes(44)
-"""The header of a program without sections."""
+ELF = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 2, 1) + struct.pack(
+    "<64xIIQQQQIIQQ11s", 1, 3, 0, 0, 192, 11, 0, 0, 1, 0, b"\0.shstrtab\0"
+)
+"""An x86-64 program whose one section has its sections' names."""
 
 TARGETS = {
     "extract --compile-commands": Target(

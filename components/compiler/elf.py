@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from components.console import UserError
 
+ET_REL = 1
+ET_DYN = 3
 STT_FUNC = 2
 STB_WEAK = 2
 
 _HEADER_BYTES = 64
 _SECTION_BYTES = 64
-_ET_REL = 1
 _SHT_SYMTAB = 2
 _SHT_RELA = 4
 _SHT_NOBITS = 8
@@ -109,6 +110,7 @@ class Elf:
     that pages that nobody asks for are never read. `ElfError`, here or in any method, for anything malformed.
 
     Attributes:
+        type: e_type, what kind of file it is (ET_*).
         machine: e_machine, the instruction set (EM_*).
         relocatable: whether it is an object, as opposed to a linked file.
     """
@@ -125,7 +127,8 @@ class Elf:
             raise ElfError(f"truncated ELF file: {size} bytes, the header alone has {_HEADER_BYTES}")
         if bytes(self._data[4:6]) != b"\x02\x01":
             raise ElfError("this ELF file is not 64-bit little-endian")
-        self.relocatable = int.from_bytes(self._data[16:18], "little") == _ET_REL
+        self.type = int.from_bytes(self._data[16:18], "little")
+        self.relocatable = self.type == ET_REL
         self.machine = int.from_bytes(self._data[18:20], "little")
         offset = int.from_bytes(self._data[40:48], "little")
         entry_size = int.from_bytes(self._data[58:60], "little")

@@ -12,7 +12,7 @@ from components.console import UserError, say
 from components.evaluation.builds import Side, two_sides, whole_build
 from components.evaluation.comparison import reduction_percent
 from components.evaluation.link_variants import LINK_VARIANTS, LinkVariant
-from components.evaluation.sections import NOTHING, Kind, SectionSizes, linked_language, measure
+from components.evaluation.sections import NOTHING, Kind, MeasuredBinary, SectionSizes, measure
 from components.formats.toolchain import Toolchain
 from components.projects.recipe import Recipe
 
@@ -48,13 +48,6 @@ class Binary:
             "link_variant": self.link_variant,
             **_compared(self.stock, self.policy),
         }
-
-
-@dataclass(frozen=True)
-class _Measured:
-    kind: Kind
-    language: Language | None
-    sizes: SectionSizes
 
 
 def compare_projects(
@@ -151,12 +144,7 @@ def _compare(
     ]
 
 
-def _measure(recipe: Recipe, side: Side, work: Path, cache: Path, jobs: int) -> dict[str, _Measured]:
+def _measure(recipe: Recipe, side: Side, work: Path, cache: Path, jobs: int) -> dict[str, MeasuredBinary]:
     with whole_build(recipe, side, work, cache, jobs) as (_, built):
         root = built.directory.resolve()
-        measured = {}
-        for path in built.binaries:
-            kind, sizes = measure(path)
-            language = linked_language(path) if kind in ("program", "shared library") else None
-            measured[str(path.relative_to(root))] = _Measured(kind, language, sizes)
-        return measured
+        return {str(path.relative_to(root)): measure(path) for path in built.binaries}

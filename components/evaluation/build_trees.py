@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from components.compiler.elf import Elf
+from components.compiler.elf import ET_REL
 from components.console import Progress, UserError, say
 from components.evaluation import archive
 from components.evaluation.binaries import Binary
-from components.evaluation.sections import Kind, linked_language, measure
+from components.evaluation.sections import measure
 from components.storage.input_files import open_regular
 
 VARIANT = "as built"
@@ -90,32 +90,26 @@ def _binaries(tree: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
             if path.is_symlink() or not path.is_file() or (globs and not any(fnmatch(name, glob) for glob in globs)):
                 continue
             try:
-                found = _kind_by_magic(path)
+                is_binary = _is_linked_or_archive(path)
             except OSError as error:
                 say(f"left out: {path} cannot be read: {error.strerror}")
                 continue
-            if found is not None and path.suffix != _DEBUG_DATA:
+            if is_binary and path.suffix != _DEBUG_DATA:
                 yield name, path
 
 
-def _kind_by_magic(path: Path) -> str | None:
+def _is_linked_or_archive(path: Path) -> bool:
+    """By its first bytes: a tree has many files."""
     with os.fdopen(open_regular(path), "rb") as stream:
         head = stream.read(18)
-    if head[:8] in (archive.MAGIC, archive.THIN_MAGIC):
-        return "archive"
-    is_object = int.from_bytes(head[16:18], "little") == 1  # ET_REL
-    return "linked" if head[:4] == _ELF_MAGIC and not is_object else None
+    is_archive = head[:8] in (archive.MAGIC, archive.THIN_MAGIC)
+    return is_archive or (head[:4] == _ELF_MAGIC and int.from_bytes(head[16:18], "little") != ET_REL)
 
 
 def _compare(project: str, name: str, old: Path, new: Path) -> Binary | None:
     """None if the two are not for the same machine, or of different kinds."""
-    (old_kind, old_sizes), (new_kind, new_sizes) = measure(old), measure(new)
-    if old_kind != new_kind or _machine(old, old_kind) != _machine(new, new_kind):
+    before, after = measure(old), measure(new)
+    if (before.kind, before.machine) != (after.kind, after.machine):
         say(f"left out: {old} and {new} are not the same kind of file for the same machine")
         return None
-    language = None if new_kind == "static library" else linked_language(new)
-    return Binary(project, name, new_kind, language, VARIANT, old_sizes, new_sizes)
-
-
-def _machine(path: Path, kind: Kind) -> int | None:
-    return None if kind == "static library" else Elf(memoryview(path.read_bytes())).machine
+    return Binary(project, name, after.kind, after.language, VARIANT, before.sizes, after.sizes)

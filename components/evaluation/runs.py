@@ -117,7 +117,7 @@ def _run(
     counter: Counter, stopped: threading.Event,
 ) -> Run:  # fmt: skip
     where = f"{recipe.name}: benchmark {benchmark.name}, built by {title},"
-    text_bytes = measure(program)[1].text
+    text_bytes = measure(program).sizes.text
     place = (folder / benchmark.name).absolute()
     if benchmark.input is not None and benchmark.input.output_of and not (place / INPUT).exists():
         shutil.copyfile(place.parent / benchmark.input.output_of / OUTPUT, place / INPUT)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from components.compiler.elf import Elf
+from components.compiler.elf import ET_DYN, ET_REL, Elf
 from components.compiler.source_language import Language
 from components.console import UserError
 from components.evaluation import archive
@@ -14,8 +14,6 @@ from components.evaluation import archive
 Kind = Literal["program", "shared library", "static library", "object"]
 
 _CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
-_ET_REL = 1
-_ET_DYN = 3
 _GROUPS = (
     # Prefixes of section names, first match counts. Unwind tables apart: inlining changes their number.
     ("eh_frame", (".eh_frame",)),
@@ -63,8 +61,25 @@ class SectionSizes:
 NOTHING = SectionSizes(*[0] * len(fields(SectionSizes)))
 
 
-def measure(path: Path) -> tuple[Kind, SectionSizes]:
-    """What kind of binary `path` is, and its sizes; of a static library, the sum over its members.
+@dataclass(frozen=True)
+class MeasuredBinary:
+    """One file that a build made.
+
+    Attributes:
+        kind: static libraries are not linked.
+        sizes: of a static library, the sum over its members.
+        language: c++ if it needs a C++ library at run time, else c; None if it is not linked.
+        machine: e_machine, the instruction set (EM_*); None for a static library.
+    """
+
+    kind: Kind
+    sizes: SectionSizes
+    language: Language | None = None
+    machine: int | None = None
+
+
+def measure(path: Path) -> MeasuredBinary:
+    """What kind of binary `path` is, and how large.
 
     Raises:
         UserError: neither a 64-bit little-endian ELF file nor a static library of such, or damaged; names the file.
@@ -75,8 +90,10 @@ def measure(path: Path) -> tuple[Kind, SectionSizes]:
             sizes = NOTHING
             for member in archive.members(data):
                 sizes += _elf_sizes(member)
-            return "static library", sizes
-        return _kind(data), _elf_sizes(data)
+            return MeasuredBinary("static library", sizes)
+        elf = Elf(data)
+        kind = _kind(elf)
+        return MeasuredBinary(kind, _elf_sizes(data), None if kind == "object" else _language(elf), elf.machine)
     except UserError as error:
         raise UserError(f"{path}: {error.problem}", error.remedy) from None
 
@@ -90,10 +107,9 @@ def group_of(section: str) -> str:
     return "other"
 
 
-def linked_language(path: Path) -> Language:
-    """Return c++ for a linked file that needs a C++ library, else c."""
-    names = Elf(memoryview(path.read_bytes())).section(".dynstr") or b""
-    return "c++" if any(library in bytes(names) for library in _CXX_LIBRARIES) else "c"
+def _language(linked: Elf) -> Language:
+    names = bytes(linked.section(".dynstr") or b"")
+    return "c++" if any(library in names for library in _CXX_LIBRARIES) else "c"
 
 
 def _elf_sizes(data: memoryview) -> SectionSizes:
@@ -105,10 +121,9 @@ def _elf_sizes(data: memoryview) -> SectionSizes:
     return SectionSizes(**columns, total=sum(columns.values()), llvm_size_text=elf.text_size())
 
 
-def _kind(data: memoryview) -> Kind:
-    file_type = int.from_bytes(data[16:18], "little")  # e_type
-    if file_type == _ET_REL:
+def _kind(elf: Elf) -> Kind:
+    if elf.type == ET_REL:
         return "object"
     # A position-independent program has the type of a shared library; but only programs name an interpreter.
-    linked_as_library = file_type == _ET_DYN and ".interp" not in Elf(data).section_sizes(allocated_only=True)
+    linked_as_library = elf.type == ET_DYN and ".interp" not in elf.section_sizes(allocated_only=True)
     return "shared library" if linked_as_library else "program"

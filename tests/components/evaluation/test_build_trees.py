@@ -65,7 +65,7 @@ def test_what_is_linked_in_both_trees_is_compared_and_nothing_else(trees: tuple[
     }  # fmt: skip
     assert compared.only_old == compared.only_new == compared.different == ()
     for binary in compared.binaries:
-        assert (binary.stock, binary.policy) == tuple(measure(tree / binary.name)[1] for tree in trees)
+        assert (binary.stock, binary.policy) == tuple(measure(tree / binary.name).sizes for tree in trees)
         assert binary.policy.text < binary.stock.text
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.console import UserError
-from components.evaluation.sections import group_of, linked_language, measure
+from components.evaluation.sections import group_of, measure
 
 SOURCE = """
 #include <stdexcept>
@@ -42,14 +42,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
      ("liblookup.a", "static library")],
 )  # fmt: skip
 def test_kind_and_text_as_llvm_size(built: Path, name: str, kind: str) -> None:
-    found, sizes = measure(built / name)
-    assert found == kind
+    found = measure(built / name)
+    assert found.kind == kind
     said = subprocess.run(["llvm-size-19", built / name], check=True, capture_output=True, text=True).stdout
-    assert sizes.llvm_size_text == sum(int(line.split()[0]) for line in said.splitlines()[1:])
+    assert found.sizes.llvm_size_text == sum(int(line.split()[0]) for line in said.splitlines()[1:])
 
 
 def test_groups_hold_what_the_source_put_there(built: Path) -> None:
-    _, sizes = measure(built / "liblookup.so")
+    sizes = measure(built / "liblookup.so").sizes
     assert sizes.rodata >= 1000  # table
     assert 2000 <= sizes.data < 4000  # counters, but not the 400,000 bytes of zeroes
     assert sizes.text > 0
@@ -63,12 +63,12 @@ def test_groups_hold_what_the_source_put_there(built: Path) -> None:
 def test_language_is_that_of_the_library_it_needs(built: Path) -> None:
     (built / "main.c").write_text("int main(void) { return 0; }")
     subprocess.run(["clang-19", "main.c", "-o", "plain"], cwd=built, check=True)
-    assert [linked_language(built / name) for name in ("plain", "pie", "liblookup.so")] == ["c", "c++", "c++"]
+    assert [measure(built / name).language for name in ("plain", "pie", "liblookup.so")] == ["c", "c++", "c++"]
 
 
 def test_debug_data_is_not_counted(built: Path) -> None:
     subprocess.run(["clang++-19", "-Oz", "-fPIC", "-g", "-c", "lookup.cpp", "-o", "debug.o"], cwd=built, check=True)
-    assert measure(built / "debug.o")[1] == measure(built / "lookup.o")[1]
+    assert measure(built / "debug.o").sizes == measure(built / "lookup.o").sizes
 
 
 @pytest.mark.parametrize(
