@@ -27,7 +27,7 @@ from components import problems
 from components.formats.features import FeatureSpec
 from components.policy.dense import DensePolicy
 from components.policy.fixed_point import multiples
-from components.policy.inputs import MAGNITUDE_SCALE, Float32, elements, inputs_per_feature, inputs_per_quantile
+from components.policy.inputs import MAGNITUDE_SCALE, Float32, elements, inputs_per_feature
 from components.policy.tables import STORAGE_TYPES, FeatureTable, feature_tables
 
 POLICY_HEADER = "policy.h"
@@ -132,8 +132,7 @@ def emit_source(policy: DensePolicy) -> str:
         "#include <cstdint>\n\nnamespace {\n",
         f"constexpr unsigned num_features = {len(tables)};",
         f"constexpr unsigned num_actions = {policy.num_actions};",
-        f"constexpr unsigned max_inputs = {max_inputs};",
-        f"constexpr unsigned inputs_per_quantile = {inputs_per_quantile(masked)};\n",
+        f"constexpr unsigned max_inputs = {max_inputs};\n",
         *_feature_arrays(tables, policy),
     ]
     parts += ["", _INFERENCE.read_text(encoding="utf-8")]
@@ -245,8 +244,8 @@ def _action_by_action(policy: DensePolicy, mask: FeatureSpec, widths: list[int])
 
 def _layers(inputs: str, widths: list[int], indent: int, standings: bool = False) -> str:
     lines = ["ActiveInputs active;", f"activate_features({inputs}, active);"]
-    others = "activate_standings(standings[k], active);" if standings else f"activate_magnitudes({inputs}, active);"
-    lines.append(others)
+    if standings:
+        lines.append("activate_standings(standings[k], active);")
     for i, width in enumerate(widths):
         block = next(b for b in _BLOCKS if width % b == 0)
         lines.append(f"float layer_{i}[{width}];")
