@@ -32,7 +32,7 @@ demo: setup ## train a policy on nine Debian packages and build the clang that c
 test: setup-test ## run all tests, the whole chain on a tiny preset included
 	@$(BIN)/ruff check components pipelines tests
 	@$(BIN)/mypy components pipelines tests
-	@.ci/with-docker $(BIN)/python -m pytest
+	@.ci/with-docker $(BIN)/python -m pytest --durations 40
 
 .PHONY: test-fast
 test-fast: setup-test ## run the tests that take seconds

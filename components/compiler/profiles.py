@@ -9,7 +9,7 @@ and when corpora are combined.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from components.formats.corpus import Module
@@ -47,13 +47,8 @@ def profiles_of(module: Module) -> list[Path]:
     """Return the profiles of its corpus that a module's arguments name."""
     if module.command_override is not None:
         return []
-    return profiles_in(module.arguments(), module.cmd.parent, module.directory)
-
-
-def profiles_in(arguments: Sequence[str], directory: Path, corpus: Path) -> list[Path]:
-    """Return the profiles in `corpus` that arguments name which are relative to `directory`."""
-    named = [found[1] for argument in arguments if (found := profile_of(argument))]
-    files = [_inside(directory, path, corpus) for path in named]
+    named = [found[1] for argument in module.arguments() if (found := profile_of(argument))]
+    files = [_inside(module.cmd.parent, path, module.directory) for path in named]
     return [file for file in files if file is not None]
 
 

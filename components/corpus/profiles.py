@@ -18,19 +18,19 @@ _MARKS = tuple(f"{option}=".encode() for option in PROFILE_OPTIONS)
 _SUFFIX = ".profile"
 
 
-def _anything(profile: Path) -> bool:
-    return True
-
-
 def bring_profiles(
-    corpus: Path, names: Iterable[str], directories: Mapping[str, str], may_bring: Callable[[Path], bool] = _anything
+    corpus: Path,
+    names: Iterable[str],
+    directories: Mapping[str, str],
+    may_bring: Callable[[Path], bool] | None = None,
 ) -> None:
     """Copy every profile that the modules' arguments name to `corpus`/profiles, once, and have the arguments name that.
 
     Args:
         names: modules, whose .cmd files are in `corpus`.
         directories: module -> where its relative paths start, as far as that is known; the working directory otherwise.
-        may_bring: whether a file may become part of the corpus: what a stranger's arguments name is not published.
+        may_bring: whether a file may become part of the corpus, any by default: what a stranger's arguments name is not
+            published.
 
     Raises:
         UserError: a profile cannot be read, or may not become part of the corpus.
@@ -46,7 +46,7 @@ def bring_profiles(
             if found := profile_of(argument):
                 option, path = found
                 source = os.path.abspath(os.path.join(directories.get(name, ""), path))
-                if not may_bring(Path(source)):
+                if may_bring is not None and not may_bring(Path(source)):
                     raise UserError(
                         f"{name} names the profile {source}, which is outside of its corpus",
                         f"if it is that module's, say so: --cmd-replace {option} {source}; or leave it out: "

@@ -42,10 +42,11 @@ def take_corpus(
     else:
         corpus, damaged = load_corpus(source), {}
         shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
+    root, given = corpus.directory.resolve(), {Path(place).resolve() for place in edits.profiles()}
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
             for path in _files(module):
-                if not path.resolve().is_relative_to(corpus.directory.resolve()):
+                if not path.resolve().is_relative_to(root):
                     raise UserError(f"{path} is a link out of its corpus", "put the file there in place of the link")
                 target = output / path.relative_to(corpus.directory)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,10 +54,10 @@ def take_corpus(
             progress.advance()
     edit_commands(output, [module.name for module in corpus], edits)
     own = [module for module in corpus if module.command_override is None]
-    root, given = corpus.directory.resolve(), {Path(place).resolve() for place in edits.profiles()}
 
     def may_bring(profile: Path) -> bool:
-        return profile.resolve() in given or profile.resolve().is_relative_to(root)
+        real = profile.resolve()
+        return real in given or real.is_relative_to(root)
 
     directories = {module.name: str(module.cmd.parent) for module in own}
     bring_profiles(output, [module.name for module in own], directories, may_bring)
