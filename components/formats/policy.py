@@ -35,6 +35,9 @@ HEURISTIC = "heuristic"
 """In place of a policy's directory: one that imitates LLVM's heuristic is made."""
 PRETRAINED = "pretrained"
 """In place of a policy's directory: the one that comes with this project (components/policy/pretrained)."""
+IMPORTED = "import"
+"""What trained a policy of another training, of which there is its SavedModel and aot/, but neither weights nor emitted
+source (components/policy/imported.py)."""
 IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
 """By which whoever starts a container tells it the digest of its image, for policy.json and the policy's card."""
 
@@ -45,7 +48,7 @@ class PolicyInfo:
 
     `features` are the network's, in its order. The digests are those of `storage.digest` of the artifacts that the
     policy was made from, empty where there was none. `image` is the digest of the container image that trained it.
-    `trained_by` is the step: "warmstart" or "ppo". `metrics` are figures of the training, for people.
+    `trained_by` is the step: "warmstart" or "ppo"; or IMPORTED. `metrics` are figures of the training, for people.
     """
 
     problem: str

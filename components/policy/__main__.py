@@ -20,13 +20,15 @@ from components.storage.uri import shown
 
 @click.group()
 def main() -> None:
-    """Compare the forms of a trained policy, or export it again.
+    """Compare the forms of a trained policy, export it again, or import one of another training.
 
     \b
     Example:
       python -m components.policy compare --policy runs/demo/policy --trace runs/demo/trace
       python -m components.policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
         --output runs/aot
+      python -m components.policy import --saved-model inlining-Oz-v1.1/model --toolchain runs/demo/training \\
+        --output runs/imported
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
 
@@ -91,6 +93,35 @@ def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> No
 
             compile_aot(partial, dense.problem, compiler.clang)
     say(f"{shown(output)}: all forms of {shown(policy)}" + (", with aot/" if aot else ""))
+
+
+@main.command("import")
+@click.option("--saved-model", "source", type=ARTIFACT, required=True,
+              help="Directory with saved_model.pb, as ml-compiler-opt publishes its policies.")
+@click.option("--toolchain", type=ARTIFACT, required=True,
+              help="Training toolchain, whose features it must be content with.")  # fmt: skip
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; made, or replaced.")
+def import_command(source: Path, toolchain: Path, output: Path) -> None:
+    """Take a policy that ml-compiler-opt trained: a SavedModel with the signature "action".
+
+    Its problem is told by its decision. It must not want features that this LLVM does not have. What comes out can be
+    evaluated, and a release clang carries it with --embed tf-aot; it cannot be trained further or tuned from, for
+    this project does not know its layers.
+
+    \b
+    Example:
+      python -m components.policy import --saved-model inlining-Oz-v1.1/model --toolchain runs/demo/training \\
+        --output runs/imported
+      python -m components.evaluation --corpus runs/demo/corpus --toolchain runs/demo/training \\
+        --policy runs/imported --output runs/imported-evaluation
+      python -m components.toolchain --mode release --policy runs/imported --embed tf-aot --output runs/imported-clang
+    """
+    from components.policy.imported import import_policy
+
+    compiler = load_toolchain(toolchain).require_mode("training")
+    with publish(output) as partial:
+        info = import_policy(source, partial, compiler)
+    say(f"{shown(output)}: a policy for {info.problem} of {len(info.features)} features, from {shown(source)}")
 
 
 if __name__ == "__main__":

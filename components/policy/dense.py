@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from components import problems
 from components.console import UserError
 from components.formats.features import FeatureSpec
+from components.formats.policy import IMPORTED, POLICY_JSON, load_policy_info
 from components.policy.inputs import Float32, elements, expand, inputs_per_feature, layer_inputs
 from components.storage.input_files import open_regular, parse_json
 
@@ -173,6 +174,11 @@ def read_dense(directory: Path) -> DensePolicy:
                 ),
             )
     except FileNotFoundError:
+        if (directory / POLICY_JSON).is_file() and load_policy_info(directory).trained_by == IMPORTED:
+            raise UserError(
+                f"{directory} was imported: this project does not know its layers, and it has no {WEIGHTS_FILE}",
+                "evaluate it, or build a release clang with it (--embed tf-aot); train and tune from another policy",
+            ) from None
         raise UserError(
             f"{directory} is not a policy: it has no {WEIGHTS_FILE}",
             "pass the output directory of the warmstart or of the ppo step",

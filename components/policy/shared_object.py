@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from components.console import UserError
@@ -29,20 +30,27 @@ COMPILE_FLAGS = (
 
 
 def build_shared_object(policy_cpp_dir: Path, clang: Path) -> Path:
-    """Compiles policy.cpp of a directory into policy.so beside it, which appears whole or not at all.
+    """Compiles policy.cpp of a directory into policy.so beside it, see `link_shared_object`."""
+    flags = [f"-D{SHARED_MACRO}", "-nostdlib"]
+    return link_shared_object(policy_cpp_dir / SHARED_OBJECT, policy_cpp_dir / POLICY_SOURCE, clang, flags)
+
+
+def link_shared_object(
+    output: Path, source: Path, clang: Path, flags: Sequence[str], linked: Sequence[str] = ()
+) -> Path:
+    """Compiles a C++ source and links it into a shared object, which appears whole or not at all.
 
     Args:
-        policy_cpp_dir: a directory with policy.cpp.
         clang: a clang (of a toolchain artifact, or any other). lld beside it or on the PATH is preferred to ld, being
             faster; either will do.
+        linked: objects, archives and -l options that it is linked with.
 
     UserError if there is no linker, or if the compiler fails (with the end of its stderr).
     """
-    source, output = policy_cpp_dir / POLICY_SOURCE, policy_cpp_dir / SHARED_OBJECT
-    partial = policy_cpp_dir / f".{SHARED_OBJECT}.partial-{secrets.token_hex(4)}"
+    partial = output.with_name(f".{output.name}.partial-{secrets.token_hex(4)}")
     command = [
-        str(clang), "-x", "c++", *COMPILE_FLAGS, f"-D{SHARED_MACRO}", "-shared", "-nostdlib",
-        f"--ld-path={find_linker(clang)}", "-Wl,-s", str(source), "-o", str(partial),
+        str(clang), "-x", "c++", *COMPILE_FLAGS, *flags, "-shared", f"--ld-path={find_linker(clang)}", "-Wl,-s",
+        str(source), "-x", "none", *linked, "-o", str(partial),
     ]  # fmt: skip
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)

@@ -14,7 +14,7 @@ from components import problems
 from components.compiler.advisor import Advisor
 from components.console import UserError, say
 from components.formats.features import FeatureSpec
-from components.formats.policy import check_features, load_policy_info
+from components.formats.policy import IMPORTED, check_features, load_policy_info
 from components.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
 from components.storage import digest, publish, require_artifact
 from components.storage.uri import shown
@@ -100,7 +100,8 @@ def _checked_policies(config: ToolchainConfig) -> dict[str, Path]:
             if not (policy / name).is_file():
                 remedy = "export the policy with its AOT form (python -m components.policy --help), or use --embed cpp"
                 if config.embed == "cpp":
-                    remedy = "make the policy again"
+                    imported = load_policy_info(policy).trained_by == IMPORTED
+                    remedy = "it was imported: use --embed tf-aot" if imported else "make the policy again"
                 raise UserError(f"{policy} has no {name}, which --embed {config.embed} needs", remedy)
     return policies
 
