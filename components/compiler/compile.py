@@ -6,7 +6,7 @@ import errno
 import hashlib
 import mmap
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -20,7 +20,7 @@ from components.compiler.advisor import Advisor
 from components.compiler.callsites import Callsites, callsites_path, read_callsites
 from components.compiler.command_line import replay_arguments
 from components.compiler.elf import Elf, ElfError
-from components.compiler.forced_decisions import ForcedDecisions, read_unmatched
+from components.compiler.forced_decisions import ForcedDecisions, read_unreached
 from components.compiler.function_scores import read_flip_scores, read_function_scores
 from components.compiler.function_sizes import FunctionSizes, read_function_sizes
 from components.compiler.guard import GUARD
@@ -34,6 +34,7 @@ Reason = Literal["failed", "timeout", "log"]
 FLIPS_PER_TIMEOUT = 1000
 """Flips that together take about as long as a compile, at the most."""
 _NO_SPACE = "No space left on device"
+_NO_ROWS = np.empty(0, np.intp)
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ class Sample:
     the advisor logs. callsites: of a log that has them. function_sizes: text bytes of functions, if wanted.
     scores: by function, of problems that have them, if the advisor logs or samples; the same functions whoever decided,
     less is better.
-    unmatched: forced decisions that the compile never came to. flip_scores: float32 [N], what the score of its function
-    is with each of the N flips; NaN for those that the compile never came to. object_digest: SHA-256 of the object, if
-    wanted.
+    unreached: intp [n], rows of the request's forced decisions that this compile never came to. flip_scores:
+        float32 [N], what the score of its function is with each of the N flips; NaN for those that the compile never
+        came to. object_digest: SHA-256 of the object, if wanted.
     """
 
     text_size_bytes: int = 0
@@ -84,7 +85,7 @@ class Sample:
     callsites: Callsites | None = None
     function_sizes: FunctionSizes | None = None
     scores: dict[str, float] | None = None
-    unmatched: int = 0
+    unreached: npt.NDArray[np.intp] = field(default_factory=lambda: _NO_ROWS)
     flip_scores: npt.NDArray[np.float32] | None = None
     object_digest: str = ""
 
@@ -140,8 +141,11 @@ class Compiler:
             prefix = scratch / "m"
             completed = self._run(request, prefix)
             names = [f"m.{i}" for i in range(request.advisor.samples)] or ["m"]
+            forced = request.forced or [None] * len(names)
             try:
-                samples = tuple(self._read_sample(scratch / name, request) for name in names)
+                samples = tuple(
+                    self._read_sample(scratch / name, request, of) for name, of in zip(names, forced, strict=True)
+                )
             except (LogError, ElfError, FileNotFoundError) as error:
                 problem = error.problem if isinstance(error, UserError) else str(error)
                 raise CompileError(request.module.name, "log", problem) from error
@@ -187,15 +191,16 @@ class Compiler:
     def _makes_object(self, advisor: Advisor) -> bool:
         return problems.get(self.problem).measure == "size" or not (advisor.logs or advisor.samples)
 
-    def _read_sample(self, stem: Path, request: Request) -> Sample:
+    def _read_sample(self, stem: Path, request: Request, forced: ForcedDecisions | None) -> Sample:
         """Reads the files that the compiler wrote with the names `stem`.o, .log and .log.calls or .calls."""
         faces = problems.get(self.problem)
         text_size_bytes, function_sizes = 0, None
         if self._makes_object(request.advisor):
             text_size_bytes, function_sizes = _read_object(Path(f"{stem}.o"), request.want_functions)
-        unmatched = 0
-        if request.forced:
-            unmatched = read_unmatched(Path(f"{stem}.forced" if request.advisor.samples else f"{stem}.log.forced"))
+        unreached = _NO_ROWS
+        if forced is not None:
+            report = Path(f"{stem}.forced" if request.advisor.samples else f"{stem}.log.forced")
+            unreached = read_unreached(report, forced)
         if not request.advisor.logs:
             scores, flip_scores = None, None
             if request.advisor.samples and faces.measure == "score":
@@ -203,7 +208,7 @@ class Compiler:
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
             object_digest = hashlib.sha256(Path(f"{stem}.o").read_bytes()).hexdigest() if request.want_digest else ""
-            return Sample(text_size_bytes, None, None, function_sizes, scores, unmatched, flip_scores, object_digest)
+            return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, object_digest)
         log_path = Path(f"{stem}.log")
         log = read_log(log_path)
         callsites = None
@@ -214,7 +219,7 @@ class Compiler:
                 what = f"{len(callsites.caller)} callsites of {log.decisions} logged decisions"
                 raise LogError(calls_path, 0, what)
         scores = read_scores(log_path, log) if faces.measure == "score" else None
-        return Sample(text_size_bytes, log, callsites, function_sizes, scores, unmatched)
+        return Sample(text_size_bytes, log, callsites, function_sizes, scores, unreached)
 
 
 def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:

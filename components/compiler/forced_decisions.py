@@ -21,6 +21,7 @@ from components.compiler.training_log import LogError
 Key = tuple[str, str, int]
 """First name, second name or "", ordinal."""
 _VERSION = 1
+_REPORT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,11 @@ class ForcedDecisions:
 
     def sorted(self) -> ForcedDecisions:
         """Return the same decisions sorted by their keys, as a compile that takes them wants them."""
-        order = np.lexsort((self.rows[:, 2], self.rows[:, 1], self.rows[:, 0]))
-        return ForcedDecisions(self.names, self.rows[order])
+        return ForcedDecisions(self.names, self.rows[self.order()])
+
+    def order(self) -> npt.NDArray[np.intp]:
+        """Return intp [N], which of these rows each of the sorted ones is."""
+        return np.lexsort((self.rows[:, 2], self.rows[:, 1], self.rows[:, 0]))
 
     def content(self, problem: str) -> bytes:
         """Return the file that the compiler reads."""
@@ -87,18 +91,18 @@ def ordinals(*keys: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     return result
 
 
-def read_unmatched(path: Path) -> int:
-    """Return how many forced decisions the compile never came to.
+def read_unreached(path: Path, forced: ForcedDecisions) -> npt.NDArray[np.intp]:
+    """Return rows of `forced`, ascending, that a compile which took them, sorted, never came to.
 
     Raises:
         LogError: the compiler wrote no report, or not this one.
     """
     try:
         report = json.loads(path.read_bytes())
-        if report["version"] == _VERSION:
-            return int(report["unmatched"])
+        if (report["version"], report["decisions"]) == (_REPORT_VERSION, len(forced)):
+            return np.sort(forced.order()[np.array(report["unreached"], np.intp)])
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no report of its forced decisions") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError):
         pass
     raise LogError(path, 0, "this is not a report of forced decisions")

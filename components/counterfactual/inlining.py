@@ -3,7 +3,8 @@
 The base is a compile under the policy's own decisions. Each further compile has flips of single decisions and of all
 calls of a callee that do not disturb each other (`flip_sets`), and takes the base's other decisions as they were; what
 changes in the functions that a flip can change (`influence`), it caused. If one of them other than the callee
-disappears, its code went elsewhere and the measurement is void.
+disappears, its code went elsewhere and the measurement is void. What a compile saves by all calls of a callee is shared
+by those that it came to: where F inlines G, the call of X that it takes along is gone once G's own is inlined.
 
 Sizes are whole sizes: instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of
 the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECTURE.md, fact 6).
@@ -63,8 +64,9 @@ class MeasuredFlips:
     Attributes:
         flip: intp [m], the plan's flip.
         flip_set: int64 [m], the number of the flip set that it was in; no decision is twice in one.
-        decision: intp [m], index of one of the flip's decisions.
-        saved_bytes: float64 [m], by how much the objective is smaller with the flip, divided by its decisions.
+        decision: intp [m], index of one of the flip's decisions that the compile came to.
+        together: int64 [m], of how many decisions of the flip the compile came to.
+        saved_bytes: float64 [m], by how much the objective is smaller with the flip, divided by `together`.
         attributed_error_bytes: over the compiles, sum of |attributed change - real change of the text|.
         attributed_bytes: over all measurements, sum of |attributed change|.
         void: measurements that were thrown away.
@@ -73,6 +75,7 @@ class MeasuredFlips:
     flip: npt.NDArray[np.intp]
     flip_set: npt.NDArray[np.int64]
     decision: npt.NDArray[np.intp]
+    together: npt.NDArray[np.int64]
     saved_bytes: Float64
     attributed_error_bytes: float
     attributed_bytes: float
@@ -155,14 +158,14 @@ def measure_flips(
     """Attribute the changes of the flipped compiles to their flips.
 
     Args:
-        flipped: one for each of the plan's compiles, with function sizes.
+        flipped: one for each of the plan's compiles, with function sizes; all of the base's decisions were forced.
         objects: function name -> how many of the project's objects define it, of those that several do. A function's
             bytes count by the share that the link keeps, 1 / number. None counts what each module has.
     """
     calls = _callsites(base)
     before = _sizes(base, calls.names)
     kept = np.array([1.0 / (objects or {}).get(name, 1) for name in calls.names])
-    measured: list[tuple[int, int, int, float]] = []
+    measured: list[tuple[int, int, int, int, float]] = []
     error = attributed = 0.0
     void = 0
     for number, flips, sample in zip(plan.numbers, plan.flip_sets, flipped, strict=True):
@@ -179,14 +182,17 @@ def measure_flips(
             own = float(change[functions].sum())
             total += own
             attributed += abs(own)
-            each = -float((change * kept)[functions].sum()) / len(flip.decisions)
-            told = flip.decisions[:: -(-len(flip.decisions) // MAX_ROWS)]
-            measured += [(i, number, decision, each) for decision in told.tolist()]
+            reached = np.setdiff1d(flip.decisions, sample.unreached)
+            if not len(reached):
+                continue
+            each = -float((change * kept)[functions].sum()) / len(reached)
+            told = reached[:: -(-len(reached) // MAX_ROWS)]
+            measured += [(i, number, decision, len(reached), each) for decision in told.tolist()]
         error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
-    flip_, flip_set, decision_, saved = zip(*measured, strict=True) if measured else ((), (), (), ())
+    flip_, flip_set, decision_, together, saved = zip(*measured, strict=True) if measured else ((),) * 5
     return MeasuredFlips(
         np.array(flip_, np.intp), np.array(flip_set, np.int64), np.array(decision_, np.intp),
-        np.array(saved, np.float64), error, attributed, void,
+        np.array(together, np.int64), np.array(saved, np.float64), error, attributed, void,
     )  # fmt: skip
 
 

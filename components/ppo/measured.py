@@ -212,9 +212,8 @@ class MeasureModule:
         advisor = Advisor("policy", policy=request.advisor.policy, samples=len(plan.forced))
         flipped = self.compiler(Request(request.module, advisor, want_functions=True, forced=plan.forced))
         found = inlining.measure_flips(base, plan, flipped.samples, self.objects.get(request.module.project))
-        together = np.array([len(plan.flips[i].decisions) for i in found.flip.tolist()], np.int64)
         return _Rows(
-            found.decision, found.flip_set, together, plan.group_size[found.decision], 1 - action[found.decision],
+            found.decision, found.flip_set, found.together, plan.group_size[found.decision], 1 - action[found.decision],
             found.saved_bytes, found.attributed_error_bytes, found.attributed_bytes, flipped.compile_s,
             len(plan.forced),
         )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class Climb:
                 of_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
                 sets = [found | forced.actions() for forced in force_flips(base, action, of_sets)]
                 flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
-                measured = measure_flips(base, plan, flipped, objects)
+                measured = measure_flips(base, plan, _unreached_of_base(flipped, sets, keys), objects)
                 tried |= {keys[i] for i in measured.decision.tolist()}
                 paying = _paying(plan.flips, measured)
                 trials = [found | f.actions() for f in _together(base, action, paying)]
@@ -167,17 +167,31 @@ def _keys(base: Sample) -> list[Key]:
     return [(calls.names[caller], calls.names[callee], number) for caller, callee, number in pairs]
 
 
+def _unreached_of_base(
+    samples: Sequence[Sample], sets: Sequence[Mapping[Key, int]], keys: Sequence[Key]
+) -> list[Sample]:
+    """Samples of these sets of decisions whose `unreached` are decisions of the base, which has them by `keys`."""
+    places = {key: i for i, key in enumerate(keys)}
+    result = []
+    for sample, decisions in zip(samples, sets, strict=True):
+        forced = list(decisions)
+        unreached = [places[forced[row]] for row in sample.unreached.tolist() if forced[row] in places]
+        result.append(replace(sample, unreached=np.array(unreached, np.intp)))
+    return result
+
+
 def _saved(measured: MeasuredFlips) -> dict[int, float]:
-    """Flip -> bytes that it saved for each of its decisions, mean of its measurements."""
+    """Flip -> bytes that it saved, mean of its measurements."""
     rows: dict[int, list[float]] = {}
-    for flip, saved in zip(measured.flip.tolist(), measured.saved_bytes.tolist(), strict=True):
+    saved_bytes = measured.saved_bytes * measured.together
+    for flip, saved in zip(measured.flip.tolist(), saved_bytes.tolist(), strict=True):
         rows.setdefault(flip, []).append(saved)
     return {flip: float(np.mean(saved)) for flip, saved in rows.items()}
 
 
 def _paying(flips: Sequence[Flip], measured: MeasuredFlips) -> list[Flip]:
     """The flips that save something and do not touch each other, the one that saves most first."""
-    total = {flip: saved * len(flips[flip].decisions) for flip, saved in _saved(measured).items()}
+    total = _saved(measured)
     chosen: list[Flip] = []
     busy: set[int] = set()
     for number in sorted(total, key=lambda flip: (-total[flip], flip)):

@@ -70,6 +70,8 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     assert isinstance(learner, DqnLearner)
     fresh = [weight.numpy() for weight in learner.weights]
     folds = min(FOLDS, len(flips))
+    if folds < 2:
+        return math.nan  # too few modules to tell
     errors, truths = [], []
     for fold in range(folds):
         seen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds != fold])
@@ -77,7 +79,7 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
         say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
         scale = float(np.sqrt(np.mean(np.abs(seen.gain)))) if len(seen) else 0.0
         if not scale:
-            return math.nan  # too few modules to tell
+            return math.nan
         for weight, value in zip(learner.weights, fresh, strict=True):
             weight.assign(value)
         learner.fit(seen, functools.partial(_returns, scale=scale), 0)
@@ -110,7 +112,7 @@ def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
             real += float(np.abs(alone).sum())
             count += len(alone)
     say(f"{count} flips compiled one at a time")
-    return 100 * error / real
+    return 100 * error / real if real else math.nan
 
 
 def _flips_of(
@@ -133,12 +135,12 @@ def _flips_of(
     flips = [plan.flips[i] for i in found[places].tolist()]
     if not flips:
         return nothing, nothing
-    # Rows are shares of a flip, the same in every measurement of it.
-    share = (np.bincount(which, measured.saved_bytes, len(found)) / np.bincount(which, minlength=len(found)))[places]
+    saved = np.bincount(which, measured.saved_bytes * measured.together, len(found))
+    attributed = (saved / np.bincount(which, minlength=len(found)))[places]
     singles = pin_flips(base, action, [[flip] for flip in flips])
     samples = compiler(Request(module, _samples(advisor, len(singles)), forced=singles)).samples
     real = np.array([base.text_size_bytes - sample.text_size_bytes for sample in samples], np.float64)
-    return share * np.array([len(flip.decisions) for flip in flips]), real
+    return attributed, real
 
 
 def _samples(advisor: Advisor, count: int) -> Advisor:

@@ -1,10 +1,12 @@
 #include "ForcedDecisions.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <limits>
 #include <tuple>
 
 using namespace llvm;
@@ -85,8 +87,13 @@ Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
     for (size_t I = 0; I < RowWords; ++I)
       Words[I] = support::endian::read32le(Row + I * sizeof(int32_t));
     auto [First, Second, Ordinal, Action] = Words;
-    if (First < 0 || First >= Names || Second < -1 || Second >= Names ||
-        Ordinal < 0 || Action < 0)
+    // Only a call has two names; INT32_MAX is no number of a decision, for some
+    // maps have it as their empty key.
+    const bool IsCall = Problem == "inlining";
+    if (First < 0 || First >= Names || Second < (IsCall ? 0 : -1) ||
+        Second >= (IsCall ? Names : 0) || Ordinal < 0 ||
+        Ordinal == std::numeric_limits<int32_t>::max() || Action < 0 ||
+        (IsCall && Action > 1))
       return corrupt(Name, "a decision is out of range");
     Result.Rows.push_back({First, Second, Ordinal, Action});
   }
@@ -105,6 +112,7 @@ Expected<ForcedDecisions> ForcedDecisions::create(const DecisionRows &Given,
     Result.Ids.try_emplace(Known, static_cast<int32_t>(I));
   Result.Rows = Given.Rows;
   Result.Seen.resize(Given.Rows.size());
+  Result.Reached.resize(Given.Rows.size());
   for (size_t I = 1; I < Result.Rows.size(); ++I)
     if (keyOf(Result.Rows[I - 1]) >= keyOf(Result.Rows[I]))
       return corrupt(Name, "a decision is in it twice, or out of order");
@@ -136,7 +144,7 @@ std::optional<int64_t> ForcedDecisions::next(StringRef First,
   if (Found == Rows.size() ||
       keyOf(Rows[Found]) != std::make_tuple(FirstId, SecondId, Ordinal))
     return std::nullopt;
-  ++Matched;
+  Reached[Found] = true;
   return Rows[Found].Action;
 }
 
@@ -145,8 +153,12 @@ Error ForcedDecisions::writeReport(const std::string &Path) const {
   raw_fd_ostream OS(Path, EC);
   if (EC)
     return createStringError(EC, "cannot write " + Path + ": " + EC.message());
-  OS << "{\"version\":1,\"decisions\":" << size()
-     << ",\"unmatched\":" << size() - Matched << "}\n";
+  OS << "{\"version\":2,\"decisions\":" << size() << ",\"unreached\":[";
+  ListSeparator Comma(",");
+  for (size_t I = 0; I < size(); ++I)
+    if (!Reached[I])
+      OS << Comma << I;
+  OS << "]}\n";
   OS.close();
   if (OS.has_error()) {
     EC = OS.error();

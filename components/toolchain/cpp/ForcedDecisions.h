@@ -11,6 +11,7 @@
 #define MLGO_FORCED_DECISIONS_H
 
 #include "PolicySampling.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -74,10 +75,11 @@ public:
   size_t size() const { return Rows.size(); }
 
   /// How many of them the compile has come to so far.
-  size_t matched() const { return Matched; }
+  size_t matched() const { return llvm::count(Reached, true); }
 
-  /// Writes {"version", "decisions", "unmatched"} to `Path`: how many of the
-  /// file's decisions the compile never came to.
+  /// Writes {"version", "decisions", "unreached"} to `Path`: how many decisions
+  /// the file has, and which of them, by their place in it, the compile never
+  /// came to.
   llvm::Error writeReport(const std::string &Path) const;
 
 private:
@@ -90,7 +92,7 @@ private:
   /// Where the rows of a pair of names begin: how many decisions about the pair
   /// there were so far.
   std::vector<int32_t> Seen;
-  size_t Matched = 0;
+  std::vector<bool> Reached; // of each row, whether the compile came to it
 };
 
 /// The decisions that -mlgo-forced-decisions names: FILE, or FILE.I for sample

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.compiler.advisor import Advisor
 from components.compiler.compile import Request
-from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals, read_unmatched
+from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals, read_unreached
 from components.compiler.training_log import LogError
 
 
@@ -38,13 +38,28 @@ def test_actions_by_key_stay_what_they_are(actions: dict[Key, int]) -> None:
     assert [name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1]] == list(forced.names)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"version": 2, "unmatched": 0}', b"[1]", b"\xff"])
+FORCED = ForcedDecisions.of({("b", "x", 1): 1, ("b", "x", 0): 0, ("a", "x", 0): 1})
+
+
+def test_rows_that_were_not_reached_are_those_that_were_given(tmp_path: Path) -> None:
+    (tmp_path / "m.forced").write_text('{"version":2,"decisions":3,"unreached":[0,1]}')
+    assert [tuple(row) for row in FORCED.rows[FORCED.order()].tolist()] == sorted(map(tuple, FORCED.rows.tolist()))
+    unreached = read_unreached(tmp_path / "m.forced", FORCED)
+    assert unreached.tolist() == sorted(FORCED.order()[:2].tolist()) and unreached.dtype == np.intp
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"{}", b'{"version": 1, "decisions": 3, "unmatched": 0}', b"[1]", b"\xff",
+     b'{"version": 2, "decisions": 2, "unreached": []}', b'{"version": 2, "decisions": 3, "unreached": [3]}',
+     b'{"version": 2, "decisions": 3, "unreached": ["x"]}', b'{"version": 2, "decisions": 3, "unreached": [1e400]}'],
+)  # fmt: skip
 def test_a_missing_or_foreign_report_is_told(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "m.forced"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(LogError, match="forced decisions"):
-        read_unmatched(path)
+        read_unreached(path, FORCED)
 
 
 def test_forced_decisions_need_a_place_for_each_sample(tiny_corpus) -> None:

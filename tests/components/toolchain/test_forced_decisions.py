@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -46,11 +48,11 @@ def test_each_sample_takes_its_own_forced_decisions_and_the_base_s_others(traini
         force(("root", "big", 0, 0), ("root", "big", 1, 1), ("nobody", "small", 0, 1), ("root", "small", 7, 1)),
     )
     plain, flipped, mixed = compiler(Request(tree, Advisor("log", samples=3), forced=forced)).samples
-    assert decisions(plain) == base and plain.unmatched == 0
-    assert decisions(flipped)[first] == 1 - base[first] and flipped.unmatched == 0
+    assert decisions(plain) == base and not len(plain.unreached)
+    assert decisions(flipped)[first] == 1 - base[first] and not len(flipped.unreached)
     taken = decisions(mixed)
     assert (taken["root", "big", 0], taken["root", "big", 1]) == (0, 1)
-    assert mixed.unmatched == 2
+    assert mixed.unreached.tolist() == [2, 3]  # as they were given, not as they are sorted
 
 
 def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, policy) -> None:
@@ -62,6 +64,12 @@ def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, po
         assert without.log is None and with_log.log is not None
         assert without.text_size_bytes == with_log.text_size_bytes
         assert without.function_sizes.by_name() == with_log.function_sizes.by_name()
+
+
+def with_word(data: bytes, word: int, value: int) -> bytes:
+    """The file with another word in its first row."""
+    at = data.index(b"\n") + 1 + 4 * word
+    return data[:at] + struct.pack("<i", value) + data[at + 4 :]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +84,9 @@ def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, po
         (lambda data: data.replace(b'"names": 2', b'"names": 1'), "out of range|follows its names"),
         (lambda data: b"", "it has no header"),
         (lambda data: data.replace(b"decisions", b"decision"), "its header is damaged"),
+        (lambda data: with_word(data, 1, -1), "out of range"),  # a call has two names
+        (lambda data: with_word(data, 2, 2**31 - 1), "out of range"),
+        (lambda data: with_word(data, 3, 2), "out of range"),  # no action
     ],
 )
 def test_a_damaged_or_foreign_file_fails_the_module_with_one_clear_error(

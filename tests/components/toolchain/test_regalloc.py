@@ -243,7 +243,7 @@ def test_a_forced_decision_is_taken_and_those_before_it_stay(
         ordinal = len(actions) // 2
         for action in np.flatnonzero(mask[ordinal]).tolist():
             forced = one_sample(training_toolchain, module, base, ("mix", ordinal, action))
-            assert forced.log is not None and forced.unmatched == 0
+            assert forced.log is not None and not len(forced.unreached)
             after = {context.name: context for context in forced.log.contexts}
             _, taken = decided(after["mix"])
             assert taken[: ordinal + 1].tolist() == [*actions[:ordinal], action]
@@ -282,7 +282,7 @@ def test_flips_are_the_same_by_forks_all_functions_at_once_and_one_at_a_time(
         np.testing.assert_allclose(worth, logs([base.scores[flips.names[i]] for i in flips.function]) - logs(alone))
         if policy.get("seed") is None:  # samples have seeds of their own
             together = compiler(Request(module, Advisor(**policy, samples=6), forced=flips.compiles())).samples
-            assert all(s.log is None and s.text_size_bytes == 0 and not s.unmatched for s in together)
+            assert all(s.log is None and s.text_size_bytes == 0 and not len(s.unreached) for s in together)
             assert flips.scores(together).tolist() == alone
 
 
@@ -309,13 +309,13 @@ def test_scores_without_a_log_are_those_of_the_log(
         assert bool(unlogged[0].scores) == ("leaf" not in module.name)
 
 
-def test_forced_decisions_that_do_not_occur_are_counted(training_toolchain: Path, pressed_corpus: Corpus) -> None:
+def test_forced_decisions_that_do_not_occur_are_told(training_toolchain: Path, pressed_corpus: Corpus) -> None:
     module = module_called(pressed_corpus, "pressed")
     wrong = [("mix", 10**6, 0), ("elsewhere", 0, 0), ("calm", 0, 0)]
-    assert one_sample(training_toolchain, module, Advisor("log"), *wrong).unmatched == 3
-    assert one_sample(training_toolchain, module, Advisor("heuristic", samples=1), *wrong).unmatched == 3
+    for advisor in (Advisor("log"), Advisor("heuristic", samples=1)):
+        assert one_sample(training_toolchain, module, advisor, *wrong).unreached.tolist() == [0, 1, 2]
     leaf = module_called(pressed_corpus, "leaf")
-    assert one_sample(training_toolchain, leaf, Advisor("heuristic", samples=1), *wrong).unmatched == 3
+    assert len(one_sample(training_toolchain, leaf, Advisor("heuristic", samples=1), *wrong).unreached) == 3
 
 
 def test_a_forced_decision_that_the_mask_excludes_fails_the_compile(
