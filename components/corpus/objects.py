@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.console import UserError
+from components.formats.names import is_utf8
 from components.projects.compile_commands import output_of
 from components.storage.input_files import MissingFile, read_json
 
@@ -50,6 +51,8 @@ def object_at(directory: str, spelled: str, base: Path | None = None, source: st
     name = os.path.normpath(name) if ".." in name else name
     if name.startswith("../") or name == "..":
         return None
+    if not is_utf8(name):
+        raise UserError(f"{path!r} is not UTF-8, as names of modules are", "rename what is not, and build again")
     return ObjectFile(path, name, source.endswith(_ASSEMBLY), directory)
 
 

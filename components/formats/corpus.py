@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from components.console import UserError
 from components.formats.bitcode import bitcode_problem
+from components.formats.names import is_utf8
 from components.formats.splits import SPLITS, Splits, read_splits
 from components.storage.input_files import MissingFile, open_regular, read_bytes, read_json
 
@@ -194,6 +195,8 @@ def _read_description(directory: Path) -> dict[str, Any]:
         parts = PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts or not _is_path(name):
             raise UserError(f"{path} lists {name!r}, which is not a path inside the corpus", remedy)
+        if not is_utf8(name):
+            raise UserError(f"{path} lists {name!r}, which is not UTF-8", "rename the module's files and this entry")
     return description
 
 

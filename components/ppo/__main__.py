@@ -96,7 +96,7 @@ Examples:
     type=FiniteFloatRange(0, 1, max_open=True),
     default=PpoConfig.average_decay,
     show_default=True,
-    help="Of the moving average of the weights that is validated and published; 0 for none.",
+    help="Of the moving average of the weights that ppo and es validate and publish; 0 for none.",
 )
 @click.option(
     "--keep", type=COUNT, default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."

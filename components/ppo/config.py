@@ -35,7 +35,7 @@ class PpoConfig:
         the project keeps; "modules", all of them.
     module_weight: weight of the module's own size next to its functions' (credit assignment "function").
     validate_every: iterations between two looks at the validation modules.
-    average_decay: of the moving average of the weights, per iteration, at most: in the first ones it is less.
+    average_decay: of the moving average of the weights (ppo, es), per iteration, at most: in the first ones it is less.
     keep: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training publishes one
         of its last finished iteration, too, but a killed one cannot.
     root_by_inputs: train in a folder of root_dir that is named after everything that decides what is learned, so that

@@ -57,6 +57,7 @@ from components.ppo.credit import squash
 from components.ppo.dqn import DqnLearner, DqnParameters, margins
 from components.ppo.emphasis import emphasized, read_emphasis
 from components.ppo.es import EsLearner, EsParameters
+from components.ppo.learner import require_finite, require_possible
 from components.ppo.measures import MEASURES
 from components.ppo.replay import Flips, ReplayBuffer
 from components.ppo.rollout import Rollout, RolloutCollector
@@ -157,7 +158,9 @@ class Trainer:
             self.learner = EsLearner(*shape, EsParameters(), config.seed, masked, scale)
         else:
             self.learner = PpoLearner(*shape, PpoParameters(), config.seed, masked, scale)
-        warmstart = soften(warmstart, some, PpoParameters().initial_entropy)
+        ppo = PpoParameters()
+        require_possible(ppo, {})  # every algorithm starts from the softened policy
+        warmstart = soften(warmstart, some, ppo.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
         self.sampler = Sampler(self._weights(table), config.seed)
@@ -460,7 +463,8 @@ class Trainer:
         self.dense = self._policy()
 
     def _policy(self) -> DensePolicy:
-        """The network as it is now."""
+        """The network as it is now. UserError if a weight is not finite, such as one that ES has perturbed."""
+        require_finite(self.learner.weights)
         return networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
 
     def save(self) -> None:

@@ -99,6 +99,10 @@ def test_what_is_no_params_file(text: str, words: str, tmp_path: Path) -> None:
             r'{"actions": [{"mnemonic": "CppLink", "arguments": ["-o", "p", "\ud800.o"]}]}',
             "is not a path", "again",
         ),
+        (
+            r'{"actions": [{"mnemonic": "CppLink", "arguments": ["-o", "p", "gr\udcfc.o"]}]}',
+            "is not UTF-8", "rename",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_aquery(text: str, words: str, remedy: str, tmp_path: Path) -> None:

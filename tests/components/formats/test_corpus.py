@@ -104,6 +104,7 @@ def test_a_thinlto_corpus_needs_its_indexes(tmp_path: Path) -> None:
         (lambda d: (d / "corpus_description.json").write_text('{"modules": ["p/a.o", "p/a.o"]}'), "twice"),
         (lambda d: (d / "corpus_description.json").write_text('{"modules": ["../a.o"]}'), "not a path inside"),
         (lambda d: (d / "corpus_description.json").write_text('{"modules": ["/a.o"]}'), "not a path inside"),
+        (lambda d: (d / "corpus_description.json").write_text(r'{"modules": ["gr\udcfc.o"]}'), "is not UTF-8"),
     ],
 )
 def test_damage_is_one_message_with_a_remedy(tmp_path: Path, damage: Any, words: str) -> None:
