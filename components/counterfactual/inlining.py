@@ -118,7 +118,8 @@ def pin_flips(
 
     Features tell of the whole module, so that after a flip a policy also decides otherwise about calls that have
     nothing to do with it. What that changes is not the flip's worth, and it is in functions that other flips of the set
-    change. About calls that the base did not have the policy decides.
+    change. About calls that the base did not have the policy decides. Calls of one pair are told apart by their number,
+    so where a flip takes copies of a call away, a later one of the pair is taken for the first of them.
     """
     calls = _callsites(base)
     ordinal = ordinals(calls.caller, calls.callee)

@@ -125,7 +125,7 @@ def merge(shares: Sequence[FlipShare]) -> ModuleFlips:
         shares[0].module_name,
         shares[0].outcome,
         replace(flips.take(order[begins]), gain=best).take(np.flatnonzero(~unknown)),
-        # Bytes, so these sums are exact.
+        # Of sizes these are bytes, whose sums are exact in any order; problems with scores have no shares.
         sum(share.error for share in shares),
         sum(share.attributed for share in shares),
         sum(share.compile_s for share in shares),
