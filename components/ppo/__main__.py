@@ -75,8 +75,8 @@ Examples:
     type=click.Choice(["linked", "modules"]),
     default=PpoConfig.objective,
     show_default=True,
-    help="Count of a function's bytes what the project's link keeps, as far as the traced modules tell, or all that its "
-    "modules have. Of measured sizes only.",
+    help="Count of a function's bytes what the project's link keeps, as far as the traced modules tell, or all of "
+    "them. Of measured sizes only.",
 )
 @click.option(
     "--module-weight",
