@@ -21,7 +21,7 @@ help: ## list the targets
 setup: apt $(VENV)/.training ## install what the steps need: Debian packages, and Python packages in .venv
 
 .PHONY: clang
-clang: $(VENV)/.steps ## build a clang that carries the pretrained policies, without training (3 minutes): build/clang
+clang: $(VENV)/.steps ## build a clang that carries the pretrained inlining policy, without training (3 minutes): build/clang
 	@$(BIN)/mlgo toolchain --mode release --policy pretrained --output build/clang
 
 .PHONY: demo

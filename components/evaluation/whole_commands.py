@@ -109,6 +109,7 @@ def compare_builds(
       cmake -B build-new -DCMAKE_CXX_COMPILER=$PWD/runs/mine/release/bin/clang++ \\
           -DCMAKE_CXX_FLAGS="-Oz -mllvm -enable-ml-inliner=release" . && cmake --build build-new
       mlgo evaluation compare-builds build-old build-new
+    For C code set CMAKE_C_COMPILER and CMAKE_C_FLAGS alike. At a link clang warns that it does not use the flag there.
     """
     from components.evaluation.binaries import comparison_json
     from components.evaluation.build_trees import VARIANT, compare_trees
@@ -130,7 +131,11 @@ def compare_builds(
     if not content["linked"]:
         raise UserError("no program or shared library is in both trees", "leave --min-reduction-percent out")
     linked = content["linked"][VARIANT]["all"]["reduction_percent"]
-    return 0 if linked is not None and linked >= min_reduction_percent else EXIT_NOT_BETTER
+    if linked is not None and linked >= min_reduction_percent:
+        return 0
+    smaller = "nothing to compare" if linked is None else f"{linked:.2f}% smaller"
+    say(f"not enough: what is linked is {smaller}, asked for at least {min_reduction_percent:g}%")
+    return EXIT_NOT_BETTER
 
 
 @click.command("compare-programs")

@@ -27,6 +27,7 @@ _USELESS = frozenset({
 INLINING = Problem(
     name="inlining",
     optimization="-Oz",
+    cmd_filter="^-O[sz]$",
     decision="inlining_decision",
     default_decision="inlining_default",
     logits="CategoricalProjectionNetwork_logits",

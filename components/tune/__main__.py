@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from components import problems
 from components.compiler.options import ALLOW_CC1_OPTION
 from components.console import run_step, say
 from components.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
@@ -75,7 +76,8 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
             f"  the release clang makes {figures['release_as_found']} of {figures['release_modules']} modules as small "
             f"as was found, {figures['release_identical_twice']} of them twice to the same bit"
         )
-    say(f"use it with: -mllvm -mlgo-inline-plan={shown(output / PLAN_FILE)}")
+    flags = " ".join(f"-mllvm {option}" for option in problems.get("inlining").release_options)
+    say(f"use it with: {flags} -mllvm -mlgo-inline-plan={shown(output / PLAN_FILE)}")
 
 
 if __name__ == "__main__":

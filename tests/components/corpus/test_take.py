@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from components.console import UserError
 from components.corpus.__main__ import main
-from components.formats.corpus import Corpus, load_corpus, write_description
+from components.formats.corpus import Corpus, Module, load_corpus, write_description
 from components.formats.splits import Splits, write_splits
 from components.storage import verify
 
@@ -56,14 +57,22 @@ def test_the_place_may_be_relative(foreign: Path, tmp_path: Path, monkeypatch: p
     assert len(load_corpus(tmp_path / "corpus")) == 4
 
 
-def test_a_corpus_of_another_level_than_the_problems_is_refused(foreign: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("problem", "level", "other"), [("regalloc", "-O2", "-Oz"), ("inlining", "-Oz", "-O2")])
+def test_a_corpus_of_another_level_than_the_problems_is_refused(
+    foreign: Path, tmp_path: Path, problem: str, level: str, other: str
+) -> None:
+    def compile_at(level: str, module: Module) -> None:
+        module.cmd.write_bytes(re.sub(rb"\0-O[z23]\0", f"\0{level}\0".encode(), module.cmd.read_bytes()))
+
     obtained = tmp_path / "corpus"
-    command = ["obtain", "--existing", str(foreign), "--problem", "regalloc", "--output", str(obtained)]
+    modules = load_corpus(foreign).modules
+    for module in modules:
+        compile_at(other, module)
+    command = ["obtain", "--existing", str(foreign), "--problem", problem, "--output", str(obtained)]
     done = CliRunner().invoke(main, command)
     assert isinstance(done.exception, UserError) and "none of the 4 modules" in done.exception.problem
-    assert "at -O2" in done.exception.remedy and not obtained.exists()
-    cmd = load_corpus(foreign).modules[0].cmd
-    cmd.write_bytes(cmd.read_bytes().replace(b"\0-Oz\0", b"\0-O3\0"))
+    assert f"at {level}" in done.exception.remedy and not obtained.exists()
+    compile_at(level, modules[0])
     done = CliRunner().invoke(main, command)
     assert done.exception is None and "3 of 4 modules were not compiled" in done.output
     assert len(load_corpus(obtained)) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -116,7 +117,9 @@ def test_the_command_prints_writes_and_judges(trees: tuple[Path, Path], tmp_path
     assert "linked, as built, C (2):" in done.output and "smaller" in done.output
     made = json.loads((tmp_path / "out/binaries.json").read_text())
     assert made["linked"]["as built"]["all"]["reduction_percent"] > 1 and made["only_new"] == []
-    assert compare(new, old, "--min-reduction-percent", "0").return_value == EXIT_NOT_BETTER
+    done = compare(new, old, "--min-reduction-percent", "0")
+    assert done.return_value == EXIT_NOT_BETTER
+    assert re.search(r"not enough: what is linked is -\d+\.\d\d% smaller, asked for at least 0%", done.output)
     assert compare(new, old).return_value == 0
     only = compare(old, new, "--binary", "bin/*")
     assert "(1):" in only.output and "liblibrary" not in only.output
