@@ -38,7 +38,7 @@ class ToolchainConfig:
         if self.mode == "release" and not self.policies:
             raise UserError(
                 "a release clang carries a policy, and none was given",
-                "pass --policy DIR, the output of the warmstart or of the ppo step",
+                "pass --policy DIR, the output of the warmstart or of the ppo step, or --policy pretrained",
             )
         if self.mode == "training" and self.policies:
             raise UserError(
