@@ -22,7 +22,7 @@ from tensorflow.python.tools import saved_model_utils
 from components import problems
 from components.console import UserError
 from components.formats.features import FeatureSpec
-from components.formats.policy import IMPORTED, PolicyInfo, check_features, write_policy_info
+from components.formats.policy import IMPORTED, PolicyInfo, check_features, write_output_spec, write_policy_info
 from components.formats.toolchain import Toolchain
 from components.policy.aot import AOT, RUNTIME, compile_aot
 from components.policy.export import git_commit
@@ -81,6 +81,7 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
     flags = ["-w", f"-I{aot}", f"-I{aot / 'include'}"]
     linked = [str(aot / f"{problem.model_class}.o"), str(aot / RUNTIME), "-lstdc++"]
     link_shared_object(directory / SHARED_OBJECT, wrapper, toolchain.clang, flags, linked)
+    write_output_spec(directory, problem.decision, problem.logits, problem.num_actions)
     info = PolicyInfo(problem.name, features, problem.num_actions, IMPORTED, git_commit=git_commit())
     write_policy_info(directory, info)
     return info

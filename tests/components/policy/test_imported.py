@@ -100,7 +100,8 @@ def test_what_is_imported_decides_as_tf_agents(model, columns, clang, tmp_path) 
     assert (emitted.features, emitted.num_actions, emitted.problem) == (info.features, 2, "inlining")
     assert 0.02 < expected.mean() < 0.98
     np.testing.assert_array_equal(emitted.logits(columns).argmax(axis=1), expected)
-    assert {"saved_model", "aot", "policy.so", "policy.json"} == {path.name for path in output.iterdir()}
+    names = {"saved_model", "aot", "policy.so", "policy.json", "output_spec.json"}
+    assert {path.name for path in output.iterdir()} == names
     assert not (output / "saved_model/decisions.npy").exists()
 
 
