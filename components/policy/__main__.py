@@ -106,7 +106,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
 
     Its problem is told by its decision. It must not want features that this LLVM does not have. What comes out can be
     evaluated, and a release clang carries it with --embed tf-aot; it cannot be trained further or tuned from, for
-    this project does not know its layers.
+    this project does not know its layers. A SavedModel is a program: import only what you would run.
 
     \b
     Example:
