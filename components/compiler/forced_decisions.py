@@ -44,8 +44,8 @@ class ForcedDecisions:
         """Return decisions by key as the compiler takes them."""
         ids: dict[str, int] = {}
         rows = [
-            (*(ids.setdefault(name, len(ids)) if name else -1 for name in names), ordinal, action)
-            for (*names, ordinal), action in actions.items()
+            (ids.setdefault(first, len(ids)), ids.setdefault(second, len(ids)) if second else -1, ordinal, action)
+            for (first, second, ordinal), action in actions.items()
         ]
         return cls(tuple(ids), np.array(rows, np.int32).reshape(-1, 4))
 

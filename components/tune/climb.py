@@ -115,7 +115,7 @@ class Climb:
                 of_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
                 sets = [found | forced.actions() for forced in force_flips(base, action, of_sets)]
                 flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
-                measured = measure_flips(base, plan, _unreached_of_base(flipped, sets, keys), objects)
+                measured = measure_flips(base, plan, unreached_of_base(flipped, sets, keys), objects)
                 tried |= {keys[i] for i in measured.decision.tolist()}
                 paying = _paying(plan.flips, measured)
                 trials = [found | f.actions() for f in _together(base, action, paying)]
@@ -167,7 +167,7 @@ def _keys(base: Sample) -> list[Key]:
     return [(calls.names[caller], calls.names[callee], number) for caller, callee, number in pairs]
 
 
-def _unreached_of_base(
+def unreached_of_base(
     samples: Sequence[Sample], sets: Sequence[Mapping[Key, int]], keys: Sequence[Key]
 ) -> list[Sample]:
     """Samples of these sets of decisions whose `unreached` are decisions of the base, which has them by `keys`."""

@@ -87,10 +87,10 @@ Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
     for (size_t I = 0; I < RowWords; ++I)
       Words[I] = support::endian::read32le(Row + I * sizeof(int32_t));
     auto [First, Second, Ordinal, Action] = Words;
-    // Only a call has two names; INT32_MAX is no number of a decision, for some
-    // maps have it as their empty key.
+    // Only a call has two names, and its callee may have none; INT32_MAX is no
+    // number of a decision, for some maps have it as their empty key.
     const bool IsCall = Problem == "inlining";
-    if (First < 0 || First >= Names || Second < (IsCall ? 0 : -1) ||
+    if (First < 0 || First >= Names || Second < -1 ||
         Second >= (IsCall ? Names : 0) || Ordinal < 0 ||
         Ordinal == std::numeric_limits<int32_t>::max() || Action < 0 ||
         (IsCall && Action > 1))

@@ -38,6 +38,11 @@ def test_actions_by_key_stay_what_they_are(actions: dict[Key, int]) -> None:
     assert [name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1]] == list(forced.names)
 
 
+def test_a_caller_without_a_name_has_a_place_in_the_file() -> None:
+    forced = ForcedDecisions.of({("", "", 0): 1, ("", "g", 0): 0})
+    assert forced.names == ("", "g") and forced.rows.tolist() == [[0, -1, 0, 1], [0, 1, 0, 0]]
+
+
 FORCED = ForcedDecisions.of({("b", "x", 1): 1, ("b", "x", 0): 0, ("a", "x", 0): 1})
 
 

@@ -84,7 +84,7 @@ def with_word(data: bytes, word: int, value: int) -> bytes:
         (lambda data: data.replace(b'"names": 2', b'"names": 1'), "out of range|follows its names"),
         (lambda data: b"", "it has no header"),
         (lambda data: data.replace(b"decisions", b"decision"), "its header is damaged"),
-        (lambda data: with_word(data, 1, -1), "out of range"),  # a call has two names
+        (lambda data: with_word(data, 1, -2), "out of range"),
         (lambda data: with_word(data, 2, 2**31 - 1), "out of range"),
         (lambda data: with_word(data, 3, 2), "out of range"),  # no action
     ],
