@@ -78,15 +78,14 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
 
 @pytest.mark.slow
 @LEARNING_BY_DEFAULT
-@pytest.mark.parametrize("value", ["'x'", "-1", "1e400"])
-def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_path, value):
-    arguments = [*inputs, "--gin-binding", f"PpoParameters.initial_entropy={value}"]
+def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_path):
+    arguments = [*inputs, "--gin-binding", "PpoParameters.initial_entropy='x'"]
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step(
             "ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy",
             capture_output=True, text=True,
         )  # fmt: skip
-    assert "PpoParameters.initial_entropy is" in caught.value.stderr and "Traceback" not in caught.value.stderr
+    assert "PpoParameters.initial_entropy is 'x'" in caught.value.stderr and "Traceback" not in caught.value.stderr
 
 
 @pytest.mark.slow
