@@ -115,8 +115,9 @@ class Climb:
                 of_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
                 sets = [found | forced.actions() for forced in force_flips(base, action, of_sets)]
                 flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
-                measured = measure_flips(base, plan, unreached_of_base(flipped, sets, keys), objects)
-                tried |= {keys[i] for i in measured.decision.tolist()}
+                of_base = unreached_of_base(flipped, sets, keys)
+                measured = measure_flips(base, plan, of_base, objects)
+                tried |= {keys[i] for i in {*measured.decision.tolist(), *flips_unreached(of_sets, of_base)}}
                 paying = _paying(plan.flips, measured)
                 trials = [found | f.actions() for f in _together(base, action, paying)]
                 more: Sequence[Sample] = ()
@@ -178,6 +179,19 @@ def unreached_of_base(
         unreached = [places[forced[row]] for row in sample.unreached.tolist() if forced[row] in places]
         result.append(replace(sample, unreached=np.array(unreached, np.intp)))
     return result
+
+
+def flips_unreached(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[Sample]) -> set[int]:
+    """Return the base's decisions that were to be flipped in compiles that never came to them.
+
+    They were tried as well: another call of their flip took the call away, and would do so again.
+    """
+    return {
+        decision
+        for flips, sample in zip(flip_sets, samples, strict=True)
+        for flip in flips
+        for decision in np.intersect1d(flip.decisions, sample.unreached).tolist()
+    }
 
 
 def _saved(measured: MeasuredFlips) -> dict[int, float]:

@@ -6,7 +6,8 @@ import numpy as np
 
 from components.compiler.compile import Sample
 from components.compiler.forced_decisions import Key
-from components.tune.climb import unreached_of_base
+from components.counterfactual.influence import Flip
+from components.tune.climb import flips_unreached, unreached_of_base
 
 
 def test_what_a_compile_did_not_come_to_is_told_by_the_base_s_numbers() -> None:
@@ -16,3 +17,11 @@ def test_what_a_compile_did_not_come_to_is_told_by_the_base_s_numbers() -> None:
     samples = [Sample(unreached=np.array([0, 2])), Sample()]
     told = unreached_of_base(samples, [forced, forced], keys)
     assert [sample.unreached.tolist() for sample in told] == [[0], []]
+
+
+def test_flips_that_a_compile_did_not_come_to_were_tried_as_well() -> None:
+    """Else a module would never be exhausted. What else a compile did not come to was not tried in it."""
+    nothing: frozenset[int] = frozenset()
+    pair, single, other = (Flip(np.array(decisions), 0, nothing, nothing) for decisions in ([0, 4], [2], [5]))
+    samples = [Sample(unreached=np.array([1, 4])), Sample(unreached=np.array([2, 5]))]
+    assert flips_unreached([[pair, single], [other]], samples) == {4, 5}
