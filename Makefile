@@ -1,4 +1,4 @@
-# Everything runs from here on a fresh Debian 12 with Python 3.11; see README.md.
+# Entry points for a fresh Debian 12 with Python 3.11; see README.md.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -10,7 +10,7 @@ APT    ?= .ci/install-apt
 LOCKS  := docker/requirements
 BIN    := $(VENV)/bin
 
-# Output of pip is of interest only if it fails.
+# Show pip's output only if it fails.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq --no-warn-script-location --require-hashes
 
 .PHONY: help
@@ -18,37 +18,39 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: apt $(VENV)/.training ## install what the steps need: Debian packages, and Python packages in .venv
+setup: apt $(VENV)/.training ## install the steps' dependencies: Debian packages, and Python packages in .venv
 
 .PHONY: clang
-clang: $(VENV)/.steps ## build a clang that carries the pretrained inlining policy, without training (3 minutes): build/clang
+clang: $(VENV)/.steps ## build a clang with the pretrained inlining policy, without training (3 minutes): build/clang
 	@$(BIN)/mlgo toolchain --mode release --policy pretrained --output build/clang
 
 .PHONY: demo
-demo: setup ## train a policy on nine Debian packages and build the clang that carries it (20 minutes)
+demo: setup ## train a policy on nine Debian packages and build a clang that embeds it (20 minutes)
 	@$(BIN)/mlgo run --recipe components/corpus/recipes/demo.yaml --preset demo --output runs/demo
 
 .PHONY: test
-test: setup-test ## run all tests, the whole chain on a tiny preset included
-	@$(BIN)/ruff check components pipelines tests
+test: setup-test ## run all tests, including the whole pipeline with the preset tiny
+	@$(BIN)/ruff check components pipelines tests docs
+	@$(BIN)/ruff format --check -q components pipelines tests docs
 	@$(BIN)/mypy components pipelines tests
 	@.ci/with-docker $(BIN)/python -m pytest --durations 40
 
 .PHONY: test-fast
-test-fast: setup-test ## run the tests that take seconds
+test-fast: setup-test ## run the tests that take only seconds
 	@$(BIN)/python -m pytest -m "not slow"
 
 .PHONY: lint
-lint: setup-test ## ruff and mypy
-	@$(BIN)/ruff check components pipelines tests
+lint: setup-test ## run ruff and mypy
+	@$(BIN)/ruff check components pipelines tests docs
+	@$(BIN)/ruff format --check -q components pipelines tests docs
 	@$(BIN)/mypy components pipelines tests
 
 .PHONY: bench
-bench: setup-test ## measure what this project promises; writes build/bench.json
+bench: setup-test ## run the benchmarks; writes build/bench.json
 	@$(BIN)/python -m tests.bench
 
 .PHONY: pipeline
-pipeline: setup-pipelines ## compile the pipeline anew: pipelines/compiled/training.yaml
+pipeline: setup-pipelines ## recompile the pipeline: pipelines/compiled/training.yaml
 	@$(BIN)/mlgo pipeline compile --output pipelines/compiled/training.yaml
 
 .PHONY: images
@@ -56,7 +58,7 @@ images: setup ## build the container images of the steps; writes build/images.js
 	@$(BIN)/mlgo images build
 
 .PHONY: lock
-lock: $(VENV)/.training ## resolve the packages anew: Python's with their hashes, Debian's of the images with versions
+lock: $(VENV)/.training ## update the locks: Python packages with hashes, the images' Debian packages with versions
 	@$(BIN)/python -m venv build/lock && build/lock/bin/pip install -q uv
 	@set -e; \
 	resolve() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-emit-find-links \
@@ -71,7 +73,7 @@ lock: $(VENV)/.training ## resolve the packages anew: Python's with their hashes
 	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
 
 .PHONY: lock-images
-lock-images: ## pin the base images by digest, in docker/requirements/base-images.txt and where they are named
+lock-images: ## pin the base images by digest, in docker/requirements/base-images.txt and every file that names them
 	@$(LOCKS)/pin-images
 
 .PHONY: clean
@@ -93,7 +95,7 @@ $(VENV)/.ray: $(LOCKS)/ray.txt $(VENV)/.training
 	@$(PIP) --no-build-isolation --no-compile -r $(LOCKS)/ray.txt
 	@touch $@
 
-# kfp's environment: its protobuf is another than TensorFlow's.
+# A separate environment for kfp, which needs another protobuf version than TensorFlow.
 .PHONY: setup-pipelines
 setup-pipelines: $(VENV)-pipelines/.done
 
@@ -109,13 +111,13 @@ $(VENV)-pipelines/.done: $(LOCKS)/build.txt $(LOCKS)/pipelines.txt pyproject.tom
 setup-test: $(VENV)/.test setup-pipelines
 	@$(APT) $(LOCKS)/apt.txt $(LOCKS)/apt-test.txt
 
-# Each stamp is made once, and again if its lock changes.
+# Each stamp file is made once, and again if its lock changes.
 $(VENV)/bin/python: | apt
-	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); remedy: apt-get install python3.11" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not installed; remedy: apt-get install python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-# .steps is what links a clang, without TensorFlow.
-# First what builds source distributions, so that nothing unlocked is fetched to build them.
+# .steps is enough to link a clang, without TensorFlow.
+# Install the build tools of source distributions first, so that pip does not fetch unlocked ones.
 $(VENV)/.steps $(VENV)/.training: $(VENV)/.%: $(LOCKS)/build.txt $(LOCKS)/%.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing Python packages in $(VENV)"
 	@$(PIP) -r $(LOCKS)/build.txt

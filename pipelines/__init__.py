@@ -1,1 +1,1 @@
-"""What runs after what."""
+"""The KFP pipeline, and the commands that run and submit it."""

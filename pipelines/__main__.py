@@ -1,5 +1,5 @@
 """`python -m pipelines` is `mlgo`."""
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 
 main()

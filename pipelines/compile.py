@@ -1,4 +1,4 @@
-"""Compiles the pipeline to KFP's YAML. Runs in the environment `pipelines`, which has kfp."""
+"""Compile the pipeline to KFP's YAML, in the environment `pipelines`, which has kfp."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 import tempfile
 from pathlib import Path
 
-from components.storage.directory import make_directory
+from components.core.storage.directory import make_directory
 
 HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it puts digests in their place.\n"
 
 
 def compile_pipeline(output: Path) -> None:
-    """Writes the compiled pipeline to `output`, whole or not at all."""
+    """Write the compiled pipeline to `output` atomically."""
     from kfp import compiler
 
     from pipelines.training import training_pipeline
 
     make_directory(output.parent, output)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
-        made = Path(scratch, "pipeline.yaml")
-        compiler.Compiler().compile(training_pipeline, str(made))
-        text = made.read_text(encoding="utf-8")
-        # The version of kfp's compiler is not the pipeline's.
-        made.write_text(HEADER + text, encoding="utf-8")
-        os.replace(made, output)
+        compiled = Path(scratch, "pipeline.yaml")
+        compiler.Compiler().compile(training_pipeline, str(compiled))
+        text = compiled.read_text(encoding="utf-8")
+        # Keep a header of our own: the version of kfp's compiler is not the pipeline's version.
+        compiled.write_text(HEADER + text, encoding="utf-8")
+        os.replace(compiled, output)

@@ -1,13 +1,13 @@
-"""The container images that the steps run in: built and pushed through the docker SDK, known by what they hold.
+"""Build and push the steps' container images with the docker SDK; references name them by content.
 
-build/images.json (IMAGES_JSON), which `mlgo pipeline` reads:
+Format of build/images.json (IMAGES_JSON), which `mlgo pipeline` reads:
 
     {"toolchain": {"tag": "mlgo-toolchain:5d41402abc4b", "reference": "sha256:... or REGISTRY/...@sha256:...",
                    "bytes": 1012345678, "local_base": false, "base": "debian:bookworm-slim@sha256:..."},
      "training": {...}}
 
-`reference` never moves, because KFP caches on an image's name: the digest in a registry where the image was pushed, its
-identity on this machine otherwise. A tag is for people.
+`reference` is immutable, because KFP caches by image name: the registry's digest of a pushed image, the local image ID
+otherwise. Tags are for people.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from components.console import UserError, say
-from components.launcher.images import CLUSTER, STEPS
-from components.storage.directory import make_directory
-from components.storage.input_files import MissingFile, expect_shape, read_json
-from pipelines.source import ROOT
+from components.core.console import UserError, say
+from components.core.launcher.images import CLUSTER, STEPS
+from components.core.storage.directory import make_directory
+from components.core.storage.input_files import MissingFile, expect_shape, read_json
+from pipelines.local.source_digests import ROOT
 
 IMAGES_JSON = Path("build/images.json")
 LOCAL_BASE = "mlgo.local-base"
 _PYTHON = "python:3.11-slim-bookworm"
 BASES = {"toolchain": "debian:bookworm-slim", "training": _PYTHON, CLUSTER: _PYTHON}
-"""What each image is built on; the keys are the folders of docker/ with a Dockerfile."""
+"""Base image of each image; the keys are the folders of docker/ that have a Dockerfile."""
 BASES_LOCK = ROOT / "docker" / "requirements" / "base-images.txt"
-"""A line for each base image, NAME:TAG@sha256:DIGEST, or without a digest where nobody has looked it up."""
+"""One line per base image: NAME:TAG@sha256:DIGEST, or NAME:TAG if the digest has not been looked up."""
 ON_IMAGE = {CLUSTER: "training"}
-"""Images that are built on another one of ours, of the same commit."""
+"""Images that are built on another of this project's images, from the same commit."""
 _TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image that was built.
+    """A built image.
 
     Attributes:
-        bytes: its size unpacked.
-        local_base: its base was made here, so it stays here.
-        base: what it was built on, NAME:TAG@sha256:DIGEST where the lock has a digest and a registry had the image.
+        bytes: unpacked size.
+        local_base: whether its base image was made on this machine; such an image is not pushed.
+        base: base image, NAME:TAG@sha256:DIGEST if the lock has a digest and a registry had the image.
     """
 
     tag: str
@@ -59,22 +59,22 @@ class Image:
 
 
 def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[str, Image]:
-    """Builds the images `names`, tagged by git commit, and writes their references to `output`.
+    """Build the images `names`, tag them by git commit, and write their references to `output`.
 
     Args:
-        names: of BASES; an image that one of them is built on is built, too. Empty: those that steps run in.
+        names: keys of BASES; images that these are built on are built, too. Empty: the images of the steps.
         registry: prefix of the tags, "europe-docker.pkg.dev/PROJECT/REPO"; empty for this machine.
 
     Raises:
-        UserError: a registry that no image's name can begin with, no docker daemon, a base image that can neither be
-            pulled nor made, a build that failed.
+        UserError: the registry cannot begin an image name, the docker daemon does not answer, a base image can neither
+            be pulled nor made, or a build fails.
     """
     from docker.utils.build import match_tag
 
     prefix = f"{registry}/" if registry else ""
     if not match_tag(f"{prefix}mlgo"):
         raise UserError(
-            f"--registry {registry!r} cannot be the beginning of an image's name",
+            f"--registry {registry!r} is not a valid prefix of an image name",
             "write it as HOST/PROJECT/REPOSITORY, in lower case: europe-docker.pkg.dev/my-project/mlgo",
         )
     wanted = {*(names or STEPS)}
@@ -86,51 +86,55 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
         images: dict[str, Image] = {}
         for name in ordered:
             images[name] = _build(client, name, prefix, images)
-    # What stands on an image that is another now would run another commit's code beside it.
-    outdated = {name for name, below in ON_IMAGE.items() if below in images and before.get(below) != images[below]}
+    # Drop images whose parent was rebuilt differently: they would run the code of another commit.
+    outdated = {name for name, parent in ON_IMAGE.items() if parent in images and before.get(parent) != images[parent]}
     write_images(output, {name: image for name, image in before.items() if name not in outdated} | images)
     return images
 
 
 def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
-    """Pushes what `build_images` built and replaces the references in `output` by the registry's digests.
+    """Push the images that `build_images` built, and replace the references in `output` with the registry's digests.
 
     Args:
-        names: of BASES. Empty: those that are built.
+        names: keys of BASES. Empty: all built images.
 
     Raises:
-        UserError: not built, built on a base image made here, or the registry refuses.
+        UserError: an image is not built, its base image was made on this machine, or the registry refuses it.
     """
     images = read_images(output)
     names = names or tuple(images)
     with docker_client() as client:
         for name in names:
             if name not in images:
-                raise UserError(f"the image {name} is not built", f"mlgo images build --image {name}")
+                raise UserError(f"the image {name} is not built", f"run mlgo images build --image {name}")
             image = images[name]
             if image.local_base:
                 raise UserError(
                     f"{image.tag} was built on a base image made on this machine, with this machine's certificates",
-                    "build it where a registry can be reached, and push it from there",
+                    "build and push it on a machine that can reach a registry",
                 )
             if "@sha256:" not in image.base:
                 base = image.base or BASES[name]
-                say(f"warning: {image.tag} was built on {base} by its tag: make lock-images pins its digest")
+                say(f"warning: {image.tag} was built on {base} by tag; run make lock-images to pin its digest")
             images[name] = _push(client, image)
     write_images(output, images)
     return {name: images[name] for name in names}
 
 
 def read_images(path: Path) -> dict[str, Image]:
-    """Reads images.json. UserError if there is none."""
+    """Read images.json.
+
+    Raises:
+        UserError: the file does not exist, or is not a list of images.
+    """
     try:
         document = read_json(path, "make images")
     except MissingFile:
-        raise UserError(f"there are no images: {path} does not exist", "make images, or mlgo images build") from None
+        raise UserError(f"no images are built: {path} does not exist", "run make images or mlgo images build") from None
     with expect_shape(path, "a list of images", "make images"):
         images = {name: Image(**fields) for name, fields in document.items()}
         if not all(isinstance(text, str) for image in images.values() for text in (image.tag, image.reference)):
-            raise ValueError("a tag or reference is no text")
+            raise ValueError("a tag or reference is not a string")
     return images
 
 
@@ -143,7 +147,11 @@ def write_images(path: Path, images: dict[str, Image]) -> None:
 
 @contextmanager
 def docker_client() -> Iterator[Any]:
-    """The docker daemon's client. UserError if it does not answer."""
+    """Yield a client of the docker daemon.
+
+    Raises:
+        UserError: the daemon does not answer.
+    """
     import docker
     import requests
     from docker.errors import DockerException
@@ -154,20 +162,20 @@ def docker_client() -> Iterator[Any]:
     except (DockerException, requests.RequestException) as error:
         raise UserError(
             f"the docker daemon does not answer: {str(error).splitlines()[0]}",
-            "start it (sudo systemctl start docker, or dockerd &); check DOCKER_HOST and that you are in its group",
+            "start it (sudo systemctl start docker, or dockerd &); check DOCKER_HOST and that you are in group docker",
         ) from None
     with closing(client):
         yield client
 
 
 def layers(client: Any, image: Image) -> list[tuple[int, str]]:
-    """(bytes, the instruction that made it) of each layer that has a size, the base first."""
+    """Return (bytes, instruction that made it) of each layer that is not empty, the base first."""
     history = client.images.get(image.reference).history()
     return [(entry["Size"], _instruction(entry["CreatedBy"])) for entry in reversed(history) if entry["Size"]]
 
 
 def ensure_bases(names: tuple[str, ...]) -> None:
-    """Runs docker/base-image for the bases of `names`."""
+    """Run docker/base-image for the bases of `names`."""
     command = [str(ROOT / "docker" / "base-image"), *(BASES[name] for name in names)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -176,19 +184,23 @@ def ensure_bases(names: tuple[str, ...]) -> None:
 
 
 def locked_base(base: str) -> str:
-    """The reference of a base image in the lock. UserError if the lock does not have it."""
+    """Return the reference of a base image from the lock file.
+
+    Raises:
+        UserError: the lock file does not have it.
+    """
     for line in BASES_LOCK.read_text(encoding="utf-8").splitlines():
         reference = line.partition("#")[0].strip()
         if reference.partition("@")[0] == base:
             return reference
-    raise UserError(f"{base} is not in {BASES_LOCK}", "add it, and make lock-images")
+    raise UserError(f"{base} is not in {BASES_LOCK}", "add it, and run make lock-images")
 
 
 def _base(client: Any, name: str) -> str:
-    """What the image `name` is built on, now that docker/base-image has run.
+    """Return the reference of the base image of `name`; docker/base-image has run.
 
-    By the lock's digest where that is here. An image that was made here or loaded from an archive has no digest to be
-    named by; it is built on by its tag.
+    That is the lock's digest if the image is on this machine under it. An image that was made here or loaded from an
+    archive has no digest, so its tag is returned.
     """
     from docker.errors import ImageNotFound
 
@@ -196,7 +208,7 @@ def _base(client: Any, name: str) -> str:
     try:
         client.images.get(locked)
     except ImageNotFound:
-        say(f"[{name}] {locked} is not here: building on {BASES[name]} by its tag")
+        say(f"[{name}] {locked} is not on this machine: building on {BASES[name]} by tag")
         return BASES[name]
     return locked
 
@@ -214,8 +226,8 @@ def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Imag
         "REVISION": revision,
         "CREATED": _committed_at(),
     }
-    if below := ON_IMAGE.get(name):
-        arguments[below.upper()] = built[below].tag
+    if parent := ON_IMAGE.get(name):
+        arguments[parent.upper()] = built[parent].tag
     last: list[str] = []
     try:
         stream = client.api.build(
@@ -223,8 +235,8 @@ def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Imag
         )
         for event in stream:
             if "error" in event:
-                said = "\n".join(last[-15:])
-                raise UserError(f"building {tag} failed: {event['error'].strip()}\n{said}", "see what it said above")
+                tail = "\n".join(last[-15:])
+                raise UserError(f"building {tag} failed: {event['error'].strip()}\n{tail}", "see its output above")
             for line in event.get("stream", "").splitlines():
                 last.append(line)
                 if line.startswith("Step "):
@@ -242,17 +254,17 @@ def _push(client: Any, image: Image) -> Image:
         if "error" in event:
             raise UserError(
                 f"the registry refuses {image.tag}: {event['error']}",
-                "docker login, and check that you may write there",
+                "run docker login, and check that you may write there",
             )
         digest = event.get("aux", {}).get("Digest", digest)
     if not digest:
-        raise UserError(f"the registry gave no digest for {image.tag}", "push it again")
+        raise UserError(f"the registry returned no digest for {image.tag}", "push it again")
     say(f"pushed {image.tag}: {digest}")
     return Image(image.tag, f"{image.tag.rpartition(':')[0]}@{digest}", image.bytes, image.local_base, image.base)
 
 
 def commit() -> str:
-    """$MLGO_GIT_COMMIT, for builders without a repository; else this checkout's commit, "unknown" outside of one."""
+    """Return $MLGO_GIT_COMMIT, which builders without a repository set, else this checkout's commit, else "unknown"."""
     return os.environ.get("MLGO_GIT_COMMIT") or _git("rev-parse", "HEAD") or "unknown"
 
 
@@ -261,7 +273,7 @@ def _dirty() -> bool:
 
 
 def _committed_at() -> str:
-    """Not the time of the build: the same commit makes the same labels, and its layers are found again."""
+    """Return the commit's time rather than the build's, so that one commit has the same labels and cached layers."""
     return _git("log", "-1", "--format=%cI") or datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -1,4 +1,4 @@
-"""A compiled pipeline: KFP's PipelineSpec (api/v2alpha1/pipeline_spec.proto) in YAML, its parameters and its images."""
+"""Compiled pipelines: KFP's PipelineSpec (api/v2alpha1/pipeline_spec.proto) in YAML, its parameters and images."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.console import UserError
-from components.console.number_types import finite_float
-from components.formats.policy import IMAGE_VARIABLE
-from components.launcher.images import CLUSTER_VARIABLE
-from components.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
-from pipelines.constructs import ON_KFP
+from components.core.console import UserError
+from components.core.console.number_types import finite_float
+from components.core.formats.policy import IMAGE_VARIABLE
+from components.core.launcher.images import CLUSTER_VARIABLE
+from components.core.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
+from pipelines.local.unsupported import ON_KFP
 
 COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
 
 
 def load_spec(path: Path) -> dict[str, Any]:
-    """The PipelineSpec in a YAML file. UserError if it is none."""
-    remedy = "mlgo pipeline compile --output FILE makes one"
+    """Read the PipelineSpec in a YAML file.
+
+    Raises:
+        UserError: the file does not exist, or is not a compiled pipeline.
+    """
+    remedy = "compile one with mlgo pipeline compile --output FILE"
     try:
         text = read_text(path, remedy)
     except MissingFile:
@@ -29,7 +33,7 @@ def load_spec(path: Path) -> dict[str, Any]:
         for platforms in (other["platforms"] for other in others if other):
             if platforms:
                 raise UserError(
-                    f"{path} has settings of the platform {next(iter(platforms))}, which would be lost here",
+                    f"{path} has settings for the platform {next(iter(platforms))}, which this program would lose",
                     "submit it with kfp's own client",
                 )
         if document["schemaVersion"] and document["root"]["dag"]["tasks"]:
@@ -37,14 +41,17 @@ def load_spec(path: Path) -> dict[str, Any]:
         raise ValueError("it has no task")
 
 
-_OF_SHAPE = expect_shape("the pipeline", "a compiled pipeline of KFP", "mlgo pipeline compile --output FILE makes one")
+_expect_pipeline = expect_shape(
+    "the pipeline", "a compiled pipeline of KFP", "compile one with mlgo pipeline compile --output FILE"
+)
 
 
-@_OF_SHAPE
+@_expect_pipeline
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
-    """A copy of `spec` that names images by `references`: name in the compiled pipeline -> digest.
+    """Return a copy of `spec` with image names replaced by `references`: name in the compiled pipeline -> digest.
 
-    A step that starts containers itself is told their image by CLUSTER_VARIABLE, or not at all if it is not among them.
+    A step that starts containers itself gets their image in CLUSTER_VARIABLE; the variable is dropped if `references`
+    does not have that image.
     """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for executor in copy["deploymentSpec"]["executors"].values():
@@ -52,27 +59,25 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
             continue  # an importer
         container = executor["container"]
         container["image"] = references.get(container["image"], container["image"])
-        told = [entry for entry in container.get("env", ()) if entry["name"] != CLUSTER_VARIABLE]
+        environment = [entry for entry in container.get("env", ()) if entry["name"] != CLUSTER_VARIABLE]
         for entry in container.get("env", ()):
             if entry["name"] == CLUSTER_VARIABLE and entry["value"] in references:
-                told.append({**entry, "value": references[entry["value"]]})
-        container["env"] = [*told, {"name": IMAGE_VARIABLE, "value": container["image"]}]
+                environment.append({**entry, "value": references[entry["value"]]})
+        container["env"] = [*environment, {"name": IMAGE_VARIABLE, "value": container["image"]}]
     return copy
 
 
-@_OF_SHAPE
+@_expect_pipeline
 def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The pipeline's parameters: `given` (as text), the defaults for the others.
+    """Return the pipeline's parameters: those in `given` (as text), defaults for the others.
 
     Raises:
-        UserError: there is no such parameter, it is of another kind, or one without a default is not given.
+        UserError: a parameter is unknown, has the wrong type, or has neither value nor default.
     """
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     unknown = sorted(set(given) - set(definitions))
     if unknown:
-        raise UserError(
-            f"the pipeline has no parameter {unknown[0]!r}", f"it has {', '.join(sorted(definitions))}"
-        )
+        raise UserError(f"the pipeline has no parameter {unknown[0]!r}", f"it has {', '.join(sorted(definitions))}")
     values = {}
     for name, definition in definitions.items():
         if name in given:
@@ -80,8 +85,9 @@ def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[
         elif definition.get("defaultValue") is not None:
             values[name] = definition["defaultValue"]
         else:
-            raise UserError(f"the pipeline's parameter {name} is not given", f"--param {name}=VALUE")
+            raise UserError(f"the pipeline's parameter {name} has no value", f"pass --param {name}=VALUE")
     return values
+
 
 def _typed(name: str, text: str, kind: str) -> Any:
     readers: dict[str, Callable[[str], Any]] = {
@@ -93,11 +99,11 @@ def _typed(name: str, text: str, kind: str) -> Any:
     try:
         return readers[kind](text)
     except KeyError:
-        raise UserError(f"the parameter {name} is of kind {kind}, unknown here", ON_KFP) from None
+        raise UserError(f"the parameter {name} has the unsupported type {kind}", ON_KFP) from None
     except ValueError:
         kinds = {"NUMBER_INTEGER": "a whole number", "NUMBER_DOUBLE": "a finite number", "BOOLEAN": "true or false"}
-        problem = f"the parameter {name} is {text!r}, and must be {kinds[kind]}"
-        raise UserError(problem, f"--param {name}=VALUE") from None
+        problem = f"the parameter {name} is {text!r}, but must be {kinds[kind]}"
+        raise UserError(problem, f"pass --param {name}=VALUE") from None
 
 
 def _boolean(text: str) -> bool:

@@ -1,19 +1,19 @@
-"""The pipeline: what runs after what. Written once, here; `mlgo pipeline compile` makes pipelines/compiled/ of it.
+"""The KFP pipeline: the order of the steps. `mlgo pipeline compile` compiles it to pipelines/compiled/.
 
     toolchain (training) ─┐                                          ┌─ if it is good enough ─────────────────┐
     corpus ───────────────┴─ trace ── vocab ── warmstart ── ppo ── evaluation ── toolchain (release) ── size report
                                                                                                      └─ tune, if asked
 
-Imports kfp, and so runs in the environment `pipelines` only.
+Imports kfp, so it runs only in the environment `pipelines`.
 """
 
 from kfp import dsl
 
+from components.core.launcher.component import finish
+from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.corpus.component import corpus as make_corpus
 from components.evaluation.component import evaluation as evaluate
-from components.evaluation.component import size_report as report_sizes
-from components.launcher.component import finish
-from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from components.evaluation.component import release_report as report_release
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace
@@ -23,13 +23,13 @@ from components.warmstart.component import warmstart as clone
 
 
 def _sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
-    """Requests half of the limits, and retries what a lost node or a full queue ended."""
+    """Limit a task's CPUs and memory, request half of that, and retry after a lost node or a full queue."""
     half_cpus, half_memory = f"{int(cpus) * 500}m", f"{int(memory.removesuffix('G')) // 2}G"
     task.set_cpu_request(half_cpus).set_cpu_limit(cpus).set_memory_request(half_memory).set_memory_limit(memory)
     return task.set_retry(num_retries=2, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration="600s")
 
 
-# A pipeline of its own, for kfp 2.17's local runner finds what a condition asks for among a pipeline's inputs only.
+# A separate pipeline, because kfp 2.17's local runner looks up a condition's operands only among a pipeline's inputs.
 @dsl.pipeline(name="release-if-good")
 def release_if_good(
     good: str,
@@ -40,7 +40,7 @@ def release_if_good(
     recipe: str,
     problem: str,
     workers: str,
-    with_policy: str,
+    extra_policy: str,
     llvm_major: int,
     llvm_source: str,
     min_reduction_percent: str,
@@ -48,35 +48,51 @@ def release_if_good(
     tune_minutes: str,
     seed: int,
 ) -> None:
-    """If `good` is "yes": a release clang of the policy, what it does itself, and a plan if `tune_minutes` is set."""
+    """If `good` is "yes", build a release clang, report on it, and search for a plan if `tune_minutes` is set."""
     with dsl.If(good == "yes", name="good-enough"):
         released = _sized(
-            toolchain_release(
-                policy=policy, with_policy=with_policy, llvm_major=llvm_major, llvm_source=llvm_source
-            ),
-            "4", "8G",
-        )  # fmt: skip
-        released.set_caching_options(False)  # for what `with_policy` names
+            toolchain_release(policy=policy, extra_policy=extra_policy, llvm_major=llvm_major, llvm_source=llvm_source),
+            "4",
+            "8G",
+        )
+        released.set_caching_options(False)  # the content behind `extra_policy` may change
         reported = _sized(
-            report_sizes(
-                corpus=corpus, training=training, policy=policy, evaluation=evaluation,
-                release=released.outputs["release"], recipe=recipe, problem=problem, workers=workers,
-                min_reduction_percent=min_reduction_percent, max_slowdown_percent=max_slowdown_percent,
+            report_release(
+                corpus=corpus,
+                training=training,
+                policy=policy,
+                evaluation=evaluation,
+                release=released.outputs["release"],
+                recipe=recipe,
+                problem=problem,
+                workers=workers,
+                min_reduction_percent=min_reduction_percent,
+                max_slowdown_percent=max_slowdown_percent,
             ),
-            "4", "8G",
-        )  # fmt: skip
-        reported.set_caching_options(False)  # for its recipe, as of the corpus
+            "4",
+            "8G",
+        )
+        reported.set_caching_options(False)  # the content behind `recipe` may change, as for the corpus
         with dsl.If(tune_minutes != "", name="plan-wanted"):
             _sized(
                 search_plan(
-                    corpus=corpus, training=training, policy=policy, release=released.outputs["release"],
-                    minutes=tune_minutes, workers=workers, seed=seed,
+                    corpus=corpus,
+                    training=training,
+                    policy=policy,
+                    release=released.outputs["release"],
+                    minutes=tune_minutes,
+                    workers=workers,
+                    seed=seed,
                 ),
-                "8", "16G",
-            )  # fmt: skip
+                "8",
+                "16G",
+            )
 
 
-@dsl.pipeline(name="mlgo-training", description="Code in, a clang with a policy trained on it out, and what it gains.")
+@dsl.pipeline(
+    name="mlgo-training",
+    description="Train a policy on C or C++ code, build a clang that embeds it, and measure the gain.",
+)
 def training_pipeline(
     recipe: str = "",
     corpus: str = "",
@@ -87,84 +103,132 @@ def training_pipeline(
     llvm_major: int = 19,
     llvm_source: str = "deb",
     workers: str = "local",
-    spot: str = "",
-    cluster: str = "",
+    spot_node_label: str = "",
+    ray_cluster_options: str = "",
     seed: int = 1,
     min_reduction_percent: str = "",
     max_slowdown_percent: str = "",
     release_if: str = "better",
-    emphasize: str = "",
-    with_policy: str = "",
+    oversample_modules: str = "",
+    extra_policy: str = "",
     start_from: str = "heuristic",
     tune_minutes: str = "",
 ) -> None:
-    """Args:
-    recipe: projects to fetch and build, a path or URI of a recipe.
-    corpus: a corpus that exists already. compile_commands: of a finished build. Exactly one of the three is not empty.
-    problem: what the policy decides. preset: how much training. train_minutes: of PPO, instead of the preset's.
-    llvm_major, llvm_source: the LLVM whose clang is trained and released. workers: where modules are compiled;
-    `rayjob:N` is PPO's, on a Ray cluster of up to N pods that KubeRay starts for it, and `local` to all other steps.
-    spot, cluster: of that cluster, as `mlgo ppo --help` says.
-    seed: of everything random. min_reduction_percent: held-out modules must shrink, or get lower scores, by this for
-    the verdict `better`, instead of what the problem asks for.
-    max_slowdown_percent: of inlining with `recipe`: not better if its benchmarks execute so many percent more
-    instructions; no limit if empty.
-    release_if: `better` makes a release clang of such a policy only, `always` of any.
-    emphasize: modules that the policy before made larger, see `mlgo ppo --help`.
-    with_policy: a policy of another problem that the release clang carries as well.
-    start_from: what training starts from: `heuristic`, `pretrained`, or a policy's path or URI.
-    tune_minutes: of a search for a plan, inlining decisions of the corpus' own modules; none if empty.
+    """Train a policy on C or C++ code and build a clang that embeds it.
+
+    Exactly one of `recipe`, `corpus` and `compile_commands` must not be empty.
+
+    Args:
+        recipe: Path or URI of a recipe: projects to fetch and build.
+        corpus: Path or URI of an existing corpus.
+        compile_commands: Path or URI of the compile_commands.json of a finished build.
+        problem: Optimization problem: the decision that the policy makes.
+        preset: How much training.
+        train_minutes: Minutes of PPO, instead of the preset's. Empty: the preset's.
+        llvm_major: Major version of the LLVM whose clang is trained and released.
+        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to PPO only, on a Ray cluster of up to N pods
+            that KubeRay starts for it; all other steps then use `local`.
+        spot_node_label: Label (and taint) of the nodes that the workers of that Ray cluster run on.
+        ray_cluster_options: Settings of that Ray cluster; see `mlgo ppo --help`.
+        seed: Random seed of all steps.
+        min_reduction_percent: Held-out modules must shrink, or get lower scores, by this for the verdict `better`.
+            Empty: the problem's default.
+        max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
+            more than this percentage of additional instructions. Empty: no limit.
+        release_if: `better`: build a release clang only if the verdict is `better`. `always`: always build one.
+        oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`.
+        extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
+        start_from: Where training starts: `heuristic`, `pretrained`, or the path or URI of a policy.
+        tune_minutes: Minutes of search for a plan: inlining decisions for the corpus' own modules. Empty: no search.
     """
-    told = _sized(finish(), "1", "2G")
-    told.set_caching_options(False)  # to tell somebody is not a result
-    with dsl.ExitHandler(told):
+    notified = _sized(finish(), "1", "2G")
+    notified.set_caching_options(False)  # a notification is not a result
+    with dsl.ExitHandler(notified):
         training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
         code = _sized(
             make_corpus(
-                recipe=recipe, existing=corpus, compile_commands=compile_commands, llvm_major=llvm_major,
+                recipe=recipe,
+                existing=corpus,
+                compile_commands=compile_commands,
+                llvm_major=llvm_major,
                 problem=problem,
             ),
-            "4", "8G",
-        )  # fmt: skip
-        # What an URI or a path holds may change though its name does not: only content decides what is reused.
+            "4",
+            "8G",
+        )
+        # The content behind a URI or path may change while its name stays: only content may decide what is reused.
         code.set_caching_options(False)
         traced = _sized(
             collect_trace(
                 corpus=code.outputs["corpus"], training=training.outputs["training"], problem=problem, workers=workers
             ),
-            "4", "8G",
-        )  # fmt: skip
+            "4",
+            "8G",
+        )
         buckets = _sized(make_vocab(trace=traced.outputs["trace"]), "1", "4G")
         cloned = _sized(
             clone(
-                trace=traced.outputs["trace"], vocab=buckets.outputs["vocab"], training=training.outputs["training"],
-                preset=preset, start_from=start_from, seed=seed,
+                trace=traced.outputs["trace"],
+                vocab=buckets.outputs["vocab"],
+                training=training.outputs["training"],
+                preset=preset,
+                start_from=start_from,
+                seed=seed,
             ),
-            "2", "8G",
-        )  # fmt: skip
-        cloned.set_caching_options(False)  # for what `start_from` names
+            "2",
+            "8G",
+        )
+        cloned.set_caching_options(False)  # the content behind `start_from` may change
         trained = _sized(
             train(
-                corpus=code.outputs["corpus"], training=training.outputs["training"], trace=traced.outputs["trace"],
-                warmstart=cloned.outputs["warmstart"], problem=problem, workers=workers, spot=spot, cluster=cluster,
-                preset=preset, minutes=train_minutes, seed=seed, emphasize=emphasize,
+                corpus=code.outputs["corpus"],
+                training=training.outputs["training"],
+                trace=traced.outputs["trace"],
+                warmstart=cloned.outputs["warmstart"],
+                problem=problem,
+                workers=workers,
+                spot_node_label=spot_node_label,
+                ray_cluster_options=ray_cluster_options,
+                preset=preset,
+                minutes=train_minutes,
+                seed=seed,
+                oversample_modules=oversample_modules,
             ),
-            "8", "16G",
-        )  # fmt: skip
-        trained.set_caching_options(False)  # for what `emphasize` names
+            "8",
+            "16G",
+        )
+        trained.set_caching_options(False)  # the content behind `oversample_modules` may change
         trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
         judged = _sized(
             evaluate(
-                corpus=code.outputs["corpus"], training=training.outputs["training"],
-                warmstart=cloned.outputs["warmstart"], policy=trained.outputs["policy"], problem=problem,
-                workers=workers, preset=preset, min_reduction_percent=min_reduction_percent, release_if=release_if,
+                corpus=code.outputs["corpus"],
+                training=training.outputs["training"],
+                warmstart=cloned.outputs["warmstart"],
+                policy=trained.outputs["policy"],
+                problem=problem,
+                workers=workers,
+                preset=preset,
+                min_reduction_percent=min_reduction_percent,
+                release_if=release_if,
             ),
-            "4", "8G",
-        )  # fmt: skip
+            "4",
+            "8G",
+        )
         release_if_good(
-            good=judged.outputs["release"], corpus=code.outputs["corpus"], training=training.outputs["training"],
-            policy=trained.outputs["policy"], evaluation=judged.outputs["evaluation"], recipe=recipe, problem=problem,
-            workers=workers, with_policy=with_policy, llvm_major=llvm_major, llvm_source=llvm_source,
-            min_reduction_percent=min_reduction_percent, max_slowdown_percent=max_slowdown_percent,
-            tune_minutes=tune_minutes, seed=seed,
-        )  # fmt: skip
+            good=judged.outputs["release"],
+            corpus=code.outputs["corpus"],
+            training=training.outputs["training"],
+            policy=trained.outputs["policy"],
+            evaluation=judged.outputs["evaluation"],
+            recipe=recipe,
+            problem=problem,
+            workers=workers,
+            extra_policy=extra_policy,
+            llvm_major=llvm_major,
+            llvm_source=llvm_source,
+            min_reduction_percent=min_reduction_percent,
+            max_slowdown_percent=max_slowdown_percent,
+            tune_minutes=tune_minutes,
+            seed=seed,
+        )

@@ -1,10 +1,10 @@
-"""Bitcode that is whole by its blocks' lengths, though it holds nothing that LLVM could read."""
+"""Creates bitcode with valid block lengths, but without content that LLVM could read."""
 
 from __future__ import annotations
 
 
 def bitcode(content: bytes = b"") -> bytes:
-    """The magic, a module block of `content` and an empty string table."""
+    """Return the magic, a module block with `content` and an empty string table."""
     words = content + bytes(-len(content) % 4)
     return b"BC\xc0\xde" + _block(8, words) + _block(23, bytes(4))
 

@@ -1,4 +1,4 @@
-"""A bucket on a real server: the emulator with preconditions, or the one that STORAGE_EMULATOR_HOST names."""
+"""Fixtures for a bucket on a real server: the emulator with preconditions, or the one at STORAGE_EMULATOR_HOST."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import gcs
-from components.storage.uri import GsUri
+from components.core.storage import gcs
+from components.core.storage.uri import GsUri
 from tests.storage_server import storage_server
 
 
 @pytest.fixture(scope="session")
 def storage_host() -> Iterator[str]:
-    if given := os.environ.get(gcs.EMULATOR):
+    """The URL of the storage server."""
+    if given := os.environ.get(gcs.EMULATOR_VARIABLE):
         yield given
         return
     with storage_server("mlgo-test") as url:
@@ -25,17 +26,17 @@ def storage_host() -> Iterator[str]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory, and so mirrors, of the test's own."""
+    """A cache directory, and thus mirrors, for this test only."""
     monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GsUri]:
-    """A place in the bucket that no other test uses; emptied afterwards."""
+    """A URI in the bucket that no other test uses; its objects are deleted afterwards."""
     from google.cloud import storage
 
-    monkeypatch.setenv(gcs.EMULATOR, storage_host)
+    monkeypatch.setenv(gcs.EMULATOR_VARIABLE, storage_host)
     gcs._client.cache_clear()
     bucket = storage.Client(project="test").bucket("mlgo-test")
     if not bucket.exists():

@@ -1,4 +1,4 @@
-"""A web server of a test's own: files of a directory, or whatever bytes it is told to answer."""
+"""Web servers for tests: one serves a directory, one answers given bytes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None:
         pass
 
 
 @contextmanager
 def serve(directory: Path) -> Iterator[str]:
-    """The URL of a server of the directory's files, without a slash at its end."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(directory))) as server:
-        yield from _running(server)
+    """Serve the directory's files; yield the URL without a trailing slash."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_QuietHandler, directory=str(directory))) as server:
+        yield from _serving(server)
 
 
 class RawServer(socketserver.ThreadingTCPServer):
-    """Answers each connection with `answer` and closes it; None: accepts, and never answers."""
+    """Answers each connection with the bytes `answer` and closes it; if None, accepts and never answers."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -32,14 +32,14 @@ class RawServer(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         self.answer: bytes | None = b""
         self.ended = threading.Event()
-        super().__init__(("127.0.0.1", 0), _Raw)
+        super().__init__(("127.0.0.1", 0), _RawHandler)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class _Raw(socketserver.BaseRequestHandler):
+class _RawHandler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         server = self.server
         assert isinstance(server, RawServer)
@@ -57,14 +57,14 @@ class _Raw(socketserver.BaseRequestHandler):
 @contextmanager
 def raw_server() -> Iterator[RawServer]:
     with RawServer() as server:
-        for _url in _running(server):
+        for _url in _serving(server):
             try:
                 yield server
             finally:
                 server.ended.set()
 
 
-def _running(server: socketserver.TCPServer) -> Iterator[str]:
+def _serving(server: socketserver.TCPServer) -> Iterator[str]:
     thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.02), daemon=True)
     thread.start()
     try:

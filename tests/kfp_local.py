@@ -1,9 +1,9 @@
-"""Runs a compiled pipeline with KFP's own local runner. A program for the environment `pipelines`.
+"""Run a compiled pipeline with KFP's own local runner; a program for the environment `pipelines`.
 
     python -m tests.kfp_local PIPELINE.yaml ROOT JSON-OF-PARAMETERS
 
-KFP's DockerRunner of 2.17 removes containers by itself and may report one as succeeded that failed, so its word is not
-taken for anything: who calls this looks at what is in ROOT afterwards.
+The DockerRunner of KFP 2.17 removes containers by itself and may report a failed one as succeeded, so callers must
+check the content of ROOT afterwards.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kfp import components, local
 
 
 def main(pipeline: str, root: str, parameters: str) -> None:
-    """Containers run as user 1000 with nothing writable but ROOT and /tmp, as in README.md."""
-    # On a cluster a component's command takes the place of the image's entry point; this runner appends it there.
+    """Run the containers as user 1000 with only ROOT and /tmp writable, as in README.md."""
+    # On a cluster a component's command replaces the image's entry point; this runner appends the command to it.
     runner = local.DockerRunner(
         user="1000:1000", read_only=True, tmpfs={"/tmp": "exec"}, cap_drop=["ALL"], entrypoint=["env"]
     )

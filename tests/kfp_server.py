@@ -1,11 +1,11 @@
-"""A stand-in for the routes of a KFP server that a submission uses: /apis/v2beta1/{healthz,experiments,runs}.
+"""A fake of the routes of a KFP server that a submission uses: /apis/v2beta1/{healthz,experiments,runs}.
 
-It proves the request, not KFP: the spec that arrives must be one by kfp's own protocol buffer, have images by digest
-and take the parameters given; nothing is run. With workers=rayjob PPO must know the image of the nodes and be the
-account that may start RayJobs; no name stands where a digest must, with or without. A run named "notified" must name
-the Secret with the webhook's URL. A run goes on by one task each time it is looked at; with the parameter preset=tiny
-its PPO fails. Of a run named "lossy" two answers of three are lost, of one named "gone" all but the first, and one
-named "forbidden" may not be looked at. Runs in the environment `pipelines`, prints its port, and ends with its input.
+It checks requests and runs nothing. A spec must parse as kfp's own protocol buffer, have images by digest, and accept
+the given parameters. With workers=rayjob, the PPO step must have the image of the nodes, and the service account must
+be the one that may start RayJobs; variables for images must be digests, with or without rayjob. A run named "notified"
+must name the Secret with the webhook's URL. Each poll of a run completes one more task; with preset=tiny its PPO fails.
+A run named "lossy" loses two answers of three, one named "gone" all but the first, and one named "forbidden" must not
+be polled. Runs in the environment `pipelines`, prints its port, and ends when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 def created(body: dict[str, Any]) -> dict[str, Any]:
-    """The run that a request asks for. ValueError, as KFP's own check would be 400, for what is none."""
+    """Return the run that a request creates; ValueError for an invalid one, for which KFP would answer 400."""
     document = body["pipeline_spec"]
     spec = json_format.ParseDict(document.get("pipeline_spec", document), pipeline_spec_pb2.PipelineSpec())
     for name, executor in document.get("pipeline_spec", document)["deploymentSpec"]["executors"].items():
@@ -51,12 +51,16 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
         platforms = json_format.ParseDict(document.get("platform_spec", {}), pipeline_spec_pb2.PlatformSpec()).platforms
         config = json_format.MessageToDict(platforms["kubernetes"].deployment_spec.executors["exec-finish"])
         if [secret["secretName"] for secret in config.get("secretAsEnv", ())] != ["mlgo-notify"]:
-            raise ValueError("nobody is told")
+            raise ValueError("no Secret is named")
     run = {
-        "run_id": f"run-{len(RUNS) + 1}", "display_name": body["display_name"], "state": "RUNNING", "looked": 0,
-        "asked": 0, "root": body.get("runtime_config", {}).get("pipeline_root", ""),
+        "run_id": f"run-{len(RUNS) + 1}",
+        "display_name": body["display_name"],
+        "state": "RUNNING",
+        "looked": 0,
+        "asked": 0,
+        "root": body.get("runtime_config", {}).get("pipeline_root", ""),
         "fails": given.get("preset") == "tiny",
-    }  # fmt: skip
+    }
     RUNS[run["run_id"]] = run
     return run
 
@@ -94,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         elif (kind == "lossy" and run["asked"] % 3 == 1) or (kind == "gone" and run["asked"] > 1):
             self._answer({"message": "no healthy upstream"}, 503)
         elif kind == "lossy" and run["asked"] % 3 == 2:
-            self.close_connection = True  # without a word
+            self.close_connection = True  # without an answer
         else:
             self._answer(looked_at(run))
 

@@ -28,9 +28,13 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 State = tuple[str, str]
 """jobDeploymentStatus and jobStatus."""
 SUCCEEDS: tuple[State, ...] = (
-    ("", ""), ("Initializing", ""), ("Running", "PENDING"), ("Running", "RUNNING"), ("Running", "RUNNING"),
+    ("", ""),
+    ("Initializing", ""),
+    ("Running", "PENDING"),
+    ("Running", "RUNNING"),
+    ("Running", "RUNNING"),
     ("Complete", "SUCCEEDED"),
-)  # fmt: skip
+)
 FAILS: tuple[State, ...] = (("Initializing", ""), ("Running", "RUNNING"), ("Failed", "FAILED"))
 
 
@@ -180,10 +184,29 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
     """(certificate, key) of a server at 127.0.0.1; the certificate is its own authority."""
     certificate, key = directory / "server.crt", directory / "server.key"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=kubernetes", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=kubernetes",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
     return certificate, key
 
 

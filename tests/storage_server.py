@@ -1,8 +1,8 @@
-"""gcp-storage-emulator with the things that it lacks and that our tests are about.
+"""gcp-storage-emulator plus the features that it lacks and our tests need.
 
-Generation preconditions (it ignores ifGenerationMatch, so that of racing writers all would win), a bucket named
-"forbidden" that answers 403 as Cloud Storage does to an account without a role, and requests that fail or hang when
-they are told to. Everything else is the emulator's.
+These are generation preconditions (the emulator ignores ifGenerationMatch, so that all racing writers would win), a
+bucket named "forbidden" that answers 403 as Cloud Storage does to an account without a role, and requests that fail or
+hang on demand. Everything else is the emulator's.
 
     python -m tests.storage_server --host 0.0.0.0 --port 9023 --bucket runs --directory DIR
     python -m tests.storage_server --fail-every 3 --fail-times 100
@@ -33,10 +33,13 @@ FORBIDDEN = "forbidden"
 
 @dataclass
 class Faults:
-    """What goes wrong, and when; may be changed while the server runs.
+    """The faults to inject; may be changed while the server runs.
 
-    every: each so-manieth request fails, 0 for none, until `times` have failed, None for no end. They fail in turn in
-    the ways of FAULTS. silent: requests wait while it is set. seen, failed: requests so far.
+    Attributes:
+        every: every n-th request fails, 0 for none. They fail in turn in the ways of FAULTS.
+        times: requests that fail at most, None for no limit.
+        silent: requests wait while it is set.
+        seen, failed: requests so far.
     """
 
     every: int = 0
@@ -46,7 +49,7 @@ class Faults:
     failed: int = 0
 
     def next(self) -> str:
-        """How the request at hand fails, "" if it does not."""
+        """Return the fault of the current request, "" for none."""
         while self.silent.is_set():
             time.sleep(0.05)
         self.seen += 1
@@ -57,15 +60,20 @@ class Faults:
 
 
 FAULTS = ("refused", "answer is an error", "answer is lost")
-"""503 and nothing done; done, but 503; done, but the connection ends without an answer."""
+"""503, not executed; executed, but 503; executed, but the connection ends without an answer."""
 
 
 class Refused(Exception):
-    """What the handler answers instead: a status and a message."""
+    """Makes the handler answer with an error. Args: a status and a message."""
 
 
 class ConditionalStorage(Storage):  # type: ignore[misc]
-    """`wanted` is the precondition of the request at hand. `lock` is held meanwhile, so check and write are one."""
+    """Emulator storage with generation preconditions.
+
+    Attributes:
+        wanted: the precondition of the current request.
+        lock: held during each request, which makes check and write atomic.
+    """
 
     wanted: int | None = None
 
@@ -76,7 +84,7 @@ class ConditionalStorage(Storage):  # type: ignore[misc]
         self._wanted_by_upload: dict[str, int | None] = {}
 
     def _write_config_to_file(self) -> None:
-        # After each request it would write the names of all objects: with thousands of them that is all it does.
+        # Writes the names of all objects after each request: with thousands of objects this dominates the run time.
         if not self._use_memory_fs:
             super()._write_config_to_file()
 
@@ -113,7 +121,7 @@ class ConditionalStorage(Storage):  # type: ignore[misc]
 
 
 class Handler(RequestHandler):  # type: ignore[misc]
-    """Answers 412 and 403 where Cloud Storage does."""
+    """Answers 412 and 403 in the same cases as Cloud Storage."""
 
     def do_GET(self) -> None:
         self._answer(super().do_GET)
@@ -128,7 +136,7 @@ class Handler(RequestHandler):  # type: ignore[misc]
         self._answer(super().do_DELETE)
 
     def _answer(self, work: Callable[[], None]) -> None:
-        # Read before and written after the lock: a client that stops in the midst of it is to stop nobody else.
+        # Read before taking the lock and written after it: a client that stops midway must not block others.
         requested, connection = self.rfile, self.wfile
         if "Content-Length" in self.headers:
             self.rfile = io.BytesIO(requested.read(int(self.headers["Content-Length"])))
@@ -172,7 +180,7 @@ class Handler(RequestHandler):  # type: ignore[misc]
 def make_server(
     host: str, port: int, bucket: str, directory: str | None = None, faults: Faults | None = None
 ) -> HTTPServer:
-    """A server that listens but does not serve yet; port 0 for any. In memory without a directory."""
+    """Return a server that listens but does not serve yet; port 0 means any. In memory without a directory."""
     storage = ConditionalStorage(faults or Faults(), use_memory_fs=directory is None, data_dir=directory)
     if not any(name == bucket for name in storage.buckets):
         create_bucket(bucket, storage)
@@ -181,7 +189,7 @@ def make_server(
 
 @contextmanager
 def storage_server(bucket: str, host: str = "127.0.0.1", faults: Faults | None = None) -> Iterator[str]:
-    """Serves from memory while the block runs; yields the URL for STORAGE_EMULATOR_HOST."""
+    """Serve from memory during the block; yield the URL for STORAGE_EMULATOR_HOST."""
     faults = faults or Faults()
     server = make_server(host, 0, bucket, faults=faults)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

@@ -1,4 +1,4 @@
-"""The rules of the house that no single module can keep: who imports whom, what is packaged, what is locked."""
+"""Tests of the project's structure: import rules, packaging, locked dependencies."""
 
 from __future__ import annotations
 
@@ -15,22 +15,36 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 STEPS = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation", "tune"}
-CONCEPTS = {"problems", "compiler", "policy", "workers", "storage", "console", "formats", "projects", "launcher",
-            "counterfactual"}
+CONCEPTS = {
+    "problems",
+    "compiler",
+    "policy",
+    "processes",
+    "workers",
+    "storage",
+    "console",
+    "formats",
+    "projects",
+    "launcher",
+    "counterfactual",
+    "objectives",
+    "rayjob",
+}
+FOLDERS = STEPS | {f"core/{concept}" for concept in CONCEPTS}
 KFP = {"component.py", "declare.py"}
-"""Names of the files that declare to KFP what runs; they alone, and two of pipelines/, import it."""
-WITHOUT_TENSORFLOW = (STEPS | CONCEPTS) - {"warmstart", "ppo", "policy"}
+"""Names of the files that declare KFP components; only they and three files of pipelines/ import kfp."""
+WITHOUT_TENSORFLOW = FOLDERS - {"warmstart", "ppo", "core/policy"}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def tracked(*places: str) -> list[str]:
-    """The files that git knows, below `places` or everywhere, as far as they are still there."""
+    """Return the existing files that git tracks, in `places` or everywhere."""
     listed = subprocess.run(["git", "ls-files", *places], cwd=ROOT, capture_output=True, text=True, check=True)
     return [file for file in listed.stdout.split() if (ROOT / file).is_file()]
 
 
 def imported(folder: Path) -> set[tuple[Path, str]]:
-    """(file, absolute module) for every import below `folder`."""
+    """Return (file, absolute module) of every import in `folder`."""
     found: set[tuple[Path, str]] = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -42,13 +56,16 @@ def imported(folder: Path) -> set[tuple[Path, str]]:
     return found
 
 
-def test_every_folder_is_a_step_or_a_concept() -> None:
-    folders = {path.name for path in (ROOT / "components").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders == STEPS | CONCEPTS
+def test_every_folder_is_step_or_concept() -> None:
+    def folders(place: Path) -> set[str]:
+        return {path.name for path in place.iterdir() if any(path.rglob("*.py"))}
+
+    assert folders(ROOT / "components") == STEPS | {"core"}
+    assert folders(ROOT / "components" / "core") == CONCEPTS
 
 
-@pytest.mark.parametrize("folder", sorted(STEPS | CONCEPTS))
-def test_no_folder_imports_a_step_but_itself(folder: str) -> None:
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_no_folder_imports_another_step(folder: str) -> None:
     forbidden = {f"components.{step}" for step in STEPS - {folder}} | {"pipelines"}
     wrong = [
         (str(path.relative_to(ROOT)), module)
@@ -58,8 +75,8 @@ def test_no_folder_imports_a_step_but_itself(folder: str) -> None:
     assert wrong == []
 
 
-def test_what_needs_no_tensorflow_does_not_import_it() -> None:
-    """In one fresh process, every module of those folders: whatever they import on the way counts too."""
+def test_folders_without_tensorflow_do_not_import_it() -> None:
+    """Import every module of those folders in one fresh process, which also covers their indirect imports."""
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for folder in [ROOT / "pipelines", *(ROOT / "components" / name for name in WITHOUT_TENSORFLOW)]
@@ -76,39 +93,46 @@ def test_what_needs_no_tensorflow_does_not_import_it() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_kfp_is_imported_where_pipelines_are_declared_only() -> None:
-    """What runs in a container, or runs the compiled pipeline, does without: kfp and TensorFlow cannot be installed
-    together."""
+def test_kfp_is_imported_only_by_declarations() -> None:
+    """Code in containers, and code that runs the compiled pipeline, must not need kfp: it conflicts with TensorFlow."""
     found = {
         path.relative_to(ROOT).as_posix()
         for folder in ("components", "pipelines")
         for path, module in imported(ROOT / folder)
         if module.partition(".")[0] == "kfp"
     }
-    declared = {path.relative_to(ROOT).as_posix() for path in (ROOT / "components").glob("*/component.py")}
-    assert found == declared | {"components/launcher/declare.py", "pipelines/training.py", "pipelines/compile.py"} | {
-        "pipelines/submit.py"
-    }
+    declared = {path.relative_to(ROOT).as_posix() for path in (ROOT / "components").rglob("component.py")}
+    pipelines = {"pipelines/training.py", "pipelines/compile.py", "pipelines/submit/kfp.py"}
+    assert found == declared | pipelines | {"components/core/launcher/declare.py"}
 
 
-def test_nothing_that_is_declared_to_kfp_imports_tensorflow_or_a_step() -> None:
-    """component.py files are imported in kfp's environment, which has none of what the steps need."""
+def test_kfp_declarations_import_neither_tensorflow_nor_a_step() -> None:
+    """component.py files are imported in kfp's environment, which does not have the steps' dependencies."""
     for folder in ("components", "pipelines"):
         for path, module in imported(ROOT / folder):
             if path.name in KFP or path.name == "training.py":
-                allowed = ("kfp", "components.launcher", "collections.abc", "typing", "__future__")
+                allowed = ("kfp", "components.core.launcher", "collections.abc", "typing", "__future__")
                 assert module.startswith(allowed) or ".component" in module, f"{path}: {module}"
 
 
 @pytest.mark.slow
-def test_the_wheel_has_every_file_of_the_packages(tmp_path: Path) -> None:
+def test_wheel_has_every_file_of_the_packages(tmp_path: Path) -> None:
     files = tracked("components", "pipelines")
     for file in [*files, "pyproject.toml", "README.md"]:
         (tmp_path / "source" / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, tmp_path / "source" / file)
     command: list[str | Path] = [
-        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, ".",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        tmp_path,
+        ".",
+    ]
     subprocess.run(command, cwd=tmp_path / "source", check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -119,7 +143,7 @@ def test_the_wheel_has_every_file_of_the_packages(tmp_path: Path) -> None:
     ("lock", "extras"),
     [("steps", []), ("training", ["training"]), ("test", ["training", "test", "dev"]), ("pipelines", ["pipelines"])],
 )
-def test_the_locks_have_everything_with_hashes_and_name_no_host(lock: str, extras: list[str]) -> None:
+def test_locks_are_complete_with_hashes_and_name_no_host(lock: str, extras: list[str]) -> None:
     text = (ROOT / "docker" / "requirements" / f"{lock}.txt").read_text()
     assert "://" not in text and "--index" not in text and "--find-links" not in text
     entries = re.split(r"\n(?=\S)", text.strip())
@@ -133,7 +157,7 @@ def test_the_locks_have_everything_with_hashes_and_name_no_host(lock: str, extra
     assert {re.split(r"[<>=~ ;\[]", requirement)[0].lower() for requirement in wanted} <= names
 
 
-def test_the_locks_agree() -> None:
+def test_locks_agree() -> None:
     def versions(lock: str) -> dict[str, str]:
         text = (ROOT / "docker" / "requirements" / f"{lock}.txt").read_text()
         return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
@@ -143,7 +167,7 @@ def test_the_locks_agree() -> None:
     assert versions("steps").items() <= training.items()
 
 
-def test_the_top_level_holds_what_the_architecture_names() -> None:
+def test_top_level_has_only_known_names() -> None:
     folders = {"pipelines", "components", "docker", "k8s", "tests", "docs"}
     top = {file.partition("/")[0] for file in tracked()}
     named = folders | {"pyproject.toml", "README.md", "Makefile", "LICENSE"}

@@ -1,6 +1,6 @@
-"""The locks of base images and of Debian's packages: refreshed by commands, and followed wherever one is named.
+"""Tests of the locks of base images and Debian packages: they can be updated, and every file follows them.
 
-Registry and docker daemon are a stand-in on the PATH; the images themselves are built in end_to_end/test_images.py.
+A fake `docker` on the PATH replaces registry and daemon; end_to_end/test_images.py builds the images themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from docker.errors import ImageNotFound
 
-from components.console import UserError
+from components.core.console import UserError
 from pipelines import images
 from pipelines.images import BASES, BASES_LOCK, Image, locked_base, push_images, write_images
 
@@ -24,7 +24,7 @@ NAMED = ("docker/*/Dockerfile", "docker/cloudbuild.yaml", ".github/workflows/*.y
 REQUIREMENTS = ROOT / "docker" / "requirements"
 DIGEST = "sha256:" + "a1" * 32
 DOCKER = """#!/bin/bash
-# $REGISTRY: "answers", "silent"; $LOCAL: references that are here, a line each.
+# $REGISTRY: "answers" or "silent"; $LOCAL: references of local images, one per line.
 echo "$*" >>"$LOG"
 case "$1 $2" in
   "version ") exit 0 ;;
@@ -46,7 +46,7 @@ def entries(lock: Path) -> list[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the files that name images and packages, with a `docker` that has no daemon."""
+    """Return a copy of the files that name images and packages, next to a fake `docker`."""
     for pattern in (*NAMED, "docker/base-image", "docker/requirements/*", ".ci/*"):
         for path in ROOT.glob(pattern):
             copy = tmp_path / "tree" / path.relative_to(ROOT)
@@ -74,7 +74,7 @@ def contents(tree: Path) -> dict[Path, str]:
     return {path: path.read_text() for path in tree.rglob("*") if path.is_file()}
 
 
-def test_every_file_names_the_base_images_as_the_lock_does() -> None:
+def test_every_file_uses_base_images_of_the_lock() -> None:
     lock = entries(BASES_LOCK)
     known = {reference.partition("@")[0]: reference for reference in lock}
     assert set(BASES.values()) <= set(known)
@@ -83,13 +83,13 @@ def test_every_file_names_the_base_images_as_the_lock_does() -> None:
         for reference in re.findall(r"(?:ARG BASE=|container: |- name: )((?:debian|python):\S+)", path.read_text()):
             assert reference == known[reference.partition("@")[0]], f"{path}: docker/requirements/pin-images --copy"
             found.append(path)
-        assert not re.findall(r"^FROM (?!\$\{)\S+", path.read_text(), re.MULTILINE), "of a base that no lock has"
+        assert not re.findall(r"^FROM (?!\$\{)\S+", path.read_text(), re.MULTILINE), "a base image that is not locked"
     assert len(found) == 3 + 1 + 3
     for reference in lock:
         assert re.fullmatch(r"[a-z]+:[a-z0-9.-]+(@sha256:[0-9a-f]{64})?", reference)
 
 
-def test_the_lock_is_refreshed_wherever_an_image_is_named(tree: Path) -> None:
+def test_pin_images_updates_lock_and_every_file(tree: Path) -> None:
     done = run(tree, "docker/requirements/pin-images")
     assert done.returncode == 0, done.stderr
     lock = tree / "docker" / "requirements" / "base-images.txt"
@@ -107,19 +107,19 @@ def test_the_lock_is_refreshed_wherever_an_image_is_named(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "named"),
     [
-        ({"REGISTRY": "silent"}, "debian:bookworm cannot be pulled (no such host): nothing is changed"),
+        ({"REGISTRY": "silent"}, "debian:bookworm cannot be pulled (no such host): nothing was changed"),
         ({"MISSING": "python:*"}, "python:3.11-slim-bookworm cannot be pulled"),
-        ({"DIGEST": "none"}, "the registry gave no digest for debian:bookworm"),
+        ({"DIGEST": "none"}, "the registry returned no digest for debian:bookworm"),
     ],
 )
-def test_without_every_digest_nothing_is_changed(tree: Path, env: dict[str, str], named: str) -> None:
+def test_missing_digest_changes_nothing(tree: Path, env: dict[str, str], named: str) -> None:
     before = contents(tree)
     done = run(tree, "docker/requirements/pin-images", **env)
     assert done.returncode == 1 and named in done.stderr and "remedy: " in done.stderr
     assert contents(tree) == before
 
 
-def test_an_image_without_a_digest_is_told(tree: Path) -> None:
+def test_image_without_digest_is_reported(tree: Path) -> None:
     lock = tree / "docker" / "requirements" / "base-images.txt"
     lock.write_text(f"debian:bookworm-slim\npython:3.11-slim-bookworm@{DIGEST}\n")
     done = run(tree, "docker/requirements/pin-images", "--check")
@@ -128,29 +128,29 @@ def test_an_image_without_a_digest_is_told(tree: Path) -> None:
     done = run(tree, "docker/base-image")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "[base-image] warning: debian:bookworm-slim has no digest in the lock, and is taken as its tag is now; "
-        "make lock-images pins it",
+        "[base-image] warning: debian:bookworm-slim has no digest in the lock, so its tag is used; "
+        "run make lock-images to pin it",
         "[base-image] debian:bookworm-slim pulled",
         f"[base-image] python:3.11-slim-bookworm@{DIGEST} pulled",
     ]
 
 
-def test_where_no_registry_answers_an_image_that_was_made_here_will_do(tree: Path) -> None:
+def test_local_base_image_is_used_without_registry(tree: Path) -> None:
     lock = tree / "docker" / "requirements" / "base-images.txt"
     lock.write_text(f"debian:bookworm-slim@{DIGEST}\n")
     given = {"REGISTRY": "silent", "LOCAL": "debian:bookworm-slim"}
     done = run(tree, "docker/base-image", "debian:bookworm-slim", LOCAL_BASE="true", **given)
-    assert done.returncode == 0 and "taking the one that was made here" in done.stdout
+    assert done.returncode == 0 and "using the one that was made on this machine" in done.stdout
     done = run(tree, "docker/base-image", "debian:bookworm-slim", LOCAL=f"debian:bookworm-slim@{DIGEST}")
-    assert done.stdout == f"[base-image] debian:bookworm-slim@{DIGEST} is here\n"
-    # Of that tag, but neither of that digest nor made here: another image.
+    assert done.stdout == f"[base-image] debian:bookworm-slim@{DIGEST} is on this machine\n"
+    # A local image with that tag, but without that digest and not made on this machine, is another image.
     program(tree.parent, "debootstrap", "#!/bin/sh\nexit 1\n")
     done = run(tree, "docker/base-image", "debian:bookworm-slim", **given)
     assert done.returncode == 1 and "making debian:bookworm-slim with debootstrap" in done.stdout
 
 
 class Images:
-    """Of a docker client: those that are here."""
+    """The local images of a fake docker client."""
 
     def __init__(self, *here: str) -> None:
         self.here = here
@@ -166,7 +166,7 @@ class Client:
         self.images = Images(*here)
 
 
-def test_a_build_takes_the_base_by_its_digest_and_by_its_tag_where_it_was_made_here(
+def test_build_uses_digest_or_tag_of_local_base_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lock = tmp_path / "lock.txt"
@@ -176,13 +176,13 @@ def test_a_build_takes_the_base_by_its_digest_and_by_its_tag_where_it_was_made_h
     assert images._base(Client(pinned, "debian:bookworm-slim"), "toolchain") == pinned
     assert capsys.readouterr().out == ""
     assert images._base(Client("debian:bookworm-slim"), "toolchain") == "debian:bookworm-slim"
-    assert f"{pinned} is not here: building on debian:bookworm-slim by its tag" in capsys.readouterr().out
+    assert f"{pinned} is not on this machine: building on debian:bookworm-slim by tag" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"python:3\.11-slim-bookworm is not in .*lock\.txt"):
         locked_base(BASES["training"])
 
 
 @pytest.mark.parametrize("base", ["debian:bookworm-slim", f"debian:bookworm-slim@{DIGEST}"])
-def test_to_push_what_is_built_on_a_tag_is_told(
+def test_push_warns_about_base_image_without_digest(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Api:
@@ -201,14 +201,14 @@ def test_to_push_what_is_built_on_a_tag_is_told(
     write_images(tmp_path / "images.json", {"toolchain": Image("r/mlgo-toolchain:1", "sha256:1", 1, False, base)})
     (pushed,) = push_images((), tmp_path / "images.json").values()
     assert pushed.reference == f"r/mlgo-toolchain@{DIGEST}" and pushed.base == base
-    assert ("by its tag: make lock-images pins its digest" in capsys.readouterr().out) is ("@" not in base)
+    assert ("by tag; run make lock-images to pin its digest" in capsys.readouterr().out) is ("@" not in base)
 
 
 def packages(lock: Path) -> dict[str, str]:
     return {line.partition("=")[0]: line for line in entries(lock)}
 
 
-def test_workflows_install_debian_packages_in_the_versions_of_the_lock() -> None:
+def test_workflows_install_locked_package_versions() -> None:
     lock = packages(REQUIREMENTS / "apt-ci.txt")
     lines = [
         line
@@ -222,7 +222,7 @@ def test_workflows_install_debian_packages_in_the_versions_of_the_lock() -> None
         assert words and all(lock[word.partition("=")[0]] == word for word in words), "docker/requirements/pin-apt"
 
 
-def test_a_package_has_one_version_in_all_locks() -> None:
+def test_package_has_same_version_in_all_locks() -> None:
     found: dict[str, set[str]] = {}
     for path in REQUIREMENTS.glob("apt-*.txt"):
         for name, line in packages(path).items():
@@ -233,7 +233,7 @@ def test_a_package_has_one_version_in_all_locks() -> None:
         assert set(packages(path)) <= set(found), "a workflow could not install it in a pinned version"
 
 
-def test_packages_are_installed_in_pinned_versions_where_that_is_asked_for(tree: Path) -> None:
+def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
     program(tree.parent, "dpkg-query", "#!/bin/sh\necho 'git installed'\n")
     for name in ("apt-get", "env", "sudo"):
         program(tree.parent, name, '#!/bin/bash\necho "$*" >>"$LOG"\n')
@@ -242,8 +242,10 @@ def test_packages_are_installed_in_pinned_versions_where_that_is_asked_for(tree:
     done = run(tree, ".ci/install-apt", str(wanted), APT_PINNED="true")
     assert done.returncode == 0, done.stderr
     installed = (tree.parent / "log").read_text().splitlines()[-1].split()
-    pinned = {name: packages(REQUIREMENTS / lock)[name] for name, lock in
-              (("g++", "apt-ci.txt"), ("clang-19", "apt-toolchain.txt"))}  # fmt: skip
+    pinned = {
+        name: packages(REQUIREMENTS / lock)[name]
+        for name, lock in (("g++", "apt-ci.txt"), ("clang-19", "apt-toolchain.txt"))
+    }
     assert installed[-2:] == [pinned["clang-19"], pinned["g++"]]
     assert run(tree, ".ci/install-apt", str(wanted)).returncode == 0
     assert (tree.parent / "log").read_text().splitlines()[-1].split()[-2:] == ["clang-19", "g++"]

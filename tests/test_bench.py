@@ -1,4 +1,4 @@
-"""What the bench needs of a machine on which nothing of it ever ran. Its parts run in end_to_end/test_bench.py."""
+"""Tests of the benchmarks on a fresh machine. end_to_end/test_bench.py runs the benchmarks themselves."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ with simulated(1) as (pool, head):
 """
 
 
-def test_the_clang_without_a_policy_is_built_with_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`build` looks each problem up in its policies."""
+def test_plain_clang_is_built_without_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`build` looks up each problem in its policies, so it needs an empty mapping."""
     given: list[Any] = []
 
     @contextmanager
@@ -45,11 +45,11 @@ def test_the_clang_without_a_policy_is_built_with_none(tmp_path: Path, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_cluster_is_simulated_where_ray_never_ran(tmp_path: Path) -> None:
-    """Ray makes its directory below $TMPDIR when it starts there; the simulated cluster's is elsewhere."""
+def test_cluster_is_simulated_on_machine_without_ray_directory(tmp_path: Path) -> None:
+    """Ray creates its directory in $TMPDIR when it starts; the simulated cluster's directory is elsewhere."""
     pytest.importorskip("ray")
     env = {name: value for name, value in os.environ.items() if name != "RAY_TMPDIR"}
     env |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", SIMULATE], env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0 and "slots: 1 results: [1, 2]" in done.stdout, done.stdout + done.stderr
-    assert not list(tmp_path.glob("ray/ray_current_cluster")), "what another Ray on this machine would connect to"
+    assert not list(tmp_path.glob("ray/ray_current_cluster")), "another Ray on this machine would connect to it"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.ppo.rayjob import rayjob
-from components.ppo.rayjob_spec import RayJobSpec
+from components.core.rayjob.manifest import rayjob
+from components.core.rayjob.spec import RayJobSpec
 from tests.crd import Invalid, check, needs_schemas
 
 pytestmark = needs_schemas

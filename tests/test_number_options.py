@@ -1,4 +1,4 @@
-"""No option of any command takes a number that is none, or one that a library cannot take."""
+"""Tests that no option of any command accepts a number that is not finite or too large for the libraries."""
 
 from __future__ import annotations
 
@@ -8,25 +8,36 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from components.console import UserError
-from components.console.number_types import JOBS, FiniteFloat, FiniteFloatRange, environment_number
+from components.core.console import UserError
+from components.core.console.number_types import JOBS, FiniteFloat, FiniteFloatRange, environment_number
 from pipelines.spec import parameter_values
 
-STEPS = ("corpus", "evaluation", "launcher", "policy", "ppo", "toolchain", "trace", "tune", "vocab", "warmstart")
+COMMANDS = (
+    "corpus",
+    "evaluation",
+    "core.launcher",
+    "core.policy",
+    "ppo",
+    "toolchain",
+    "trace",
+    "tune",
+    "vocab",
+    "warmstart",
+)
 NOT_FINITE = ("nan", "inf", "-inf", "Infinity", "NaN", "1e999", "-1e999")
 
 
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+def walk_commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     yield name, command
     if isinstance(command, click.Group):
         for inner, found in command.commands.items():
-            yield from commands(found, f"{name} {inner}")
+            yield from walk_commands(found, f"{name} {inner}")
 
 
 def all_commands() -> dict[str, click.Command]:
-    found = {name: importlib.import_module(f"components.{name}.__main__").main for name in STEPS}
-    found["mlgo"] = importlib.import_module("pipelines.cli").cli
-    return {name: command for top, group in found.items() for name, command in commands(group, top)}
+    found = {name: importlib.import_module(f"components.{name}.__main__").main for name in COMMANDS}
+    found["mlgo"] = importlib.import_module("pipelines.cli.main").cli
+    return {name: command for top, group in found.items() for name, command in walk_commands(group, top)}
 
 
 NUMBERS = {
@@ -37,14 +48,14 @@ NUMBERS = {
 }
 
 
-def test_there_are_numbers_to_test() -> None:
+def test_numeric_options_are_found() -> None:
     assert len(NUMBERS) > 40
     assert {"ppo --minutes", "trace --timeout-s", "mlgo run --train-minutes"} <= set(NUMBERS)
 
 
 @pytest.mark.parametrize("option", NUMBERS)
 @pytest.mark.parametrize("text", NOT_FINITE)
-def test_no_option_takes_what_is_not_finite(option: str, text: str) -> None:
+def test_options_refuse_numbers_that_are_not_finite(option: str, text: str) -> None:
     command, parameter = NUMBERS[option]
     with pytest.raises(click.BadParameter):
         parameter.type_cast_value(click.Context(command), (text,) if parameter.multiple else text)
@@ -52,17 +63,17 @@ def test_no_option_takes_what_is_not_finite(option: str, text: str) -> None:
 
 @pytest.mark.parametrize("option", NUMBERS)
 @pytest.mark.parametrize("number", ["99999999999", "1e300", "9" * 5000])
-def test_no_option_takes_what_no_machine_can(option: str, number: str) -> None:
-    """Threads, seconds and seeds have a limit, so that the answer is a message at once."""
+def test_options_refuse_absurdly_large_numbers(option: str, number: str) -> None:
+    """Threads, seconds and seeds have an upper limit, so that a mistake is reported at once."""
     command, parameter = NUMBERS[option]
     if isinstance(parameter.type, FiniteFloat) and number != "9" * 5000:
-        pytest.skip("a percentage, which what it is compared with bounds")
+        pytest.skip("a percentage without an upper limit, which is only compared with a bounded number")
     with pytest.raises(click.BadParameter):
         parameter.type_cast_value(click.Context(command), number)
 
 
 @pytest.mark.parametrize("text", NOT_FINITE)
-def test_no_parameter_of_a_pipeline_takes_what_is_not_finite(text: str) -> None:
+def test_pipeline_parameters_refuse_numbers_that_are_not_finite(text: str) -> None:
     definitions = {"rate": {"parameterType": "NUMBER_DOUBLE"}}
     spec = {"root": {"inputDefinitions": {"parameters": definitions}}}
     with pytest.raises(UserError, match="must be a finite number"):
@@ -70,13 +81,13 @@ def test_no_parameter_of_a_pipeline_takes_what_is_not_finite(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*NOT_FINITE, "x", "0", "-1", "1e9"])
-def test_no_environment_variable_takes_what_is_not_finite(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_environment_variables_refuse_numbers_out_of_range(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("MLGO_POLL_S", text)
     with pytest.raises(UserError, match="MLGO_POLL_S"):
         environment_number("MLGO_POLL_S", 10)
 
 
-def test_what_is_within_the_limits_is_taken() -> None:
+def test_numbers_within_the_limits_are_accepted() -> None:
     assert FiniteFloatRange(0, 1).convert("0.5", None, None) == 0.5
     assert JOBS("64") == 64
     assert environment_number("MLGO_NOT_SET_ANYWHERE", 10) == 10

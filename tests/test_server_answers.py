@@ -1,4 +1,4 @@
-"""Whatever a server answers, or does not, the command that asked ends in one message and says what it waits for."""
+"""Whatever a server answers, the client command ends with one clear error; while waiting it names the server."""
 
 from __future__ import annotations
 
@@ -14,30 +14,57 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from components.console import UserError, say_if_slow
-from components.storage import gcs, http_download
-from components.storage.document import read_document
-from components.storage.fetch import fetch_file
-from components.storage.remote import download_folder, look, look_whole
-from components.storage.uri import GsUri
-from components.storage.workdir import listing
+from components.core.console import UserError, say_if_slow
+from components.core.storage import gcs, http_download
+from components.core.storage.fetch import fetch_file
+from components.core.storage.remote import download_folder, read_remote_manifest, read_verified_manifest
+from components.core.storage.uri import GsUri
+from components.core.storage.versioned_json import read_versioned
+from components.core.storage.workdir import listing
 from tests.http_server import RawServer, raw_server
 
 EXAMPLES = int(os.environ.get("MLGO_FUZZ_EXAMPLES", "200"))
 OK = b"HTTP/1.1 200 OK\r\n"
 BODIES = (
-    b"", b"{}", b"[]", b"null", b"1", b'"x"', b"<html>proxy</html>", b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe",
-    b'{"items": 3}', b'{"items": [3]}', b'{"items": [{"name": 3}]}', b'{"items": [{}], "nextPageToken": 5}',
-    b'{"generation": "x", "name": null}', b'{"error": 5}',
-    b'{"error": {"message": []}}', b'{"version": 1, "files": [{}]}',
-)  # fmt: skip
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b"1",
+    b'"x"',
+    b"<html>proxy</html>",
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"\xff\xfe",
+    b'{"items": 3}',
+    b'{"items": [3]}',
+    b'{"items": [{"name": 3}]}',
+    b'{"items": [{}], "nextPageToken": 5}',
+    b'{"generation": "x", "name": null}',
+    b'{"error": 5}',
+    b'{"error": {"message": []}}',
+    b'{"version": 1, "files": [{}]}',
+)
 HEADERS = (
-    b"", b"Content-Type: application/json\r\n", b"Content-Encoding: gzip\r\n", b"Content-Encoding: br\r\n",
-    b"Content-Length: 5\r\n", b"Content-Length: -1\r\n", b"Content-Length: x\r\n", b"Content-Length: 999999\r\n",
-    b"Transfer-Encoding: chunked\r\n", b"X-Goog-Hash: crc32c=AAAA\r\n", b"X-Goog-Generation: x\r\n", b"no colon\r\n",
-    b"Content-Range: bytes 0-1/x\r\n", b"Location: /again\r\n", b"Location: file:///etc/passwd\r\n",
-    b"Location: http://[\r\n", b"Set-Cookie: \xff\r\n", b"A: " + b"x" * 70_000 + b"\r\n",
-)  # fmt: skip
+    b"",
+    b"Content-Type: application/json\r\n",
+    b"Content-Encoding: gzip\r\n",
+    b"Content-Encoding: br\r\n",
+    b"Content-Length: 5\r\n",
+    b"Content-Length: -1\r\n",
+    b"Content-Length: x\r\n",
+    b"Content-Length: 999999\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"X-Goog-Hash: crc32c=AAAA\r\n",
+    b"X-Goog-Generation: x\r\n",
+    b"no colon\r\n",
+    b"Content-Range: bytes 0-1/x\r\n",
+    b"Location: /again\r\n",
+    b"Location: file:///etc/passwd\r\n",
+    b"Location: http://[\r\n",
+    b"Set-Cookie: \xff\r\n",
+    b"A: " + b"x" * 70_000 + b"\r\n",
+)
 STATUSES = (
     b"200 OK",
     b"204 No",
@@ -51,7 +78,7 @@ STATUSES = (
     b"412 P",
     b"416 R",
 )
-ODD = (
+NOT_HTTP = (
     b"",
     b"\0" * 20,
     b"SSH-2.0-OpenSSH\r\n",
@@ -64,7 +91,7 @@ ODD = (
 @st.composite
 def answers(draw: st.DrawFn) -> bytes:
     if draw(st.integers(0, 5)) == 0:
-        return draw(st.sampled_from(ODD) | st.binary(max_size=60))
+        return draw(st.sampled_from(NOT_HTTP) | st.binary(max_size=60))
     body = draw(st.sampled_from(BODIES) | st.binary(max_size=30))
     headers = draw(st.lists(st.sampled_from(HEADERS), max_size=3))
     if b"chunked" in b"".join(headers) and draw(st.booleans()):
@@ -84,8 +111,8 @@ def server() -> Iterator[RawServer]:
 
 @pytest.fixture
 def storage(server: RawServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RawServer]:
-    """The server as object storage, with deadlines that a test can wait for."""
-    monkeypatch.setenv(gcs.EMULATOR, server.url)
+    """The server as object storage, with deadlines short enough for a test."""
+    monkeypatch.setenv(gcs.EMULATOR_VARIABLE, server.url)
     monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(gcs, "DEADLINE_S", 0.05)
     monkeypatch.setattr(gcs, "TIMEOUT_S", (1.0, 1.0))
@@ -95,40 +122,40 @@ def storage(server: RawServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 URI = GsUri("bucket", "a/b")
-QUESTIONS: tuple[Callable[[Path], object], ...] = (
+REQUESTS: tuple[Callable[[Path], object], ...] = (
     lambda place: gcs.read_object(URI),
-    lambda place: look(URI),
-    lambda place: look_whole(URI),
-    lambda place: read_document(str(URI)),
+    lambda place: read_remote_manifest(URI),
+    lambda place: read_verified_manifest(URI),
+    lambda place: read_versioned(str(URI)),
     lambda place: fetch_file(URI),
     lambda place: listing(place / "cache" / "gs" / "bucket" / "a" / "@" / "a"),
     lambda place: download_folder(URI, ["c"], Path(tempfile.mkdtemp(dir=place))),
 )
 
 
-CUT_OFF_REDIRECT = (
+TRUNCATED_REDIRECT = (
     b"HTTP/1.1 301 M\r\nContent-Encoding: gzip\r\nContent-Length: 999999\r\nLocation: /again\r\n\r\n"
     + gzip.compress(b"[" * 60, mtime=0)[:12]
 )
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
-@given(answer=answers(), question=st.sampled_from(QUESTIONS))
-@example(answer=CUT_OFF_REDIRECT, question=QUESTIONS[0])
-def test_object_storage_may_answer_anything(
-    storage: RawServer, tmp_path: Path, answer: bytes, question: Callable[[Path], object]
+@given(answer=answers(), storage_request=st.sampled_from(REQUESTS))
+@example(answer=TRUNCATED_REDIRECT, storage_request=REQUESTS[0])
+def test_any_object_storage_response_is_handled(
+    storage: RawServer, tmp_path: Path, answer: bytes, storage_request: Callable[[Path], object]
 ) -> None:
     storage.answer = answer
     try:
-        question(tmp_path)
+        storage_request(tmp_path)
     except UserError as error:
         assert error.problem
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 @given(answer=answers())
-@example(answer=CUT_OFF_REDIRECT)
-def test_a_web_server_may_answer_anything(server: RawServer, tmp_path: Path, answer: bytes) -> None:
+@example(answer=TRUNCATED_REDIRECT)
+def test_any_web_server_response_is_handled(server: RawServer, tmp_path: Path, answer: bytes) -> None:
     server.answer = answer
     try:
         http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
@@ -139,7 +166,7 @@ def test_a_web_server_may_answer_anything(server: RawServer, tmp_path: Path, ans
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 302 Found\r\nLocation: /again\r\nConnection: close\r\n\r\n", "redirects without end"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /again\r\nConnection: close\r\n\r\n", "redirects endlessly"),
         (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "No connection adapters"),
         (b"SSH-2.0-OpenSSH_9\r\n", "cannot download"),
         (OK + b"Content-Length: 9\r\n\r\nabc", "cannot download"),
@@ -147,13 +174,13 @@ def test_a_web_server_may_answer_anything(server: RawServer, tmp_path: Path, ans
         (b"", "cannot download"),
     ],
 )
-def test_what_is_wrong_with_an_answer_is_told(server: RawServer, tmp_path: Path, answer: bytes, words: str) -> None:
+def test_invalid_web_server_response_is_explained(server: RawServer, tmp_path: Path, answer: bytes, words: str) -> None:
     server.answer = answer
     with pytest.raises(UserError, match=words):
         http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
 
 
-def test_a_server_that_never_answers_is_named_while_it_is_waited_for(
+def test_waiting_for_a_silent_web_server_is_reported(
     server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answer = None
@@ -164,27 +191,27 @@ def test_a_server_that_never_answers_is_named_while_it_is_waited_for(
     assert capsys.readouterr().out.startswith(f"waiting for {server.url.removeprefix('http://')} to send")
 
 
-def test_object_storage_that_never_answers_is_named_while_it_is_waited_for(
+def test_waiting_for_silent_object_storage_is_reported(
     storage: RawServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage.answer = None
     monkeypatch.setattr(gcs, "say_if_slow", partial(say_if_slow, after_s=0.1))
     with pytest.raises(UserError, match="does not answer"):
-        look(URI)
+        read_remote_manifest(URI)
     assert f"waiting for object storage at {storage.url} to answer about {URI}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:9023", "localhost", "ftp://host", "http://", "http://host:x", "http://[", " "]
 )
-def test_an_emulator_without_a_url_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    monkeypatch.setenv(gcs.EMULATOR, host)
+def test_invalid_emulator_url_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv(gcs.EMULATOR_VARIABLE, host)
     gcs._client.cache_clear()
-    with pytest.raises(UserError, match=gcs.EMULATOR):
+    with pytest.raises(UserError, match=gcs.EMULATOR_VARIABLE):
         gcs.read_object(URI)
 
 
-def test_what_arrives_in_time_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_waiting_message_if_data_arrives_in_time(capsys: pytest.CaptureFixture[str]) -> None:
     with say_if_slow("waiting", after_s=0.3) as heard:
         for _ in range(5):
             time.sleep(0.1)

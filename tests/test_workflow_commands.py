@@ -1,6 +1,6 @@
-"""The commands in the workflows and in Cloud Build's file are run, as they stand there, where that needs no registry.
+"""Tests that run the commands of the workflows and of Cloud Build unchanged, where that needs no registry.
 
-`mlgo retrain run` is in tests/end_to_end/test_retraining.py: it is a whole training.
+tests/end_to_end/test_retraining.py runs `mlgo retrain run`, which is a whole training.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import gcs, publish
-from components.storage.uri import mirror, parse_place
+from components.core.storage import gcs, publish
+from components.core.storage.uri import mirror, parse_place
+from pipelines.cli.retrain import _installed
 from pipelines.images import BASES, ON_IMAGE
-from pipelines.retrain_check import module_checksums
-from pipelines.retrain_cli import _installed
-from pipelines.retrain_state import Deployed, load_state, save_state
+from pipelines.retrain.check import module_checksums
+from pipelines.retrain.state import Deployed, load_state, save_state
 from tests.storage_server import storage_server
 from tests.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds, load, steps
 
@@ -31,7 +31,7 @@ VALUES = {
     "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
 }
 CHECKED = {"apt-get", "git", "make", ".ci/run", ".venv/bin/mlgo", "echo", "docker", "docker/requirements/pin-images"}
-"""The programs of the workflows. What another is given, a test below must look at first."""
+"""The programs of the workflows. Before a new one is added here, a test parent must check its arguments."""
 
 
 def scripts() -> Iterator[Step]:
@@ -40,7 +40,7 @@ def scripts() -> Iterator[Step]:
 
 
 def commands(script: str) -> list[list[str]]:
-    """The words of each simple command."""
+    """Return the words of each simple command."""
     return [shlex.split(command) for command in re.split(r"&&|\n", script) if command.strip()]
 
 
@@ -49,12 +49,12 @@ def step_that_says(workflow: str, text: str) -> Step:
     return step
 
 
-def test_no_workflow_calls_a_program_that_no_test_looks_at() -> None:
+def test_workflows_call_only_checked_programs() -> None:
     called = {command[0] for step in scripts() for command in commands(step.script)}
     assert called == CHECKED
 
 
-def test_make_has_the_targets() -> None:
+def test_make_has_targets_of_workflows() -> None:
     targets = {words[1] for step in scripts() for words in commands(step.script) if words[0] == "make"}
     targets |= set(re.findall(r"^exec make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
     assert targets == {"setup", "test"}
@@ -63,8 +63,8 @@ def test_make_has_the_targets() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-def test_a_checkout_gets_what_it_needs_before_make_is_there() -> None:
-    """The bare image of Debian has neither git nor make: what .ci/run looks for is installed before the checkout."""
+def test_workflows_install_requirements_before_checkout() -> None:
+    """Debian's image has neither git nor make: the workflow installs what .ci/run looks for before the checkout."""
     needed = re.search(r"for program in (.*?);", (ROOT / ".ci" / "run").read_text())
     assert needed
     for step in scripts():
@@ -76,10 +76,10 @@ def test_a_checkout_gets_what_it_needs_before_make_is_there() -> None:
                 assert "apt-get" in job["steps"][0]["run"]
 
 
-def test_git_trusts_a_checkout_of_somebody_else(tmp_path: Path) -> None:
+def test_git_trusts_checkout_of_another_owner(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "checkout"], cwd=tmp_path, check=True)
     variables = {"HOME": str(tmp_path), "GITHUB_WORKSPACE": str(tmp_path / "checkout")}
-    variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"  # git's own way to test what it does then
+    variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"  # git's own tests use it
     command = ["git", "-C", str(tmp_path / "checkout"), "status"]
     before = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
     assert "dubious ownership" in before.stderr
@@ -92,9 +92,9 @@ def test_git_trusts_a_checkout_of_somebody_else(tmp_path: Path) -> None:
 
 @pytest.fixture
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The bucket of VALUES with a corpus of three modules in it, for this process and those that it starts."""
+    """Serve the bucket of VALUES, with a corpus of three modules, to this process and its children."""
     with storage_server(BUCKET) as url:
-        monkeypatch.setenv(gcs.EMULATOR, url)
+        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
         monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
         gcs._client.cache_clear()
         corpus = parse_place(VALUES["vars.MLGO_CORPUS"])
@@ -106,7 +106,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gcs._client.cache_clear()
 
 
-def test_the_check_tells_the_job_whether_to_train(storage: None, tmp_path: Path) -> None:
+def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -> None:
     workflow = load(FOLDER / "retrain.yml")
     check, train = workflow["jobs"]["check"], workflow["jobs"]["retrain"]
     assert holds(check["if"], VALUES) and not holds(check["if"], {"vars.MLGO_STATE": ""})
@@ -121,19 +121,25 @@ def test_the_check_tells_the_job_whether_to_train(storage: None, tmp_path: Path)
         return said, holds(train["if"], outputs)
 
     said, yes = trains()
-    assert yes and "train again: nothing is deployed yet" in said
+    assert yes and "retrain: nothing is deployed yet" in said
     deployed = Deployed(
-        policy=f"gs://{BUCKET}/runs/1/policy", policy_digest="d", problem="inlining", llvm_version=_installed(19),
-        features=("a",), modules=module_checksums(VALUES["vars.MLGO_CORPUS"]), reduction_percent=3.0, ci95=None,
+        policy=f"gs://{BUCKET}/runs/1/policy",
+        policy_digest="d",
+        problem="inlining",
+        llvm_version=_installed(19),
+        features=("a",),
+        modules=module_checksums(VALUES["vars.MLGO_CORPUS"]),
+        reduction_percent=3.0,
+        ci95=None,
         promoted_at=time.time(),
-    )  # fmt: skip
+    )
     place = VALUES["vars.MLGO_STATE"]
     save_state(place, load_state(place).promoted(deployed))
     said, yes = trains()
-    assert not yes and "nothing speaks for training again" in said
+    assert not yes and "no reason to retrain" in said
 
 
-def test_an_image_has_a_name_that_registries_take_and_the_time_of_its_commit(tmp_path: Path) -> None:
+def test_image_has_valid_name_and_time_of_its_commit(tmp_path: Path) -> None:
     step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
     given = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
     _said, found = Runner(tmp_path, {}, given).run(step)
@@ -146,7 +152,7 @@ def git_directory() -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_images_are_those_that_have_a_dockerfile_and_take_the_arguments() -> None:
+def test_images_match_dockerfiles_and_their_build_arguments() -> None:
     job = load(FOLDER / "images.yml")["jobs"]["images"]
     (build,) = [step["with"] for step in job["steps"] if step.get("id") == "build"]
     assert set(job["strategy"]["matrix"]["image"]) == set(BASES)
@@ -155,23 +161,23 @@ def test_the_images_are_those_that_have_a_dockerfile_and_take_the_arguments() ->
     assert last.startswith("${{ matrix.image == 'cluster' && format('TRAINING={0}training:{1}', ")
     for image in BASES:
         text = (ROOT / filled(build["file"], {"matrix.image": image})).read_text()
-        below = {ON_IMAGE[image].upper()} if image in ON_IMAGE else set()
-        assert passed | below == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)) - {"BASE"}
+        parent = {ON_IMAGE[image].upper()} if image in ON_IMAGE else set()
+        assert passed | parent == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)) - {"BASE"}
 
 
-def test_an_image_is_built_after_the_one_that_it_is_built_on() -> None:
+def test_image_is_built_after_its_parent() -> None:
     strategy = load(FOLDER / "images.yml")["jobs"]["images"]["strategy"]
     order = strategy["matrix"]["image"]
     assert int(strategy["max-parallel"]) == 1
-    assert all(order.index(below) < order.index(image) for image, below in ON_IMAGE.items())
+    assert all(order.index(parent) < order.index(image) for image, parent in ON_IMAGE.items())
 
 
-def test_the_commands_of_cloud_build(tmp_path: Path) -> None:
+def test_commands_of_cloud_build_are_valid(tmp_path: Path) -> None:
     path = ROOT / "docker" / "cloudbuild.yaml"
     (step,) = load(path)["steps"]
     flags, script = step["args"]
     subprocess.run(["bash", flags.replace("c", "nc"), script], check=True, timeout=60)
-    # Bash sees what Cloud Build makes of it: every $NAME is replaced before.
+    # Cloud Build replaces every $NAME before bash runs the script.
     used = set(re.findall(r"\$\{?(\w+)", path.read_text().partition("steps:")[2]))
     assert used == {"COMMIT_SHA", "PROJECT_ID", "_REGISTRY"}
     given = {"_REGISTRY": "europe-docker.pkg.dev/project/mlgo", "PATH": f"{tmp_path}/.venv/bin:{os.environ['PATH']}"}
@@ -182,7 +188,7 @@ def test_the_commands_of_cloud_build(tmp_path: Path) -> None:
             assert (ROOT / lock).is_file()
         if words[0] == "mlgo":
             seen.add(" ".join(words[1:3]))
-            # --help is answered once all the other options are understood.
+            # --help prints only after all other options are parsed.
             said, _outputs = runner.run(Step("", {"run": shlex.join(words) + " --help"}, {}))
             assert said.startswith(f"Usage: mlgo images {words[2]}")
     assert seen == {"images build", "images push"}

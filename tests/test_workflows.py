@@ -1,6 +1,6 @@
-"""The workflows: valid by GitHub's schema, safe by zizmor, scripts sound by shellcheck, expressions by what is there.
+"""Tests of the workflows: GitHub's schema, zizmor, shellcheck on their scripts, and references in their expressions.
 
-Cloud Build's file is checked by its schema. Each check is shown to fail on a workflow that is broken.
+Cloud Build's file is checked by its schema. Each check is shown to fail on a broken workflow.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ SCRIPTS = [  # what workflows and Dockerfiles call
 
 
 def said(*command: object, text: str | None = None) -> str:
-    """What a checker says; nothing if it found nothing."""
+    """Return the output of a checker; empty if it found nothing."""
     done = subprocess.run([*map(str, command)], input=text, capture_output=True, text=True, timeout=120, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 def by_schema(schema: str, *paths: Path) -> str:
-    """What check-jsonschema says; the schemas are those that it brings, nothing is fetched."""
+    """Return the output of check-jsonschema, which uses its vendored schemas and fetches nothing."""
     return said(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *paths)
 
 
 def by_zizmor(*paths: Path) -> str:
-    """Actions that are not pinned, permissions that are too wide, text of strangers in scripts, and the like."""
+    """Return what zizmor finds: unpinned actions, excessive permissions, untrusted text in scripts, and so on."""
     program = shutil.which("zizmor", path=sysconfig.get_path("scripts"))
     assert program, "pip install zizmor"
     return said(program, "--offline", "--no-progress", "--color=never", *paths)
 
 
 def by_shellcheck(path: Path) -> str:
-    """Of each script of a workflow, an expression in it as a word."""
+    """Return what shellcheck finds in each script of a workflow, with expressions replaced by a word."""
     scripts = [re.sub(r"\$\{\{.*?\}\}", "expression", step.script) for step in steps(load(path)) if step.script]
     return "".join(said("shellcheck", "--shell=bash", "-", text=script) for script in scripts)
 
 
 def everything(path: Path) -> str:
-    """All that the checks of a workflow find."""
+    """Return what all checks of a workflow find."""
     return by_schema("github-workflows", path) + by_zizmor(path) + by_shellcheck(path) + "\n".join(problems(path))
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow_is_what_github_takes(name: str) -> None:
+def test_workflow_is_valid(name: str) -> None:
     assert everything(FOLDER / name) == ""
     for job in load(FOLDER / name)["jobs"].values():
         assert int(job["timeout-minutes"]) <= 360, "GitHub ends a job after six hours"
@@ -67,7 +67,7 @@ def test_a_workflow_is_what_github_takes(name: str) -> None:
     [
         ("    timeout-minutes: 180", "    timeout-minuts: 180", "'timeout-minuts' was unexpected"),
         ("workflow_dispatch:", "workflow_dispach:", "workflow_dispach"),
-        ("    needs: check", "    needs: chekc", "retrain needs chekc, which is no job"),
+        ("    needs: check", "    needs: chekc", "retrain needs chekc, which is not a job"),
         ("    if: vars.MLGO_STATE != ''", "    needs: retrain", "cycle"),
         ("needs.check.outputs.retrain", "needs.check.outputs.train", "needs.check.outputs.train is not declared"),
         ("steps.check.outputs", "steps.chekc.outputs", "steps.chekc.outputs.retrain is not declared"),
@@ -75,36 +75,39 @@ def test_a_workflow_is_what_github_takes(name: str) -> None:
         ("RUNS: ${{ vars.MLGO_RUNS }}", "RUNS: ${{ environment.RUNS }}", "environment.RUNS is not declared"),
         ('"$STATE" --corpus', '"$STAT" --corpus', "$STAT is in no env"),
         ("17 3 * * 1", "61 3 * * 1", "cron: 61 3 * * 1"),
-        ('--state "$STATE" --corpus', '--state $STATE --corpus', "SC2086"),
+        ('--state "$STATE" --corpus', "--state $STATE --corpus", "SC2086"),
         ("run: make setup", "run: 'if make setup'", "SC1"),
         ("@de0fac2e4500dabe0009e67214ff5f5447ce83dd # v6.0.2", "@v6", "unpinned-uses"),
-        ("    permissions:\n      contents: read\n      id-token: write\n", "    permissions: write-all\n",
-         "excessive-permissions"),
+        (
+            "    permissions:\n      contents: read\n      id-token: write\n",
+            "    permissions: write-all\n",
+            "excessive-permissions",
+        ),
         ("run: make setup", "run: make ${{ github.head_ref }}", "template-injection"),
     ],
-)  # fmt: skip
-def test_what_is_broken_is_found(broken: str, instead: str, named: str, tmp_path: Path) -> None:
+)
+def test_broken_workflow_is_detected(broken: str, instead: str, named: str, tmp_path: Path) -> None:
     text = (FOLDER / "retrain.yml").read_text()
     assert broken in text
-    # zizmor looks at what lies where workflows lie.
+    # zizmor checks only files in the folder of workflows.
     copy = tmp_path / ".github" / "workflows" / "retrain.yml"
     copy.parent.mkdir(parents=True)
     copy.write_text(text.replace(broken, instead))
     assert named in everything(copy)
 
 
-def test_cloud_build_takes_its_file(tmp_path: Path) -> None:
+def test_cloud_build_file_is_valid(tmp_path: Path) -> None:
     assert by_schema("cloudbuild", CLOUD_BUILD) == ""
     copy = tmp_path / "cloudbuild.yaml"
     copy.write_text(CLOUD_BUILD.read_text().replace("entrypoint:", "entripoint:"))
     assert "entripoint" in by_schema("cloudbuild", copy)
 
 
-def test_dependabot_takes_its_file() -> None:
+def test_dependabot_file_is_valid() -> None:
     path = ROOT / ".github" / "dependabot.yml"
     assert by_schema("dependabot", path) == "" and by_zizmor(path) == ""
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_is_sound(path: Path) -> None:
+def test_script_passes_shellcheck(path: Path) -> None:
     assert said("shellcheck", path) == ""

@@ -1,4 +1,4 @@
-"""What the schema of a workflow cannot see: jobs, outputs and variables that are not there, times, cycles."""
+"""Find problems that the schema of a workflow does not: missing jobs, outputs and variables, bad times, cycles."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ _GIVEN_BY_GITHUB = re.compile(r"(GITHUB|RUNNER)_\w+|CI|HOME|PATH")
 
 
 def problems(path: Path) -> list[str]:
-    """A sentence for each in the workflow at `path`."""
+    """Return a sentence for each problem in the workflow at `path`."""
     workflow = load(path)
-    # What stands in comments is what a user is told to set.
-    told = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", " ".join(re.findall(r"^ *#(.*)", path.read_text(), re.MULTILINE))))
+    # Comments name the variables that a user must set.
+    documented = set(
+        re.findall(r"\b[A-Z][A-Z0-9_]+\b", " ".join(re.findall(r"^ *#(.*)", path.read_text(), re.MULTILINE)))
+    )
     found = [f"cron: {error}" for error in _bad_times(workflow)]
     jobs = workflow["jobs"]
     try:
@@ -30,15 +32,15 @@ def problems(path: Path) -> list[str]:
     except CycleError as error:
         found.append(f"needs: {error}")
     for name, job in jobs.items():
-        found += [f"{name} needs {other}, which is no job" for other in _needs(job) if other not in jobs]
+        found += [f"{name} needs {other}, which is not a job" for other in _needs(job) if other not in jobs]
         before: dict[str, Mapping[str, Any]] = {}
         outside = {**job, "steps": [], "outputs": {}}
         top = {key: value for key, value in workflow.items() if key != "jobs"}
-        found += [f"{name}: {text}" for text in _missing([top, outside], workflow, job, before, told)]
+        found += [f"{name}: {text}" for text in _missing([top, outside], workflow, job, before, documented)]
         for step in job["steps"]:
-            found += [f"{name}: {text}" for text in _missing(step, workflow, job, before, told)]
+            found += [f"{name}: {text}" for text in _missing(step, workflow, job, before, documented)]
             before |= {step["id"]: step} if "id" in step else {}
-        found += [f"{name}: {text}" for text in _missing(job.get("outputs"), workflow, job, before, told)]
+        found += [f"{name}: {text}" for text in _missing(job.get("outputs"), workflow, job, before, documented)]
     for step in steps(workflow):
         used = re.findall(r"\$\{?([A-Z_][A-Z0-9_]*)", step.script)
         unknown = [name for name in used if name not in step.variables and not _GIVEN_BY_GITHUB.fullmatch(name)]
@@ -61,7 +63,7 @@ def _needs(job: Mapping[str, Any]) -> list[str]:
 
 
 def _texts(node: Any, key: str = "") -> Iterator[str]:
-    """The expressions below `node`; what `if` says is one without braces."""
+    """Yield the expressions in `node`; the value of `if` is an expression without braces."""
     if isinstance(node, Mapping):
         for name, value in node.items():
             yield from _texts(value, name)
@@ -73,16 +75,19 @@ def _texts(node: Any, key: str = "") -> Iterator[str]:
 
 
 def _missing(
-    node: Any, workflow: Mapping[str, Any], job: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]],
-    told: set[str],
-) -> Iterator[str]:  # fmt: skip
-    """References in the expressions below `node` to what is not there. before: the earlier steps of the job, by id."""
+    node: Any,
+    workflow: Mapping[str, Any],
+    job: Mapping[str, Any],
+    before: Mapping[str, Mapping[str, Any]],
+    documented: set[str],
+) -> Iterator[str]:
+    """Yield undeclared references in the expressions of `node`. before: the earlier steps of the job, by ID."""
     for text in _texts(node):
         for reference in _REFERENCE.findall(re.sub(r"'[^']*'", "", text)):
             context, name, *rest = reference.split(".")
             match context:
                 case "vars" | "secrets":
-                    good = name in told or name == "GITHUB_TOKEN"
+                    good = name in documented or name == "GITHUB_TOKEN"
                 case "needs":
                     outputs = workflow["jobs"].get(name, {}).get("outputs", {})
                     declared = rest == ["result"] or (rest[:1] == ["outputs"] and rest[1] in outputs)
@@ -100,6 +105,6 @@ def _missing(
 
 
 def _has_output(step: Mapping[str, Any], rest: list[str]) -> bool:
-    """Whether a step has `outputs.NAME`: of an action, and of a program that is told $GITHUB_OUTPUT, that is theirs."""
+    """Return whether a step has `outputs.NAME`; actions, and programs that write $GITHUB_OUTPUT themselves, may."""
     script = str(step.get("run", ""))
     return rest[:1] == ["outputs"] and ("$GITHUB_OUTPUT" not in script or f'"{rest[1]}=' in script)

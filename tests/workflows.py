@@ -1,6 +1,6 @@
-"""GitHub's workflows as data: their steps, the variables that a step sees, and what their expressions refer to.
+"""GitHub's workflows as data: their steps, the environment of a step, and the references in their expressions.
 
-Scalars are text as they stand in the file (and `on` is no boolean, as it would be by YAML 1.1).
+All scalars are strings (so `on` is not a boolean, as YAML 1.1 would have it).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a job. content: as in the file. variables: of its environment, those of workflow and job included."""
+    """A step of a job. content: as in the file. variables: its environment, including those of workflow and job."""
 
     job: str
     content: Mapping[str, Any]
@@ -33,12 +33,12 @@ class Step:
 
     @property
     def script(self) -> str:
-        """What it runs; empty for one that uses an action."""
+        """The script that it runs; empty if it uses an action."""
         return str(self.content.get("run", ""))
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A workflow, or another file of YAML, with text for scalars."""
+    """Read a workflow, or another YAML file, with strings for scalars."""
     return dict(yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader))
 
 
@@ -50,22 +50,25 @@ def steps(workflow: Mapping[str, Any]) -> Iterator[Step]:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """`text` with the value of each expression; KeyError for one that `values` does not have."""
+    """Replace each expression in `text` by its value; KeyError if `values` does not have it."""
     return EXPRESSION.sub(lambda match: values[match[1].strip()], text)
 
 
 def holds(condition: str, values: Mapping[str, str]) -> bool:
-    """Whether an `if` of the form REFERENCE == 'TEXT' (or !=) does. KeyError for a reference without a value."""
+    """Evaluate an `if` of the form REFERENCE == 'TEXT' (or !=); KeyError for a reference without a value."""
     match = re.fullmatch(r"([\w.]+) (==|!=) '([^']*)'", condition)
-    assert match, f"{condition}: more than this reader understands"
+    assert match, f"{condition}: not of the supported form"
     return (values[match[1]] == match[3]) == (match[2] == "==")
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A machine that runs steps as GitHub's do, in `directory`, which has the environment that `make setup` makes.
+    """A machine that runs steps like GitHub's runners.
 
-    values: of the expressions. given: more variables of the machine.
+    Attributes:
+        directory: working directory; it has the environment that `make setup` creates.
+        values: values of the expressions.
+        given: further environment variables of the machine.
     """
 
     directory: Path
@@ -76,15 +79,19 @@ class Runner:
         (self.directory / ".venv").symlink_to(sys.prefix)
 
     def run(self, step: Step, more: str = "") -> tuple[str, dict[str, str]]:
-        """Runs the script of a step, with `more` appended; returns what it printed, and its outputs."""
+        """Run the script of a step, with `more` appended; return its output on the terminal and its step outputs."""
         output = self.directory / "github-output"
         output.write_text("")
         variables = {name: filled(text, self.values) for name, text in step.variables.items()}
         done = subprocess.run(
-            ["bash", "-e", "-c", step.script + more], cwd=self.directory, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            # This checkout is what is tested, wherever the environment's `mlgo` would look first.
+            ["bash", "-e", "-c", step.script + more],
+            cwd=self.directory,
+            text=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # Test this checkout, wherever the environment's `mlgo` would look first.
             env={**os.environ, "PYTHONPATH": str(ROOT), "GITHUB_OUTPUT": str(output), **self.given, **variables},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, f"{step.script}{more}\n{done.stdout[-8000:]}"
         return done.stdout, dict(line.split("=", 1) for line in output.read_text().splitlines())

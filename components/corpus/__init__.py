@@ -1,1 +1,1 @@
-"""The corpus step: real code in, modules of bitcode with their compiler command lines out."""
+"""The corpus step: turns real code into modules of bitcode with their compiler command lines."""

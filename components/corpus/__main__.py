@@ -1,4 +1,4 @@
-"""python -m components.corpus: extract, build, make, combine, split."""
+"""Command line of the corpus step: mlgo corpus extract, build, make, import, obtain, combine, split."""
 
 from __future__ import annotations
 
@@ -12,39 +12,43 @@ from typing import Any
 
 import click
 
-from components import problems
-from components.console import UserError, run_step, say
-from components.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
-from components.corpus.command_edits import edit_options, edits_of
+from components.core import problems
+from components.core.console import UserError, run_step, say
+from components.core.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
+from components.core.formats.corpus import inspect_corpus, load_corpus, project_of
+from components.core.formats.splits import FILE as SPLITS_FILE
+from components.core.formats.splits import read_splits, write_splits
+from components.core.projects.debian.package import DISK_GIB, DebianBuild
+from components.core.projects.debian.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
+from components.core.projects.option import RECIPE
+from components.core.projects.recipe import load_recipes
+from components.core.storage import publish
+from components.core.storage.options import FILE, TREE
+from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.extract_command import extract
-from components.corpus.finish import announce, describe, finish, split_config
 from components.corpus.options import PATH, output_option, split_options
-from components.corpus.report import DAMAGED, Left, Report
+from components.corpus.report import DAMAGED, Report, Skipped
 from components.corpus.split import split_modules
-from components.formats.corpus import inspect_corpus, load_corpus, project_of
-from components.formats.splits import FILE as SPLITS_FILE
-from components.formats.splits import read_splits, write_splits
-from components.projects.debian.package import DISK_GIB, DebianBuild
-from components.projects.debian.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
-from components.projects.option import RECIPE
-from components.projects.recipe import load_recipes
-from components.storage import publish
-from components.storage.options import FILE, TREE
+from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
 
 _PROBLEM = click.option(
-    "--problem", type=click.Choice(problems.names()), default="inlining", show_default=True,
-    help="What the corpus is for: recipes are built at its level.",
-)  # fmt: skip
+    "--problem",
+    type=click.Choice(problems.names()),
+    default="inlining",
+    show_default=True,
+    help="Problem that the corpus is for; recipes are built at its optimization level.",
+)
 _SKIP_DAMAGED = click.option(
-    "--skip-damaged", is_flag=True,
-    help="Leave modules out whose files are missing or cut off; report.json names them. Without it they are an error.",
-)  # fmt: skip
+    "--skip-damaged",
+    is_flag=True,
+    help="Skip modules whose files are missing or truncated and list them in report.json, instead of failing.",
+)
 _SOURCES = ("recipe", "existing", "compile_commands")
 
 
 @click.group()
 def main() -> None:
-    """Makes a corpus: modules of LLVM bitcode with the cc1 arguments that they are compiled with.
+    """Make a corpus: modules of LLVM bitcode with the cc1 arguments that they are compiled with.
 
     \b
     Example: a corpus of your own CMake project
@@ -53,7 +57,7 @@ def main() -> None:
         -DCMAKE_C_FLAGS="-Oz -Xclang -fembed-bitcode=all" \\
         -DCMAKE_CXX_FLAGS="-Oz -Xclang -fembed-bitcode=all"
       ninja -C build
-      python -m components.corpus extract --compile-commands build/compile_commands.json --output corpus
+      mlgo corpus extract --compile-commands build/compile_commands.json --output corpus
     """
 
 
@@ -61,90 +65,117 @@ main.add_command(extract)
 
 
 @main.command()
-@click.option("--recipe", type=RECIPE, required=True, help="YAML of a project or a set; ours by name, such as demo.")
+@click.option(
+    "--recipe",
+    type=RECIPE,
+    required=True,
+    help="Recipe of a project or a set: a YAML file or the name of a built-in one, such as demo.",
+)
 @output_option
 @click.option("--clang", default="clang-19", show_default=True, help="C compiler: a name or a path.")
-@click.option("--jobs", type=JOBS, help="Compiles at a time. Default: all processors.")
-@click.option("--cache-dir", type=PATH, help="Keeps downloads. Default: $MLGO_CACHE_DIR or ~/.cache/mlgo-pipeline.")
+@click.option("--jobs", type=JOBS, help="Parallel compiles. Default: all processors.")
+@click.option(
+    "--cache-dir", type=PATH, help="Directory for downloads. Default: $MLGO_CACHE_DIR or ~/.cache/mlgo-pipeline."
+)
 @_PROBLEM
 @click.option(
-    "--package-timeout-s", type=TIMEOUT_S, default=TIMEOUT_OF_PACKAGE_S, show_default=True,
-    help="Seconds that a Debian package may take; one that takes longer is left out.",
+    "--package-timeout-s",
+    type=TIMEOUT_S,
+    default=TIMEOUT_OF_PACKAGE_S,
+    show_default=True,
+    help="Time limit in seconds for a Debian package; a package that takes longer is skipped.",
 )
 @click.option(
-    "--package-disk-gib", type=click.IntRange(1, 1000), default=DISK_GIB, show_default=True,
-    help="GiB that a Debian package's build may fill.",
+    "--package-disk-gib",
+    type=click.IntRange(1, 1000),
+    default=DISK_GIB,
+    show_default=True,
+    help="Disk limit in GiB for the build of a Debian package.",
 )
-@click.option("--retry-failed", is_flag=True, help="Build Debian packages again that failed before.")
+@click.option("--retry-failed", is_flag=True, help="Rebuild Debian packages that failed before.")
 @split_options
 def build(
-    recipe: Path, output: Path, clang: str, jobs: int | None, cache_dir: Path | None, problem: str,
-    package_timeout_s: float, package_disk_gib: int, retry_failed: bool, **split: Any
-) -> None:  # fmt: skip
-    """Fetches projects, builds them with embedded bitcode, and extracts their modules.
+    recipe: Path,
+    output: Path,
+    clang: str,
+    jobs: int | None,
+    cache_dir: Path | None,
+    problem: str,
+    package_timeout_s: float,
+    package_disk_gib: int,
+    retry_failed: bool,
+    **split: Any,
+) -> None:
+    """Fetch projects, build them with embedded bitcode, and extract their modules.
 
-    Debian packages (build: debian) that fail are left out and reported; run again, the command goes on with what is not
-    built yet. They are built as root, in a root that is thrown away, or in a privileged container.
+    Debian packages (build: debian) that fail are skipped and reported; a second run continues with the packages that
+    are not built yet. Building them requires root: they are built in a temporary root directory, or in a privileged
+    container.
 
-    All are built at the level at which the problem is one: -Oz for inlining, -O2 for register allocation. Flags of the
-    split overrule the recipe's own.
+    All projects are built at the problem's optimization level: -Oz for inlining, -O2 for register allocation. The split
+    options override the recipe's split.
 
     \b
     Example: the corpus of the demo
-      python -m components.corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
+      mlgo corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
     """
-    from components.corpus.build import BuildConfig, build_corpus
-    from components.projects.build import clang_version
-    from components.storage.cache import default_cache_dir
+    from components.core.projects.build import clang_version
+    from components.core.storage.cache import default_cache_dir
+    from components.corpus.sources.recipe_projects import BuildConfig, build_corpus
 
     recipes = load_recipes(recipe)
     splits = split_config(split, recipes.split, str(recipe))
     found = shutil.which(clang)
     if found is None:
-        raise UserError(f"there is no compiler {clang!r}", "sudo apt-get install clang-19, or pass --clang PATH")
+        raise UserError(f"compiler {clang!r} not found", "sudo apt-get install clang-19, or pass --clang PATH")
     major, *_ = clang_version(found, "pass another --clang")
     cache = (cache_dir or default_cache_dir()).absolute()
     cache.mkdir(parents=True, exist_ok=True)
     with publish(output) as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
         config = BuildConfig(
-            Path(found).absolute(), Path(work), cache, problems.get(problem).optimization,
-            jobs=jobs or len(os.sched_getaffinity(0)), retry_failed=retry_failed,
+            Path(found).absolute(),
+            Path(work),
+            cache,
+            problems.get(problem).optimization,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            retry_failed=retry_failed,
             package=DebianBuild(major, timeout_s=package_timeout_s, disk_gib=package_disk_gib),
-        )  # fmt: skip
+        )
         report = build_corpus(recipes.projects, partial, config)
-        done = finish(partial, splits, report)
+        done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
 
 
 @main.command()
-@click.option("--input", "source", type=TREE, required=True, help="Directory that is searched for .bc files.")
+@click.option("--input", "source", type=TREE, required=True, help="Directory to search for .bc files.")
 @output_option
 @click.option(
-    "--default-args", default="",
-    help="What all modules are compiled with, in one string: cc1's arguments behind -cc1, or else clang's.",
+    "--default-args",
+    default="",
+    help="Arguments that all modules are compiled with, in one string: cc1's if it starts with -cc1, else clang's.",
 )
 @_SKIP_DAMAGED
 @split_options
 def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **split: Any) -> None:
-    """Makes a corpus of loose bitcode files.
+    """Make a corpus from bitcode files.
 
     \b
     Example:
-      python -m components.corpus make --input bitcode --default-args "-cc1 -Oz" --output corpus
+      mlgo corpus make --input bitcode --default-args "-cc1 -Oz" --output corpus
     """
-    from components.corpus.make import make_corpus
+    from components.corpus.sources.bitcode_files import make_corpus
 
     splits = split_config(split)
     with publish(output) as partial:
         names, damaged = make_corpus(source, partial, default_args.split(), skip_damaged)
         project = source.absolute().name
         report = Report({project: len(names)}, _damaged(damaged, project))
-        done = finish(partial, splits, report)
+        done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
 
 
 @main.command("import")
-@click.option("--input", "source", type=TREE, required=True, help="Directory of the corpus that exists.")
+@click.option("--input", "source", type=TREE, required=True, help="Directory of the existing corpus.")
 @output_option
 @split_options
 @click.option(
@@ -152,33 +183,39 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
     type=click.Choice(["packed", "standard"]),
     default="packed",
     show_default=True,
-    help="At gs://: small files together in tar archives, many times faster; or each an object, as other tools want.",
+    help="Layout at gs://. packed: small files in tar archives, many times faster; standard: an object per file, as "
+    "other tools expect.",
 )
 @_SKIP_DAMAGED
 @edit_options
 def import_corpus(
-    source: Path, output: Path, layout: str, skip_damaged: bool, cmd_add: tuple[str, ...], cmd_remove: tuple[str, ...],
-    cmd_replace: tuple[tuple[str, str], ...], **split: Any,
-) -> None:  # fmt: skip
-    """Copies a corpus that mlgo-utils, or this command elsewhere, made, and splits it.
+    source: Path,
+    output: Path,
+    layout: str,
+    skip_damaged: bool,
+    cmd_add: tuple[str, ...],
+    cmd_remove: tuple[str, ...],
+    cmd_replace: tuple[tuple[str, str], ...],
+    **split: Any,
+) -> None:
+    """Copy a corpus that mlgo-utils or mlgo corpus wrote, and split it.
 
-    A split that is there already is kept, unless a flag asks for another. Profiles that the modules' arguments name
-    become part of the copy.
+    An existing split is kept unless a split option is given. Profiles that the modules' arguments name are copied, too.
 
     \b
     Example: a corpus that extract_ir wrote
-      python -m components.corpus import --input extracted --output corpus
-    Example: back to where ml-compiler-opt's tools read it
-      python -m components.corpus import --input gs://B/corpus --output gs://B/plain --layout standard
-    Example: the same modules for another processor, without the limit that their build gave the inliner
-      python -m components.corpus import --input corpus --output corpus-v3 --cmd-replace -target-cpu x86-64-v3 \\
+      mlgo corpus import --input extracted --output corpus
+    Example: a copy that ml-compiler-opt's tools can read
+      mlgo corpus import --input gs://B/corpus --output gs://B/plain --layout standard
+    Example: the same modules for another processor, without the inline threshold of their build
+      mlgo corpus import --input corpus --output corpus-v3 --cmd-replace -target-cpu x86-64-v3 \\
         --cmd-remove "-mllvm -inline-threshold"
     """
-    from components.corpus.take import take_corpus
+    from components.corpus.sources.import_corpus import take_corpus
 
     keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
     splits = split_config(split)
-    edits = edits_of(cmd_add, cmd_remove, cmd_replace)
+    edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
     with publish(output, packing=layout == "packed") as partial:
         corpus, damaged = take_corpus(source, partial, skip_damaged, edits)
         projects = Counter(module.project for module in corpus)
@@ -194,16 +231,27 @@ def import_corpus(
     announce(output, report, done)
 
 
-def _damaged(damaged: dict[str, str], project: str = "") -> tuple[Left, ...]:
-    """What report.json says of damaged modules: name -> problem. Without `project` it is the first part of the name."""
-    return tuple(Left(project or project_of(name), name, DAMAGED, problem) for name, problem in damaged.items())
+def _damaged(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
+    """Return the entries of report.json for damaged modules.
+
+    Args:
+        damaged: module name -> what is wrong with its files.
+        project: project of all modules; if empty, the first part of each name.
+    """
+    return tuple(Skipped(project or project_of(name), name, DAMAGED, problem) for name, problem in damaged.items())
 
 
 @main.command()
-@click.option("--recipe", type=RECIPE, help="Projects to fetch and build: a YAML file, or one of ours by name: demo.")
-@click.option("--existing", type=TREE, help="A corpus that exists already.")
+@click.option(
+    "--recipe",
+    type=RECIPE,
+    help="Projects to fetch and build: a YAML file or the name of a built-in recipe, such as demo.",
+)
+@click.option("--existing", type=TREE, help="Directory of an existing corpus.")
 @click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build.")
-@click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True, help="Builds recipes with clang-N.")
+@click.option(
+    "--llvm-major", type=LLVM_MAJOR, default=19, show_default=True, help="Version N of the clang-N that builds recipes."
+)
 @_PROBLEM
 @output_option
 @click.pass_context
@@ -216,16 +264,16 @@ def obtain(
     problem: str,
     output: Path,
 ) -> None:
-    """Makes a corpus from the one source that is given: build, import or extract with their defaults, for pipelines.
+    """Make a corpus from exactly one source: run build, import or extract with its defaults. For pipelines.
 
     \b
     Example:
-      python -m components.corpus obtain --recipe demo --output corpus
+      mlgo corpus obtain --recipe demo --output corpus
     """
     given = [name for name, value in context.params.items() if name in _SOURCES and value]
     if len(given) != 1:
         raise UserError(
-            f"exactly one source of code is needed, {len(given) or 'none'} given",
+            f"exactly one source of code is required, got {len(given) or 'none'}",
             "pass one of --recipe FILE, --existing DIR, --compile-commands FILE",
         )
     if recipe:
@@ -239,7 +287,11 @@ def obtain(
 
 
 def _require_level(corpus: Path, problem: str) -> None:
-    """UserError unless some module of the corpus is of a level at which the problem is one; tells of the others."""
+    """Check that modules were compiled at the problem's optimization level; print how many were not.
+
+    Raises:
+        UserError: no module was.
+    """
     wanted = problems.get(problem).cmd_filter
     if wanted is None:
         return
@@ -247,25 +299,25 @@ def _require_level(corpus: Path, problem: str) -> None:
     others = sum(not any(re.search(wanted, argument) for argument in module.arguments()) for module in modules)
     if others == len(modules):
         raise UserError(
-            f"none of the {others} modules of {corpus} was compiled with what {problem} is for ({wanted})",
+            f"none of the {others} modules in {corpus} was compiled at the level that {problem} needs ({wanted})",
             f"build the code at {problems.get(problem).optimization} and extract it again",
         )
     if others:
-        say(f"{others} of {len(modules)} modules were not compiled with what {problem} is for ({wanted})")
+        say(f"{others} of {len(modules)} modules were not compiled at the level that {problem} needs ({wanted})")
 
 
 @main.command()
 @click.option("--root-dir", type=PATH, required=True, help="Directory whose subdirectories are corpora.")
 @split_options
 def combine(root_dir: Path, **split: Any) -> None:
-    """Describes all corpora in the subdirectories of a directory as one corpus.
+    """Combine all corpora in the subdirectories of a directory into one corpus.
 
     \b
-    Example: corpora/zstd and corpora/lz4 become the corpus corpora
-      python -m components.corpus combine --root-dir corpora --heldout-project lz4
+    Example: combine corpora/zstd and corpora/lz4 into the corpus corpora
+      mlgo corpus combine --root-dir corpora --heldout-project lz4
     """
-    from components.corpus.make import combine_corpora
-    from components.storage import write_manifest
+    from components.core.storage import write_manifest
+    from components.corpus.sources.bitcode_files import combine_corpora
 
     splits = split_config(split)
     (root_dir / "manifest.json").unlink(missing_ok=True)
@@ -274,7 +326,7 @@ def combine(root_dir: Path, **split: Any) -> None:
     for name in names:
         projects[name.split("/")[0]] = projects.get(name.split("/")[0], 0) + 1
     report = Report(projects, ())
-    done = finish(root_dir, splits, report)
+    done = write_split_and_report(root_dir, splits, report)
     write_manifest(root_dir)
     announce(root_dir, report, done)
 
@@ -283,17 +335,17 @@ def combine(root_dir: Path, **split: Any) -> None:
 @click.option("--corpus", type=PATH, required=True, help="Directory of a corpus.")
 @split_options
 def split(corpus: Path, **split: Any) -> None:
-    """Splits a corpus (again) into training, validation and held-out modules: writes its splits.json.
+    """Split a corpus into training, validation and held-out modules, and write its splits.json.
 
     \b
     Example:
-      python -m components.corpus split --corpus corpus --heldout-project lz4 --heldout-fraction 0.2
+      mlgo corpus split --corpus corpus --heldout-project lz4 --heldout-fraction 0.2
     """
-    from components.storage import write_manifest
+    from components.core.storage import write_manifest
 
     config = split_config(split)
     splits = split_modules(load_corpus(corpus).modules, config)
-    # Without a manifest it is no corpus until both files are whole.
+    # Without a manifest, readers do not see a corpus until both files are complete.
     (corpus / "manifest.json").unlink(missing_ok=True)
     write_splits(corpus, splits)
     write_manifest(corpus)

@@ -1,4 +1,4 @@
-"""Pulls bitcode and command lines out of object files, in-process and on several threads."""
+"""Extraction of bitcode and command lines from object files, in-process and on several threads."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.compiler.elf import Elf, ElfError
-from components.console import UserError
-from components.corpus.files import read, write
-from components.corpus.objects import ObjectFile
+from components.core.compiler.elf import Elf, ElfError
+from components.core.console import UserError
+from components.core.formats.bitcode import bitcode_problem
+from components.core.storage.input_files import open_regular
 from components.corpus.outcome import ASSEMBLY, EXTRACTED, FAILED, FILTERED, MISSING, NO_BITCODE, NO_INDEX, Outcome
-from components.corpus.thinlto import INDEX, INDEX_LOST, ThinLto, copy_saved, index_of
-from components.formats.bitcode import bitcode_problem
-from components.storage.input_files import open_regular
+from components.corpus.sources.objects import ObjectFile
+from components.corpus.sources.thinlto import INDEX_SUFFIX, MISSING_INDEX_WARNING, ThinLto, copy_saved, index_of
+from components.corpus.whole_files import read, write
 
 
 @dataclass(frozen=True)
 class ExtractConfig:
-    """What is extracted.
+    """What to extract.
 
-    cmd_filter: a regular expression; modules of which no single cc1 argument matches are left out. None: all stay.
-    cmd_section, bitcode_section: names of the ELF sections that -fembed-bitcode=all writes.
-    num_workers: threads; None: as many as this process has processors.
-    thinlto: how ThinLTO compiled the objects, if it did; then each module's index is extracted, too.
+    Attributes:
+        cmd_filter: regular expression; a module is skipped if it matches none of its cc1 arguments. None: keep all.
+        cmd_section: name of the ELF section in which -fembed-bitcode=all writes the arguments.
+        bitcode_section: name of the ELF section in which -fembed-bitcode=all writes the bitcode.
+        num_workers: number of threads; None: one per processor that this process may use.
+        thinlto: kind of the ThinLTO build, if the objects come from one; then each module's index is extracted, too.
     """
 
     cmd_filter: str | None = None
@@ -37,11 +39,16 @@ class ExtractConfig:
 
 
 def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConfig) -> list[Outcome]:
-    """Write <name>.bc and <name>.cmd below `output` for every object that has them; outcomes in the objects' order.
+    """Write <name>.bc and <name>.cmd below `output` for every object that has them.
 
-    The files have the bytes that llvm-objcopy --dump-section writes. With ThinLTO there is also <name>.thinlto.bc, and
-    if it was local, there is no <name>.cmd. Raises `UserError` for a regular expression that is none; whatever is wrong
-    with single objects is in their outcomes.
+    The files have the bytes that llvm-objcopy --dump-section writes. With ThinLTO, <name>.thinlto.bc is written, too;
+    with local ThinLTO, <name>.cmd is not.
+
+    Returns:
+        The outcomes in the order of `objects`; they also describe what is wrong with single objects.
+
+    Raises:
+        UserError: cmd_filter is not a regular expression.
     """
     try:
         pattern = None if config.cmd_filter is None else re.compile(config.cmd_filter)
@@ -55,7 +62,7 @@ def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConf
         for index in range(first, len(objects), workers):
             outcomes[index] = _extract(objects[index], str(output), config, pattern)
 
-    # One task a thread, not one an object: an object takes less time than handing it to a thread.
+    # One task per thread, not per object: extracting an object takes less time than submitting a task.
     with ThreadPoolExecutor(workers) as pool:
         for task in [pool.submit(work, first) for first in range(workers)]:
             task.result()
@@ -69,30 +76,28 @@ def _extract(item: ObjectFile, output: str, config: ExtractConfig, pattern: re.P
     try:
         file = open_regular(item.path)
     except FileNotFoundError:
-        return Outcome(item, MISSING, "the object does not exist: was it built?")
+        return Outcome(item, MISSING, "the object does not exist; build it first")
     except OSError as error:
         return Outcome(item, FAILED, error.strerror or str(error))
     try:
         if os.fstat(file).st_size == 0:
             return Outcome(item, FAILED, "the object is an empty file")
-        # Unmapped when the last view of it is gone; closing it here would fail while an error's traceback has one.
+        # Unmapped when its last view is gone; closing it here would fail while an error's traceback holds a view.
         view = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
-        return _extract_from(view, item, output, config, pattern, absent)
+        return _extract_sections(view, item, output, config, pattern, absent)
     except ElfError as error:
         return Outcome(item, FAILED, error.problem)
     finally:
         os.close(file)
 
 
-def _extract_from(
+def _extract_sections(
     view: memoryview, item: ObjectFile, output: str, config: ExtractConfig, pattern: re.Pattern[str] | None, absent: str
 ) -> Outcome:
     elf = Elf(view)
     command, bitcode = elf.section(config.cmd_section), elf.section(config.bitcode_section)
     missing = [
-        name
-        for name, section in ((config.cmd_section, command), (config.bitcode_section, bitcode))
-        if not section
+        name for name, section in ((config.cmd_section, command), (config.bitcode_section, bitcode)) if not section
     ]
     if not command or not bitcode:
         return Outcome(item, absent, f"no section {' and no section '.join(missing)}")
@@ -100,7 +105,7 @@ def _extract_from(
     if pattern is not None and not any(pattern.search(argument) for argument in arguments):
         return Outcome(item, FILTERED, f"no argument matches {pattern.pattern}")
     if problem := bitcode_problem(lambda offset, length: bytes(bitcode[offset : offset + length]), len(bitcode)):
-        return Outcome(item, FAILED, f"the bitcode in it {problem}")
+        return Outcome(item, FAILED, f"its bitcode {problem}")
     base = f"{output}/{item.name}"
     if config.thinlto is not None:
         path = index_of(arguments, item.directory)
@@ -109,8 +114,8 @@ def _extract_from(
         try:
             index = read(path)
         except OSError as error:
-            return Outcome(item, NO_INDEX, f"its index: {error}")
-        write(f"{base}{INDEX}", index)
+            return Outcome(item, NO_INDEX, f"cannot read its index: {error}")
+        write(f"{base}{INDEX_SUFFIX}", index)
     write(f"{base}.cmd", command)
     write(f"{base}.bc", bitcode)
-    return Outcome(item, EXTRACTED, INDEX_LOST if config.thinlto is None and index_of(arguments, "") else "")
+    return Outcome(item, EXTRACTED, MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else "")

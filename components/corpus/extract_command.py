@@ -1,4 +1,4 @@
-"""mlgo corpus extract."""
+"""The command `mlgo corpus extract`."""
 
 from __future__ import annotations
 
@@ -7,48 +7,54 @@ from typing import Any
 
 import click
 
-from components.console import UserError, say
-from components.console.number_types import JOBS
-from components.corpus.command_edits import edit_commands, edit_options, edits_of
+from components.core.console import UserError, say
+from components.core.console.number_types import JOBS
+from components.core.formats.corpus import write_description
+from components.core.storage import publish
+from components.core.storage.options import FILE, TREE
+from components.corpus.command_edits import edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
-from components.corpus.finish import announce, finish, split_config
-from components.corpus.inputs import INPUT_TYPES, InputType, read_input
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.outcome import EXTRACTED, FILTERED, MISSING
-from components.corpus.profiles import bring_profiles
+from components.corpus.profiles import copy_profiles
 from components.corpus.report import OUTSIDE, Report, make_report
-from components.corpus.thinlto import BUILDS, INDEX_LOST, ThinLto
-from components.formats.corpus import write_description
-from components.storage import publish
-from components.storage.options import FILE, TREE
+from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
+from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, ThinLto
+from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
 
-_EMBED = {
+_EMBED_REMEDY = {
     None: "build the project with clang and -Xclang -fembed-bitcode=all (no -flto), then run this again",
-    "distributed": "give -mllvm -lto-embed-bitcode=post-merge-pre-opt to clang -fthinlto-index=, then run this again",
+    "distributed": "pass -mllvm -lto-embed-bitcode=post-merge-pre-opt to clang -fthinlto-index=, then run this again",
     "local": "link with clang -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files, then run this again",
 }
 
 
 @click.command()
-@click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build; as --input.")
-@click.option("--input", "source", help="What names the objects: a file, or a directory that holds them.")
+@click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build; same as --input.")
+@click.option("--input", "source", help="File that lists the objects, or directory that holds them; see --input-type.")
 @click.option(
-    "--input-type", type=click.Choice(INPUT_TYPES),
-    help="compile_commands.json; the linker's params file; directory of .o files; JSON of bazel aquery. Default: json.",
+    "--input-type",
+    type=click.Choice(INPUT_TYPES),
+    help="json: compile_commands.json; params: the linker's params file; directory: directory of .o files; "
+    "bazel_aquery: JSON of bazel aquery. Default: json.",
 )
 @output_option
 @click.option(
-    "--thinlto-build", "thinlto", type=click.Choice(BUILDS),
-    help="The build's ThinLTO. local: lld saved the modules below --obj-base-dir; there is no --input.",
+    "--thinlto-build",
+    "thinlto",
+    type=click.Choice(BUILDS),
+    help="Kind of the ThinLTO build. local: lld saved the modules below --obj-base-dir, and --input is not needed.",
 )
 @click.option(
     "--default-args",
-    help="Of local: what all modules are compiled with, cc1's arguments behind -cc1, or else clang's.",
+    help="Arguments that all modules of local ThinLTO are compiled with: cc1's if they start with -cc1, else clang's.",
 )
-@click.option("--cmd-filter", help="Keep modules of which one cc1 argument matches this regular expression.")
+@click.option("--cmd-filter", help="Keep only modules with a cc1 argument that matches this regular expression.")
 @click.option(
-    "--obj-base-dir", type=PATH,
-    help="Directory that modules are named relative to; with a linker's arguments, where it ran (default: here).",
+    "--obj-base-dir",
+    type=PATH,
+    help="Directory that module names are relative to; with a linker's arguments, the directory that the linker ran in "
+    "(default: the current one).",
 )
 @click.option("--cmd-section-name", default=".llvmcmd", show_default=True, help="ELF section of the arguments.")
 @click.option("--bitcode-section-name", default=".llvmbc", show_default=True, help="ELF section of the bitcode.")
@@ -72,31 +78,33 @@ def extract(
     cmd_replace: tuple[tuple[str, str], ...],
     **split: Any,
 ) -> None:
-    """Extracts the modules of a build that embedded or saved its bitcode.
+    """Extract the modules of a build that embedded or saved its bitcode.
 
-    Profiles that they were compiled with (-fprofile-use=, -fprofile-sample-use=) become part of the corpus.
+    Profiles that they were compiled with (-fprofile-use=, -fprofile-sample-use=) are copied to the corpus.
 
     \b
-    Example: only what was compiled at -Oz
-      python -m components.corpus extract --compile-commands build/compile_commands.json \\
+    Example: only modules that were compiled at -Oz
+      mlgo corpus extract --compile-commands build/compile_commands.json \\
         --cmd-filter '^-Oz$' --output corpus
-    Example: what bazel links, compiled with ThinLTO, at any of two levels
-      python -m components.corpus extract --input aquery.json --input-type bazel_aquery \\
+    Example: the objects of a bazel target, compiled with ThinLTO at -O2 or -O3
+      mlgo corpus extract --input aquery.json --input-type bazel_aquery \\
         --obj-base-dir "$(bazel info execution_root)" --thinlto-build distributed \\
         --cmd-filter '^-O2$|^-O3$' --output corpus
-    Example: what lld compiled and saved
-      python -m components.corpus extract --thinlto-build local --obj-base-dir build \\
+    Example: modules of local ThinLTO that lld saved
+      mlgo corpus extract --thinlto-build local --obj-base-dir build \\
         --default-args "-O2 -fPIC -ffunction-sections" --output corpus
     """
     splits = split_config(split)
-    edits = edits_of(cmd_add, cmd_remove, cmd_replace)
-    kind, path, base = _place(compile_commands, source, input_type, thinlto, obj_base_dir)
+    edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
+    kind, path, base = _resolve_input(compile_commands, source, input_type, thinlto, obj_base_dir)
     if thinlto == "local" and cmd_filter is not None:
-        raise UserError("--cmd-filter has nothing to filter: local ThinLTO saves no arguments", "leave it out")
+        raise UserError("--cmd-filter needs arguments, and local ThinLTO saves none", "omit --cmd-filter")
     if thinlto != "local" and default_args is not None:
-        raise UserError("--default-args is for --thinlto-build local: objects have their own arguments", "leave it out")
+        raise UserError(
+            "--default-args is only for --thinlto-build local: objects contain their arguments", "omit --default-args"
+        )
     if thinlto == "local" and edits:
-        raise UserError("local ThinLTO saves no arguments to change", "give the right ones in --default-args")
+        raise UserError("local ThinLTO saves no arguments to edit", "pass the final arguments in --default-args")
     config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, thinlto)
     found = read_input(kind, path, base)
     with publish(output) as partial:
@@ -109,39 +117,42 @@ def extract(
         write_description(partial, names, thinlto, default_args.split() if default_args else None)
         if thinlto != "local":
             edit_commands(partial, names, edits)
-            bring_profiles(partial, names, {item.object.name: item.object.directory for item in outcomes})
-        done = finish(partial, splits, report)
+            copy_profiles(partial, names, {item.object.name: item.object.directory for item in outcomes})
+        done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
-    lost = sum(outcome.detail == INDEX_LOST for outcome in outcomes)
+    lost = sum(outcome.detail == MISSING_INDEX_WARNING for outcome in outcomes)
     if lost:
-        say(f"{lost} modules are {INDEX_LOST}: they compile to other code; pass --thinlto-build distributed")
+        say(
+            f"{lost} modules are {MISSING_INDEX_WARNING}: they compile to different code; "
+            "pass --thinlto-build distributed"
+        )
 
 
-def _place(
+def _resolve_input(
     compile_commands: Path | None,
     source: str | None,
     input_type: InputType | None,
     thinlto: ThinLto | None,
     base: Path | None,
 ) -> tuple[InputType, Path, Path | None]:
-    """The one input that the flags name: its kind, its place, and the directory that names are relative to."""
+    """Return the input that the options select: its kind, its path, and the directory that names are relative to."""
     if compile_commands is not None:
         for flag in ("--input", source), ("--input-type", input_type if input_type != "json" else None):
             if flag[1] is not None:
-                raise UserError(f"--compile-commands and {flag[0]} {flag[1]} name two inputs", "leave one of them out")
+                raise UserError(f"--compile-commands and {flag[0]} {flag[1]} name two inputs", "omit one of them")
     if thinlto == "local":
         if compile_commands is not None or input_type not in (None, "directory") or (source and not input_type):
             raise UserError(
-                "--thinlto-build local takes no list of objects: lld saves the modules beside them",
-                "leave the input out, and pass --obj-base-dir with the directory that holds the *.3.import.bc files",
+                "--thinlto-build local takes no list of objects: lld saves the modules next to them",
+                "omit the input, and pass --obj-base-dir with the directory that holds the *.3.import.bc files",
             )
         return "saved", _tree(source) if source else base or Path(), base if source else None
     if compile_commands is not None:
         return "json", compile_commands, base
     if source is None:
         raise UserError(
-            "there is nothing to extract from",
-            "pass --compile-commands FILE, or --input PLACE with --input-type, or --thinlto-build local",
+            "extract has no input",
+            "pass --compile-commands FILE, or --input PATH with --input-type, or --thinlto-build local",
         )
     kind: InputType = input_type or "json"
     return kind, _tree(source) if kind == "directory" else FILE.convert(source, None, None), base
@@ -157,7 +168,7 @@ def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
     if FILTERED in left:
         return (
-            "build at a level that the problem is one at, or pass mlgo corpus extract another --cmd-filter: it is"
-            " searched for in each argument on its own"
+            "build at the problem's optimization level, or pass another --cmd-filter to mlgo corpus extract: it is"
+            " searched for in each argument separately"
         )
-    return _EMBED[thinlto]
+    return _EMBED_REMEDY[thinlto]

@@ -1,4 +1,4 @@
-"""Options that several commands of the corpus step have."""
+"""Command-line options that commands of the corpus step share."""
 
 from __future__ import annotations
 
@@ -7,33 +7,39 @@ from typing import Any
 
 import click
 
-from components.console.number_types import FRACTION, SEED
+from components.core.console.number_types import FRACTION, SEED
+from components.core.storage.options import OUTPUT
 from components.corpus.split import SplitConfig
-from components.storage.options import OUTPUT
 
 PATH = click.Path(path_type=Path)
 
 
 def split_options(command: Any) -> Any:
-    """The flags of a SplitConfig, on every command that writes a corpus."""
+    """Add the options of SplitConfig to a command that writes a corpus."""
     default = SplitConfig()
     for option in (
-        click.option("--seed", type=SEED, help=f"Another seed, another split. Default {default.seed}."),
+        click.option("--seed", type=SEED, help=f"Random seed of the split. Default {default.seed}."),
         click.option(
-            "--heldout-project", "heldout_projects", multiple=True,
+            "--heldout-project",
+            "heldout_projects",
+            multiple=True,
             help="Hold out all modules of this project (the first folder of their names). Repeatable.",
         ),
         click.option(
-            "--heldout-fraction", type=FRACTION, help=f"Held out of the rest. Default {default.heldout_fraction}."
+            "--heldout-fraction",
+            type=FRACTION,
+            help=f"Fraction of other modules to hold out. Default {default.heldout_fraction}.",
         ),
         click.option(
-            "--validation-fraction", type=FRACTION,
-            help=f"Chooses the best checkpoint. Default {default.validation_fraction}.",
+            "--validation-fraction",
+            type=FRACTION,
+            help=f"Fraction of other modules that select the best checkpoint. Default {default.validation_fraction}.",
         ),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 
 
 def output_option(command: Any) -> Any:
+    """Add the option --output to a command."""
     return click.option("--output", type=OUTPUT, required=True, help="Directory of the new corpus.")(command)

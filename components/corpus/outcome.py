@@ -1,10 +1,10 @@
-"""What became of an object."""
+"""Outcome of extracting an object."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.corpus.objects import ObjectFile
+from components.corpus.sources.objects import ObjectFile
 
 EXTRACTED = "extracted"
 ASSEMBLY = "assembly"
@@ -17,9 +17,12 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one object: `kind` is one of the constants above, `detail` says why.
+    """Outcome of extracting one object.
 
-    Of what was extracted there is a detail only if something is odd about it.
+    Attributes:
+        object: the object.
+        kind: one of the constants above.
+        detail: the reason; for an extracted object a warning, or "".
     """
 
     object: ObjectFile

@@ -1,4 +1,4 @@
-"""Brings the profiles that modules are compiled with into their corpus, see components/compiler/profiles.py."""
+"""Copies the profiles that modules are compiled with into their corpus, see components/core/compiler/profiles.py."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from components.compiler.profiles import PROFILE_OPTIONS, profile_of
-from components.console import UserError, say
-from components.corpus.files import read, write
-from components.storage.input_files import open_regular, path_errors
+from components.core.compiler.profiles import PROFILE_OPTIONS, parse_profile_option
+from components.core.console import UserError, say
+from components.core.storage.input_files import open_regular, path_errors
+from components.corpus.whole_files import read, write
 
 FOLDER = "profiles"
-_MARKS = tuple(f"{option}=".encode() for option in PROFILE_OPTIONS)
+_OPTION_PREFIXES = tuple(f"{option}=".encode() for option in PROFILE_OPTIONS)
 _SUFFIX = ".profile"
 
 
-def bring_profiles(
+def copy_profiles(
     corpus: Path,
     names: Iterable[str],
     directories: Mapping[str, str],
     may_bring: Callable[[Path], bool] | None = None,
 ) -> None:
-    """Copy every profile that the modules' arguments name to `corpus`/profiles, once, and have the arguments name that.
+    """Copy every profile that the modules' arguments name to `corpus`/profiles and rewrite the arguments.
+
+    Profiles with equal content are copied once. The rewritten paths are relative to the .cmd files.
 
     Args:
+        corpus: directory of the corpus.
         names: modules, whose .cmd files are in `corpus`.
-        directories: module -> where its relative paths start, as far as that is known; the working directory otherwise.
-        may_bring: whether a file may become part of the corpus, any by default: what a stranger's arguments name is not
-            published.
+        directories: module -> directory that its relative paths start from; the working directory if missing.
+        may_bring: returns whether a file may become part of the corpus, so that files that someone else's arguments
+            name are not published. None: all files may.
 
     Raises:
         UserError: a profile cannot be read, or may not become part of the corpus.
@@ -39,30 +42,30 @@ def bring_profiles(
     for name in names:
         cmd = corpus / f"{name}.cmd"
         command = read(str(cmd))
-        if not any(mark in command for mark in _MARKS):
+        if not any(mark in command for mark in _OPTION_PREFIXES):
             continue
         arguments = command.decode("utf-8", "surrogateescape").split("\0")
         for place, argument in enumerate(arguments):
-            if found := profile_of(argument):
+            if found := parse_profile_option(argument):
                 option, path = found
                 source = os.path.abspath(os.path.join(directories.get(name, ""), path))
                 if may_bring is not None and not may_bring(Path(source)):
                     raise UserError(
                         f"{name} names the profile {source}, which is outside of its corpus",
-                        f"if it is that module's, say so: --cmd-replace {option} {source}; or leave it out: "
-                        f"--cmd-remove {option}",
+                        f"if it is the module's profile, confirm it with --cmd-replace {option} {source}; otherwise "
+                        f"remove it with --cmd-remove {option}",
                     )
                 if source not in copies:
-                    copies[source] = _copy(Path(source), corpus / FOLDER, name, option)
+                    copies[source] = _copy_profile(Path(source), corpus / FOLDER, name, option)
                 arguments[place] = f"{option}={os.path.relpath(copies[source], cmd.parent)}"
         write(str(cmd), "\0".join(arguments).encode("utf-8", "surrogateescape"))
     if copies:
-        say(f"{len(set(copies.values()))} profiles that modules were compiled with are part of the corpus")
+        say(f"copied {len(set(copies.values()))} profiles of modules into the corpus")
 
 
-def _copy(source: Path, folder: Path, module: str, option: str) -> Path:
+def _copy_profile(source: Path, folder: Path, module: str, option: str) -> Path:
     remedy = (
-        f"{module} was compiled with it: put it back where the build had it, or have modules compiled without: "
+        f"{module} was compiled with it: restore it at the path that the build used, or compile modules without it: "
         f"--cmd-remove={option}"
     )
     with path_errors(source, remedy), os.fdopen(open_regular(source), "rb") as stream:

@@ -1,4 +1,4 @@
-"""report.json of a corpus: how many objects were extracted, and which were not and why, by project."""
+"""report.json of a corpus: number of extracted objects, and the skipped objects with the reasons, by project."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.formats.corpus import REPORT
 from components.corpus.outcome import EXTRACTED, FAILED, MISSING, NO_INDEX, Outcome
-from components.formats.corpus import REPORT
 
 NO_OUTPUT = "no_output"
 OUTSIDE = "outside"
@@ -18,20 +18,36 @@ DAMAGED = "damaged"
 DUPLICATE = "duplicate"
 NO_FUNCTIONS = "no_functions"
 PACKAGE_FAILED = "package_failed"
-_SHOWN = 5
+_MAX_EXAMPLES = 5
 _EXPECTED = ("assembly", "filtered", DUPLICATE, NO_FUNCTIONS)
-_PLAIN = {
-    EXTRACTED: "extracted", "assembly": "made from assembly", "no_bitcode": "without bitcode", MISSING: "missing",
-    "filtered": "filtered out", FAILED: "unreadable", NO_OUTPUT: "commands without an output",
-    COMPILE_FAILED: "failed to compile", NO_INDEX: "without a ThinLTO index", OUTSIDE: "outside of the base directory",
-    DAMAGED: "damaged", DUPLICATE: "equal to others", NO_FUNCTIONS: "without functions",
+_LABELS = {
+    EXTRACTED: "extracted",
+    "assembly": "made from assembly",
+    "no_bitcode": "without bitcode",
+    MISSING: "missing",
+    "filtered": "filtered out",
+    FAILED: "unreadable",
+    NO_OUTPUT: "commands without an output",
+    COMPILE_FAILED: "failed to compile",
+    NO_INDEX: "without a ThinLTO index",
+    OUTSIDE: "outside of the base directory",
+    DAMAGED: "damaged",
+    DUPLICATE: "equal to others",
+    NO_FUNCTIONS: "without functions",
     PACKAGE_FAILED: "packages left out",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
-class Left:
-    """One thing that is not in the corpus: the object or source named, in the words of `kind` and `detail`."""
+class Skipped:
+    """An object or source that is not in the corpus.
+
+    Attributes:
+        project: its project.
+        name: name of the object, source or package.
+        kind: one of the constants above or in outcome.py.
+        detail: the reason, for the user.
+    """
 
     project: str
     name: str
@@ -41,27 +57,38 @@ class Left:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of every object. extracted: modules by project. left: everything else, nothing is dropped."""
+    """Outcome of every object.
+
+    Attributes:
+        extracted: project -> number of modules.
+        left: all objects that were not extracted.
+    """
 
     extracted: dict[str, int]
-    left: tuple[Left, ...]
+    left: tuple[Skipped, ...]
 
     def counts(self) -> dict[str, int]:
+        """Return the number of objects of each kind."""
         counts = Counter({EXTRACTED: sum(self.extracted.values())})
         counts.update(item.kind for item in self.left)
         return dict(counts)
 
     def line(self) -> str:
-        """One line for the user: "540 extracted, 3 made from assembly"."""
-        return ", ".join(f"{number} {_PLAIN.get(kind, kind)}" for kind, number in self.counts().items())
+        """Return a one-line summary for the user: "540 extracted, 3 made from assembly"."""
+        return ", ".join(f"{number} {_LABELS.get(kind, kind)}" for kind, number in self.counts().items())
 
     def examples(self) -> list[str]:
-        """A few lines about objects that the user may miss."""
-        odd = [item for item in self.left if item.kind not in _EXPECTED]
-        lines = [f"  {_PLAIN.get(item.kind, item.kind)}: {item.name}: {item.detail}" for item in odd[:_SHOWN]]
-        return lines + ([f"  and {len(odd) - _SHOWN} more, see {REPORT}"] if len(odd) > _SHOWN else [])
+        """Return a few lines about skipped objects that the user would expect in the corpus."""
+        unexpected = [item for item in self.left if item.kind not in _EXPECTED]
+        lines = [
+            f"  {_LABELS.get(item.kind, item.kind)}: {item.name}: {item.detail}" for item in unexpected[:_MAX_EXAMPLES]
+        ]
+        return lines + (
+            [f"  and {len(unexpected) - _MAX_EXAMPLES} more, see {REPORT}"] if len(unexpected) > _MAX_EXAMPLES else []
+        )
 
     def write(self, directory: Path) -> None:
+        """Write report.json to `directory`."""
         projects = {}
         for project in sorted({*self.extracted, *(item.project for item in self.left)}):
             counts = Counter(item.kind for item in self.left if item.project == project)
@@ -72,16 +99,23 @@ class Report:
 
 
 def make_report(project: str, outcomes: Iterable[Outcome], other: Iterable[tuple[str, str, str]] = ()) -> Report:
-    """The report of one project; `other`: (name, kind, detail) of things for which there was no object."""
+    """Return the report of one project.
+
+    Args:
+        project: name of the project.
+        outcomes: of its objects.
+        other: (name, kind, detail) of skipped entries that have no object.
+    """
     outcomes = list(outcomes)
-    left = [Left(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
-    left += [Left(project, name, kind, detail) for name, kind, detail in other]
+    left = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
+    left += [Skipped(project, name, kind, detail) for name, kind, detail in other]
     return Report({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(left))
 
 
 def join_reports(reports: Iterable[Report]) -> Report:
+    """Merge the reports of several projects into one."""
     extracted: Counter[str] = Counter()
-    left: list[Left] = []
+    left: list[Skipped] = []
     for report in reports:
         extracted.update(report.extracted)
         left += report.left

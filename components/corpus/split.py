@@ -1,4 +1,4 @@
-"""Splits a corpus by the content of its modules into training, validation and held-out parts."""
+"""Split of a corpus into training, validation and held-out parts, by the content of its modules."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.console import UserError
-from components.formats.corpus import Module
-from components.formats.splits import Splits
+from components.core.console import UserError
+from components.core.formats.corpus import Module
+from components.core.formats.splits import Splits
 
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """How a corpus is split. The fractions are of distinct bitcode contents outside the held-out projects, in [0, 1),
-    and leave something to train on."""
+    """How a corpus is split.
+
+    The fractions are of the distinct bitcode contents outside the held-out projects. Each is in [0, 1), and their sum
+    is below 1.
+
+    Attributes:
+        validation_fraction: fraction that selects the best checkpoint.
+        heldout_fraction: fraction that is held out.
+        heldout_projects: projects whose modules are all held out.
+        seed: of the order of the contents.
+    """
 
     validation_fraction: float = 0.1
     heldout_fraction: float = 0.15
@@ -26,18 +35,19 @@ class SplitConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}, it must be at least 0 and below 1", "correct it")
         if self.validation_fraction + self.heldout_fraction >= 1:
-            raise UserError("the validation and held-out fractions leave no module to train on", "make them smaller")
+            raise UserError("the validation and held-out fractions leave no module to train on", "reduce them")
 
 
 def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
     """Assign every module to a part.
 
-    Contents are ordered by the SHA-256 of seed and bitcode, so that neither names nor the order of the corpus
-    matter; the first are held out, the next validate, the rest train. Each part with a fraction above 0 gets at
-    least one content if there are three. Modules of held-out projects, and whatever has the same content as one of
-    them, are held out.
+    Contents are ordered by the SHA-256 of seed and bitcode, so that the result depends neither on names nor on the
+    order of the corpus. The first contents are held out, the next ones are for validation, the rest for training. Each
+    part with a fraction above 0 gets at least one content if there are at least three. Modules of held-out projects,
+    and modules with the same content as one of them, are held out.
 
-    Raises `UserError` for a held-out project that the corpus does not have, and if nothing is left to train on.
+    Raises:
+        UserError: the corpus does not have a held-out project, or no module is left to train on.
     """
     projects = sorted({module.project for module in modules})
     for project in config.heldout_projects:
@@ -45,21 +55,21 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
             known = f"choose from: {', '.join(projects[:20])}"
             raise UserError(f"the corpus has no project {project!r} to hold out", known)
     contents = [_content(module, config.seed) for module in modules]
-    unseen = {c for m, c in zip(modules, contents, strict=True) if m.project in config.heldout_projects}
-    ordered = sorted(set(contents) - unseen)
+    heldout_contents = {c for m, c in zip(modules, contents, strict=True) if m.project in config.heldout_projects}
+    ordered = sorted(set(contents) - heldout_contents)
     if not ordered:
-        raise UserError("every module belongs to a held-out project: none is left to train on", "hold out fewer")
-    heldout = _share(len(ordered), config.heldout_fraction)
-    validation = _share(len(ordered), config.validation_fraction)
+        raise UserError(
+            "every module belongs to a held-out project: none is left to train on", "hold out fewer projects"
+        )
+    heldout = _part_size(len(ordered), config.heldout_fraction)
+    validation = _part_size(len(ordered), config.validation_fraction)
     if heldout + validation >= len(ordered):
         taken = f"{heldout} held out and {validation} to validate"
-        what = f"{len(ordered)} distinct modules: {taken} leave none to train on"
-        raise UserError(what, "make the validation and held-out fractions smaller, or add modules")
-    part_of = dict.fromkeys(unseen, "heldout")
+        problem = f"{len(ordered)} distinct modules: {taken} leave none to train on"
+        raise UserError(problem, "reduce the validation and held-out fractions, or add modules")
+    part_of = dict.fromkeys(heldout_contents, "heldout")
     for rank, content in enumerate(ordered):
-        part_of[content] = (
-            "heldout" if rank < heldout else "validation" if rank < heldout + validation else "train"
-        )
+        part_of[content] = "heldout" if rank < heldout else "validation" if rank < heldout + validation else "train"
     parts: dict[str, list[str]] = {"train": [], "validation": [], "heldout": []}
     for module, content in zip(modules, contents, strict=True):
         parts[part_of[content]].append(module.name)
@@ -78,8 +88,8 @@ def _content(module: Module, seed: int) -> str:
     return digest.hexdigest()
 
 
-def _share(count: int, fraction: float) -> int:
-    """How many of `count` contents; at least one of three, none of one or two."""
+def _part_size(count: int, fraction: float) -> int:
+    """Return the number of contents for `fraction` of `count`: at least 1 if count >= 3, otherwise 0."""
     if fraction == 0 or count < 3:
         return 0
     return max(1, int(count * fraction))

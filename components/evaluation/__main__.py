@@ -8,14 +8,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from components import problems
-from components.compiler.options import ALLOW_CC1_OPTION
-from components.console import UserError, preset_option, run_step
-from components.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
-from components.evaluation import table
+from components.core import problems
+from components.core.compiler.options import ALLOW_CC1_OPTION
+from components.core.console import UserError, preset_option, run_step
+from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
+from components.core.objectives import OBJECTIVES
+from components.core.projects.option import RECIPE
+from components.core.storage.input_files import expect_shape
+from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT
+from components.core.workers.factory import HELP as WORKERS_HELP
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
-from components.evaluation.judges import JUDGES
-from components.evaluation.whole_commands import (
+from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
     LINK_VARIANT,
     PROCESSORS,
@@ -24,10 +27,7 @@ from components.evaluation.whole_commands import (
     compare_builds,
     compare_programs,
 )
-from components.projects.option import RECIPE
-from components.storage.input_files import expect_shape
-from components.storage.options import ARTIFACT, LOOSE, OUTPUT
-from components.workers.make import HELP as WORKERS_HELP
+from components.evaluation.report import terminal_report
 
 
 class _DefaultCommand(click.Group):
@@ -48,47 +48,69 @@ def main() -> None:
 @preset_option({"tiny": {"thresholds": "15"}})
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus whose held-out part is compiled.")
 @click.option(
-    "--toolchain", "--training-toolchain", "toolchain", type=ARTIFACT, required=True,
+    "--toolchain",
+    "--training-toolchain",
+    "toolchain",
+    type=ARTIFACT,
+    required=True,
     help="Training clang: baseline, warmstart and sweep.",
-)  # fmt: skip
+)
 @click.option("--policy", type=ARTIFACT, required=True, help="The policy that is judged.")
 @click.option("--output", type=OUTPUT, required=True, help="Where report.csv, metrics.json and report.html go.")
 @click.option(
-    "--release-toolchain", type=ARTIFACT,
+    "--release-toolchain",
+    type=ARTIFACT,
     help="Release clang that embeds the policy. Without it the training clang runs the policy, as it always does "
-         "for scores.",
-)  # fmt: skip
+    "for scores.",
+)
 @click.option("--warmstart", type=ARTIFACT, help="Warmstart policy, to be compared.")
 @click.option(
-    "--evaluation", type=ARTIFACT,
+    "--evaluation",
+    type=ARTIFACT,
     help="Earlier evaluation by the training clang: what it measured is taken over, only the release clang compiles.",
-)  # fmt: skip
-@click.option("--release-if", type=click.Choice(RELEASE_IF), default="better", show_default=True,
-              help="Which verdict wants a release clang: `release` in metrics.json says yes or no.")  # fmt: skip
+)
 @click.option(
-    "--ppo-root", type=LOOSE,
+    "--release-if",
+    type=click.Choice(RELEASE_IF),
+    default="better",
+    show_default=True,
+    help="Which verdict wants a release clang: `release` in metrics.json says yes or no.",
+)
+@click.option(
+    "--ppo-root",
+    type=LOOSE,
     help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
-)  # fmt: skip
+)
 @click.option(
-    "--recipe", type=RECIPE,
+    "--recipe",
+    type=RECIPE,
     help="Rebuilds the held-out projects whole and compares what they link, or for scores what their programs execute.",
-)  # fmt: skip
+)
 @click.option("--stock-clang", type=PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
-@click.option("--min-reduction-percent", type=FINITE_FLOAT,
-              help=f"Asked for by the verdict.  [default: {problems.told('min_reduction_percent')}]")  # fmt: skip
-@click.option("--max-slowdown-percent", type=FINITE_FLOAT,
-              help="Not better if the recipe's benchmarks execute this much more.  [default: no limit]")  # fmt: skip
+@click.option(
+    "--min-reduction-percent",
+    type=FINITE_FLOAT,
+    help=f"Asked for by the verdict.  [default: {problems.describe_field('min_reduction_percent')}]",
+)
+@click.option(
+    "--max-slowdown-percent",
+    type=FINITE_FLOAT,
+    help="Not better if the recipe's benchmarks execute this much more.  [default: no limit]",
+)
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
 @click.option("--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="More failed modules stop.")
 @click.option(
-    "--thresholds", default=",".join(map(str, THRESHOLDS)), show_default=True,
+    "--thresholds",
+    default=",".join(map(str, THRESHOLDS)),
+    show_default=True,
     help="-inline-threshold sweep; '' for none. Of a problem that is judged by scores there is none.",
-)  # fmt: skip
+)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the bootstrap intervals.")
-@click.option("--jobs", type=JOBS, default=PROCESSORS,
-              help="Compiles at a time in whole builds.  [default: processors]")  # fmt: skip
+@click.option(
+    "--jobs", type=JOBS, default=PROCESSORS, help="Compiles at a time in whole builds.  [default: processors]"
+)
 @ALLOW_CC1_OPTION
 @LINK_VARIANT
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
@@ -110,21 +132,21 @@ def run(
 
     \b
     Example:
-      python -m components.evaluation --corpus runs/demo/corpus --toolchain runs/demo/training \\
+      mlgo evaluation --corpus runs/demo/corpus --toolchain runs/demo/training \\
           --release-toolchain runs/demo/release --policy runs/demo/policy \\
           --warmstart runs/demo/warmstart --output runs/demo/evaluation
-      python -m components.evaluation run --problem regalloc --corpus runs/ra/corpus --toolchain runs/ra/training \\
+      mlgo evaluation run --problem regalloc --corpus runs/ra/corpus --toolchain runs/ra/training \\
           --policy runs/ra/policy --warmstart runs/ra/warmstart --output runs/ra/evaluation
 
     \b
     Other commands (each has its --help):
-      python -m components.evaluation compare-binaries   linked programs and libraries, built whole
-      python -m components.evaluation compare-builds     two build trees of your own
-      python -m components.evaluation compare-programs   what such programs execute
-      python -m components.evaluation show               print the table of a finished evaluation
+      mlgo evaluation compare-binaries   linked programs and libraries, built whole
+      mlgo evaluation compare-builds     two build trees of your own
+      mlgo evaluation compare-programs   what such programs execute
+      mlgo evaluation show               print the table of a finished evaluation
     """
     sweep = _thresholds(thresholds)
-    if not JUDGES[problems.get(problem).measure].swept:
+    if not OBJECTIVES[problems.get(problem).objective].sweeps_thresholds:
         if sweep and context.get_parameter_source("thresholds") == ParameterSource.COMMANDLINE:
             raise UserError(
                 f"--thresholds are of the inliner, and {problem} is judged by scores of the same inlined code",
@@ -136,7 +158,7 @@ def run(
 
     metrics = evaluate(config)
     if not quiet:
-        table.print_table(metrics, config.output.absolute())
+        terminal_report.print_table(metrics, config.output.absolute())
     return EXIT_NOT_BETTER if fail_if_not_better and metrics["verdict"] != "better" else 0
 
 
@@ -152,12 +174,12 @@ def show(metrics: Path) -> None:
 
     \b
     Example:
-      python -m components.evaluation show --metrics runs/demo/evaluation
+      mlgo evaluation show --metrics runs/demo/evaluation
     """
     directory = metrics if metrics.is_dir() else metrics.parent
-    found = table.read_metrics(metrics)
-    with expect_shape(metrics, f"the {table.METRICS} of an evaluation", "evaluate again"):
-        table.print_table(found, directory.absolute())
+    found = terminal_report.read_metrics(metrics)
+    with expect_shape(metrics, f"the {terminal_report.METRICS} of an evaluation", "evaluate again"):
+        terminal_report.print_table(found, directory.absolute())
 
 
 def _thresholds(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Two variants of the same modules, side by side."""
+"""Two variants of the same code, side by side."""
 
 from __future__ import annotations
 
@@ -7,48 +7,55 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.bootstrap import reduction_interval
+from components.core.objectives import Objective
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sizes of the same modules under the heuristic (baseline) and under something else.
+    """Values of the same cases under the heuristic (baseline) and under something else; smaller is better.
 
     Attributes:
-        baseline_bytes: int64 [N], native text of each module under -Oz's own heuristic.
-        other_bytes: int64 [N], native text of the same modules, in the same order, under the other variant.
+        objective: what the values are.
+        baseline: [C], value of each case under LLVM's own heuristic.
+        other: [C], values of the same cases, in the same order, under the other variant.
+        module: int64 [C], the module of each case.
     """
 
-    baseline_bytes: np.ndarray
-    other_bytes: np.ndarray
+    objective: Objective
+    baseline: np.ndarray
+    other: np.ndarray
+    module: np.ndarray
 
     def __post_init__(self) -> None:
-        if self.baseline_bytes.shape != self.other_bytes.shape or self.baseline_bytes.ndim != 1:
+        if not self.baseline.shape == self.other.shape == self.module.shape or self.baseline.ndim != 1:
             raise ValueError(
-                f"two variants of the same modules: {self.baseline_bytes.shape} and {self.other_bytes.shape}"
+                f"two variants of the same {self.objective.labels.cases}: "
+                f"{self.baseline.shape}, {self.other.shape}, {self.module.shape}"
             )
 
     @property
     def reduction_percent(self) -> float | None:
-        """How much smaller all modules together are; positive is better, None when there is no text at all."""
-        return reduction_percent(int(self.baseline_bytes.sum()), int(self.other_bytes.sum()))
+        """By how many percent all values together are smaller; positive is better, None if there is nothing."""
+        reduction = self.objective.reduction(self.baseline, self.other)
+        return None if reduction is None else 100.0 * reduction
 
     def to_json(self, seed: int | None = None) -> dict[str, Any]:
-        """As it stands in metrics.json; with `seed`, also the bootstrap interval over the modules."""
-        entry: dict[str, Any] = {
-            "modules": int(self.baseline_bytes.size),
-            "baseline_bytes": int(self.baseline_bytes.sum()),
-            "policy_bytes": int(self.other_bytes.sum()),
-            "reduction_percent": self.reduction_percent,
-            "modules_smaller": int((self.other_bytes < self.baseline_bytes).sum()),
-            "modules_equal": int((self.other_bytes == self.baseline_bytes).sum()),
-            "modules_larger": int((self.other_bytes > self.baseline_bytes).sum()),
-        }
+        """Return the comparison as metrics.json has it; with `seed` also the bootstrap interval over the modules."""
+        labels = self.objective.labels
+        entry: dict[str, Any] = {"modules": int(np.unique(self.module).size), labels.cases: int(self.baseline.size)}
+        if self.objective.additive:
+            entry[f"baseline_{labels.unit}"] = self.baseline.sum().item()
+            entry[f"policy_{labels.unit}"] = self.other.sum().item()
+        entry["reduction_percent"] = self.reduction_percent
+        less, equal, more = (f"{labels.cases}_{direction}" for direction in labels.directions)
+        entry[less] = int((self.other < self.baseline).sum())
+        entry[equal] = int((self.other == self.baseline).sum())
+        entry[more] = int((self.other > self.baseline).sum())
         if seed is not None:
-            entry["reduction_percent_ci95"] = reduction_interval(self.baseline_bytes, self.other_bytes, seed)
+            entry["reduction_percent_ci95"] = self.objective.interval(self.baseline, self.other, self.module, seed)
         return entry
 
 
 def reduction_percent(baseline_bytes: int, other_bytes: int) -> float | None:
-    """100 * (1 - other / baseline), which is 100 times the reward; None when the baseline has no byte."""
+    """Return 100 * (1 - other / baseline); None if the baseline has no byte."""
     return 100.0 * (1.0 - other_bytes / baseline_bytes) if baseline_bytes else None

@@ -1,46 +1,143 @@
-"""KFP's declarations of the evaluation step: the verdict on a policy, and the size report of a release clang."""
+"""KFP components of the evaluation step: the verdict on a policy, and the report on a release clang."""
 
 from kfp import dsl
 
-from components.launcher.declare import step
+from components.core.launcher.declare import step
 
 
 @dsl.container_component
 def evaluation(  # type: ignore[no-untyped-def]
-    corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], warmstart: dsl.Input[dsl.Model],
-    policy: dsl.Input[dsl.Model], problem: str, workers: str, preset: str, min_reduction_percent: str,
-    release_if: str, evaluation: dsl.Output[dsl.Artifact], metrics: dsl.Output[dsl.Metrics],
-    page: dsl.Output[dsl.HTML], release: dsl.OutputPath(str),  # type: ignore[valid-type]
-):  # fmt: skip
-    """What the policy does to held-out modules. `release` is "yes" if a release clang shall be made of it."""
+    corpus: dsl.Input[dsl.Dataset],
+    training: dsl.Input[dsl.Artifact],
+    warmstart: dsl.Input[dsl.Model],
+    policy: dsl.Input[dsl.Model],
+    problem: str,
+    workers: str,
+    preset: str,
+    min_reduction_percent: str,
+    release_if: str,
+    evaluation: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+    page: dsl.Output[dsl.HTML],
+    release: dsl.OutputPath(str),  # type: ignore[valid-type]
+):
+    """Evaluate a policy on held-out modules, and decide whether to build a release clang with it.
+
+    Args:
+        corpus: Corpus with the held-out modules.
+        training: Training clang.
+        warmstart: Policy that PPO started from.
+        policy: Policy to evaluate.
+        problem: Optimization problem, for example `inlining`.
+        workers: Where modules are compiled, KIND[:N].
+        preset: `tiny` compares with fewer inlining thresholds.
+        min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
+            problem's default.
+        release_if: `better`: build a release clang only if the verdict is `better`. `always`: always build one.
+        evaluation: Measurements, metrics, report and verdict.
+        metrics: Metrics for the KFP UI.
+        page: HTML report.
+        release: "yes" if a release clang is to be built.
+    """
     return step(
-        "toolchain", "evaluation",
-        ["--corpus", corpus.uri, "--toolchain", training.uri, "--warmstart", warmstart.uri, "--policy", policy.uri,
-         "--problem", problem, "--workers", workers, "--preset", preset,
-         "--min-reduction-percent", min_reduction_percent, "--release-if", release_if, "--quiet",
-         "--output", evaluation.uri],
+        "toolchain",
+        "evaluation",
+        [
+            "--corpus",
+            corpus.uri,
+            "--toolchain",
+            training.uri,
+            "--warmstart",
+            warmstart.uri,
+            "--policy",
+            policy.uri,
+            "--problem",
+            problem,
+            "--workers",
+            workers,
+            "--preset",
+            preset,
+            "--min-reduction-percent",
+            min_reduction_percent,
+            "--release-if",
+            release_if,
+            "--quiet",
+            "--output",
+            evaluation.uri,
+        ],
         hours=6,
         copies={"report.html": page.path},
         values={"metrics.json:release": release},
         metrics={"metrics.json": "metrics"},
-    )  # fmt: skip
+    )
 
 
 @dsl.container_component
-def size_report(  # type: ignore[no-untyped-def]
-    corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], policy: dsl.Input[dsl.Model],
-    evaluation: dsl.Input[dsl.Artifact], release: dsl.Input[dsl.Artifact], recipe: str, problem: str, workers: str,
-    min_reduction_percent: str, max_slowdown_percent: str, size_report: dsl.Output[dsl.Artifact],
-    metrics: dsl.Output[dsl.Metrics], page: dsl.Output[dsl.HTML], summary: dsl.Output[dsl.Markdown],
-):  # fmt: skip
-    """What the release clang itself makes of the held-out modules, and of whole programs."""
+def release_report(  # type: ignore[no-untyped-def]
+    corpus: dsl.Input[dsl.Dataset],
+    training: dsl.Input[dsl.Artifact],
+    policy: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    release: dsl.Input[dsl.Artifact],
+    recipe: str,
+    problem: str,
+    workers: str,
+    min_reduction_percent: str,
+    max_slowdown_percent: str,
+    release_report: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+    page: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+):
+    """Measure the release clang itself on held-out modules and on whole programs.
+
+    Args:
+        corpus: Corpus with the held-out modules.
+        training: Training clang.
+        policy: Policy that the release clang embeds.
+        evaluation: Evaluation of the policy by the training clang.
+        release: Release clang to measure.
+        recipe: Recipe of the programs to build and run. Empty: no whole programs.
+        problem: Optimization problem, for example `inlining`.
+        workers: Where modules are compiled, KIND[:N].
+        min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
+            problem's default.
+        max_slowdown_percent: Maximum increase, in percent, of the instructions that the recipe's benchmarks execute.
+            Empty: no limit.
+        release_report: Measurements, metrics, report and verdict.
+        metrics: Metrics for the KFP UI.
+        page: HTML report.
+        summary: Markdown summary of the report.
+    """
     return step(
-        "toolchain", "evaluation",
-        ["--corpus", corpus.uri, "--toolchain", training.uri, "--policy", policy.uri, "--evaluation", evaluation.uri,
-         "--release-toolchain", release.uri, "--recipe", recipe, "--problem", problem, "--workers", workers,
-         "--min-reduction-percent", min_reduction_percent, "--max-slowdown-percent", max_slowdown_percent, "--quiet",
-         "--output", size_report.uri],
+        "toolchain",
+        "evaluation",
+        [
+            "--corpus",
+            corpus.uri,
+            "--toolchain",
+            training.uri,
+            "--policy",
+            policy.uri,
+            "--evaluation",
+            evaluation.uri,
+            "--release-toolchain",
+            release.uri,
+            "--recipe",
+            recipe,
+            "--problem",
+            problem,
+            "--workers",
+            workers,
+            "--min-reduction-percent",
+            min_reduction_percent,
+            "--max-slowdown-percent",
+            max_slowdown_percent,
+            "--quiet",
+            "--output",
+            release_report.uri,
+        ],
         hours=6,
         copies={"report.html": page.path, "summary.md": summary.path},
         metrics={"metrics.json": "metrics"},
-    )  # fmt: skip
+    )

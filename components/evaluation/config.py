@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components import problems
-from components.console import UserError
-from components.evaluation.link_variants import LINK_VARIANTS
+from components.core import problems
+from components.core.console import UserError
+from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: what a user would try without a policy."""
@@ -44,7 +44,7 @@ class EvaluationConfig:
         max_slowdown_percent: of a problem that is judged by size; the verdict is "not better" if the benchmarks of the
             projects of `recipe` execute so many percent more instructions in sum; None allows any number.
         problem: name of the optimization problem.
-        workers: where compiles run, as `components.workers.make` reads it.
+        workers: where compiles run, as `components.core.workers.factory` reads it.
         timeout_s: of one compile.
         max_failed_fraction: more failed modules than this stop the evaluation.
         thresholds: the sweep of a problem that is judged by size.
@@ -99,7 +99,7 @@ class EvaluationConfig:
                 "--max-slowdown-percent speaks of the benchmarks of a recipe, and none is given",
                 "pass --recipe, or leave --max-slowdown-percent out",
             )
-        if self.max_slowdown_percent is not None and problems.get(self.problem).measure != "size":
+        if self.max_slowdown_percent is not None and problems.get(self.problem).objective != "size":
             raise UserError(
                 f"--max-slowdown-percent is for problems that are judged by size; programs that execute more under a "
                 f"policy for {self.problem} are never better",

@@ -9,24 +9,27 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from components import problems
-from components.evaluation import table
-from components.evaluation.card import model_card, write_card
+from components.core import problems
+from components.core.formats.corpus import load_corpus
+from components.core.formats.policy import load_policy_info
+from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.objectives import OBJECTIVES, Objective
+from components.core.projects.recipe import Recipe
+from components.core.storage import digest, publish
+from components.core.workers.factory import make_pool
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.curve import read_curve
-from components.evaluation.given import check_policy, heldout_modules, heldout_recipes, load_earlier, load_release
-from components.evaluation.judges import JUDGES, Judge
-from components.evaluation.measurements import POLICY
-from components.evaluation.metrics import refuse_without_gain_over_start
-from components.evaluation.page import write_page
-from components.evaluation.stored import write_measurements
-from components.evaluation.variants import Variant
-from components.formats.corpus import load_corpus
-from components.formats.policy import load_policy_info
-from components.formats.toolchain import Toolchain, load_toolchain
-from components.projects.recipe import Recipe
-from components.storage import digest, publish
-from components.workers.make import make_pool
+from components.evaluation.inputs import check_policy, heldout_modules, heldout_recipes, load_earlier, load_release
+from components.evaluation.measure import measure
+from components.evaluation.measurements import POLICY, write_measurements
+from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
+from components.evaluation.projects.whole_projects import compare_whole_projects, require_tools
+from components.evaluation.report import terminal_report
+from components.evaluation.report.html_report import write_page
+from components.evaluation.report.model_card import model_card, write_card
+from components.evaluation.report.regressions import worst_cases
+from components.evaluation.report.report_csv import write_report_csv
+from components.evaluation.report.training_curve import read_curve
+from components.evaluation.variants import Variant, compiled_by, plan_variants
 
 
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         UserError: an input is missing, damaged, or does not fit the others; this machine lacks a tool; too many modules
             do not compile.
     """
-    judge = JUDGES[problems.get(config.problem).measure]
+    objective = OBJECTIVES[problems.get(config.problem).objective]
     corpus = load_corpus(config.corpus)
     modules = heldout_modules(corpus)
     heldout_projects = corpus.splits().heldout_projects
@@ -47,17 +50,19 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     if config.warmstart is not None:
         check_policy(config.warmstart, config, training)
     release = load_release(config.release_toolchain, config.policy, training) if config.release_toolchain else None
-    recipes = heldout_recipes(judge, config.recipe, heldout_projects) if config.recipe else ()
+    recipes = heldout_recipes(objective, config.recipe, heldout_projects) if config.recipe else ()
     if recipes and release is not None:
-        judge.require_tools(config, release, recipes)
+        require_tools(objective, config, release, recipes)
     curve = read_curve(config.ppo_root or config.policy)
-    variants = judge.plan(config, training, release)
+    variants = plan_variants(objective, config, training, release)
     known, earlier = load_earlier(config) if config.evaluation else ({}, None)
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
-            measured = judge.measure(pool, config, variants, modules, heldout_projects, earlier)
-        built = _build(judge, config, recipes, release, directory / "build")
-        metrics = judge.summarize(measured, config, built)
+            measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
+        whole = _compare_whole_projects(objective, config, recipes, release, directory / "build")
+        metrics = summarize(measured, config.wanted_percent, config.seed, whole)
+        if "linked" in metrics:
+            judge_whole_projects(metrics, config.max_slowdown_percent)
         metrics["inputs"] = _inputs(config, training, release)
         if earlier:
             for key in ("warmstart", "warmstart_digest", "warmstart_trained_by"):
@@ -65,20 +70,21 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         refuse_without_gain_over_start(metrics, metrics["inputs"]["warmstart_trained_by"] or "")
         wanted = config.release_if == "always" or metrics["verdict"] == "better"
         metrics["release"] = "yes" if wanted else "no"
-        if earlier:
-            metrics |= judge.agreement(measured, earlier)
-        metrics["policy_compiled_by"] = judge.compiled_by(release)
+        if earlier and compiled_by(objective, release) == "release":
+            same = measured.values[POLICY] == earlier.values_of(measured)
+            metrics["as_under_the_training_clang"] = int(same.sum())
+        metrics["policy_compiled_by"] = compiled_by(objective, release)
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         if earlier:
             _take_over(known, metrics)
-        judge.write_csv(directory / "report.csv", measured)
+        write_report_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
         text = json.dumps(metrics, indent=1, allow_nan=False)
-        (directory / table.METRICS).write_text(text + "\n", encoding="utf-8")
-        (directory / table.SUMMARY).write_text(table.markdown(metrics), encoding="utf-8")
-        write_card(directory, model_card(metrics, config.policy, corpus, judge.worst_cases(measured)))
-        write_page(directory / table.REPORT, metrics, measured, curve)
+        (directory / terminal_report.METRICS).write_text(text + "\n", encoding="utf-8")
+        (directory / terminal_report.SUMMARY).write_text(terminal_report.markdown(metrics), encoding="utf-8")
+        write_card(directory, model_card(metrics, config.policy, corpus, worst_cases(measured)))
+        write_page(directory / terminal_report.REPORT, metrics, measured, curve)
     return metrics
 
 
@@ -109,13 +115,13 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
     }
 
 
-def _build(
-    judge: Judge, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
-) -> Any:
-    """Held-out projects built whole; `work` lies in the unpublished artifact, so a kill leaves nothing."""
+def _compare_whole_projects(
+    objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
+) -> dict[str, Any]:
+    """Compare whole projects in `work`, which is part of the unpublished artifact: a kill leaves nothing."""
     if not recipes or release is None:
-        return None
+        return {"binaries": [], "linked": {}, "programs": None} if objective.recipe_field == "binaries" else {}
     try:
-        return judge.build_projects(config, recipes, release, work)
+        return compare_whole_projects(objective, config, recipes, release, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -1,77 +1,202 @@
-"""Text sizes of the held-out modules under every variant."""
+"""Compiles the held-out modules under every variant and collects the values of their cases."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from components.compiler.compile import Sample
-from components.compiler.source_language import source_language
-from components.evaluation.compiles import compile_variants, require_same_modules
+from components.core.compiler.command_line import require_replayable
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.compiler.source_language import source_language
+from components.core.console import Progress, UserError
+from components.core.formats.corpus import Module
+from components.core.objectives import Objective
+from components.core.workers.pool import WorkerPool
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Measurements
+from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Excluded, Measurements
 from components.evaluation.variants import Variant
-from components.formats.corpus import Module
-from components.workers.pool import WorkerPool
 
-_ALL = "text"
+
+@dataclass(frozen=True)
+class _Read:
+    """What one compile yields: the outcome of the objective, and bytes by section where they are known."""
+
+    outcome: Mapping[str, float]
+    sections: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _CompileOnce:
+    """Compile a module once and read it where the compile runs: its log may be large and does not travel."""
+
+    compiler: Compiler
+    objective: Objective
+
+    def __call__(self, request: Request) -> tuple[_Read, float]:
+        """Return what was read and the seconds of compiling. Raises as Compiler does."""
+        result = self.compiler(request)
+        sample = result.samples[0]
+        sections = sample.function_sizes.sections if sample.function_sizes else {}
+        return _Read(self.objective.outcome(sample), sections), result.compile_s
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Results by variant and module.
+
+    Attributes:
+        read: variant -> module -> what was read.
+        kept: modules that every variant compiled, in the given order. excluded: the others.
+        compile_s: variant -> seconds, summed over its modules.
+    """
+
+    read: dict[str, dict[str, _Read]]
+    kept: tuple[Module, ...]
+    excluded: tuple[Excluded, ...]
+    compile_s: dict[str, float]
 
 
 def measure(
     pool: WorkerPool,
     config: EvaluationConfig,
+    objective: Objective,
     variants: Sequence[Variant],
     modules: Sequence[Module],
     heldout_projects: Collection[str],
     earlier: Measurements | None = None,
 ) -> Measurements:
-    """Text sizes of `modules` under every variant.
+    """Return the values of `modules` under every variant.
 
-    A module that fails under one variant, twice, is not compiled under the later ones and is in nobody's sum. Modules
-    of the same content are counted as often as the corpus has them. What `earlier` has of the variants is taken over,
-    and so are the modules that it left out; only its policy is compiled again.
+    A module that fails under one variant, twice, is not compiled under the later ones and has no values. Modules of the
+    same content count as often as the corpus has them. From `earlier` measurements everything is taken over that the
+    release clang does not change: all variants but the policy, and everything of an objective that only the training
+    clang logs, for the release clang takes the same decisions.
 
     Raises:
         UserError: more than `config.max_failed_fraction` of the modules failed, or all of them.
     """
-    sizes: dict[str, dict[str, dict[str, int]]] = {}
-    compile_s: dict[str, float] = {}
-    wanted = modules
     if earlier is not None:
-        require_same_modules(modules, earlier)
-        sizes = {name: _outcomes(earlier, name) for name in earlier.sizes if name != POLICY}
-        compile_s = {name: seconds for name, seconds in (earlier.compile_s or {}).items() if name != POLICY}
+        _require_same_modules(modules, earlier)
+        if objective.needs_log:
+            return earlier
         known = set(earlier.modules)
         wanted = [module for module in modules if module.name in known]
         variants = [variant for variant in variants if variant.name == POLICY]
-    compiled = compile_variants(pool, config, variants, wanted, text_sizes, len(modules), (BASELINE, POLICY))
-    sizes |= compiled.outcomes
+    else:
+        wanted = list(modules)
+    compiled = _compile_variants(pool, config, objective, variants, wanted, len(modules))
+    read, compile_s = compiled.read, compiled.compile_s
+    if earlier is not None:
+        read = {name: _read_again(earlier, name) for name in earlier.values if name != POLICY} | read
+        compile_s = {name: s for name, s in (earlier.compile_s or {}).items() if name != POLICY} | compile_s
+    return _collect(objective, read, compiled, compile_s, heldout_projects, earlier)
+
+
+def _collect(
+    objective: Objective,
+    read: Mapping[str, Mapping[str, _Read]],
+    compiled: _Compiled,
+    compile_s: dict[str, float],
+    heldout_projects: Collection[str],
+    earlier: Measurements | None,
+) -> Measurements:
     kept = compiled.kept
-
-    def column(variant: str, size: str) -> np.ndarray:
-        return np.array([sizes[variant][module.name][size] for module in kept], dtype=np.int64)
-
-    known_by_section = [name for name in sizes if all(SECTIONS[0] in sizes[name][module.name] for module in kept)]
+    functions: list[str] = []
+    index: list[int] = []
+    columns: dict[str, list[float]] = {name: [] for name in read}
+    for place, module in enumerate(kept):
+        outcomes = {name: found[module.name].outcome for name, found in read.items()}
+        for case in outcomes[BASELINE]:
+            # All variants log the same functions, see problems/regalloc.py; without all values there is no comparison.
+            if all(case in outcome for outcome in outcomes.values()):
+                functions.append(case)
+                index.append(place)
+                for name, outcome in outcomes.items():
+                    columns[name].append(outcome[case])
+    of_modules = objective.labels.case == "module"
+    by_section = [name for name, found in read.items() if all(found[module.name].sections for module in kept)]
     return Measurements(
+        objective=objective,
         modules=tuple(module.name for module in kept),
         projects=tuple(module.project for module in kept),
         unseen_project=np.array([module.project in heldout_projects for module in kept], dtype=bool),
-        sizes={name: column(name, _ALL) for name in sizes},
-        languages=tuple(source_language(module.arguments(), module.name) for module in kept),
-        sections={name: {section: column(name, section) for section in SECTIONS} for name in known_by_section},
+        values={
+            name: np.array(column, dtype=np.int64 if objective.additive else np.float64)
+            for name, column in columns.items()
+        },
+        functions=() if of_modules else tuple(functions),
+        module=np.array(index, dtype=np.int64),
+        languages=tuple(source_language(m.arguments(), m.name) for m in kept) if of_modules else (),
+        sections={
+            name: {
+                section: np.array([read[name][module.name].sections[section] for module in kept], dtype=np.int64)
+                for section in SECTIONS
+            }
+            for name in by_section
+        },
         excluded=(*(earlier.excluded if earlier else ()), *compiled.excluded),
-        compile_s=compile_s | compiled.compile_s,
+        compile_s=compile_s,
     )
 
 
-def text_sizes(sample: Sample) -> dict[str, int]:
-    """Return a sample's text bytes: all of them as llvm-size counts them, and by section where they are known."""
-    return {_ALL: sample.text_size_bytes, **(sample.function_sizes.sections if sample.function_sizes else {})}
+def _compile_variants(
+    pool: WorkerPool,
+    config: EvaluationConfig,
+    objective: Objective,
+    variants: Sequence[Variant],
+    modules: Sequence[Module],
+    total: int,
+) -> _Compiled:
+    """Compile `modules` under each variant; `config.max_failed_fraction` is of `total` modules."""
+    require_replayable(modules, config.allowed_options)
+    quarantine = Quarantine(config.max_failed_fraction, total)
+    # Long compiles first, so that the workers end together.
+    order = sorted(modules, key=lambda module: -module.bitcode.stat().st_size)
+    read: dict[str, dict[str, _Read]] = {}
+    compile_s: dict[str, float] = {}
+    excluded: list[Excluded] = []
+    for variant in variants:
+        compiler = Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options)
+        left = [module for module in order if module.name not in quarantine]
+        with_functions = not objective.needs_log and variant.name in (BASELINE, POLICY)
+        requests = [Request(module, variant.advisor, with_functions, variant.extra_flags) for module in left]
+        found = read[variant.name] = {}
+        compile_s[variant.name] = 0.0
+        once = _CompileOnce(compiler, objective)
+        with Progress(f"compiling held-out modules, {variant.name}", len(left)) as progress:
+            for request, (result, seconds) in compile_all(pool, once, requests, quarantine, progress):
+                found[request.module.name] = result
+                compile_s[variant.name] += seconds
+        excluded += [
+            Excluded(error.module, variant.name, error.reason, error.detail)
+            for error in quarantine.errors[len(excluded) :]
+        ]
+    kept = tuple(module for module in modules if module.name not in quarantine)
+    if not kept:
+        raise UserError(
+            f"none of the {total} held-out modules compiles: {excluded[0].module}: {excluded[0].detail}",
+            "check that the clang is of the LLVM version that the corpus was extracted with",
+        )
+    return _Compiled(read, kept, tuple(excluded), compile_s)
 
 
-def _outcomes(measured: Measurements, variant: str) -> dict[str, dict[str, int]]:
-    """Return what `text_sizes` said of each module."""
-    columns = {_ALL: measured.sizes[variant], **measured.sections.get(variant, {})}
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return {module: dict(zip(columns, row, strict=True)) for module, row in zip(measured.modules, rows, strict=True)}
+def _read_again(measured: Measurements, variant: str) -> dict[str, _Read]:
+    """Return what was read of each module of earlier measurements of modules."""
+    parts: Mapping[str, Any] = measured.sections.get(variant, {})
+    return {
+        name: _Read({"": value}, {section: int(column[i]) for section, column in parts.items()})
+        for i, (name, value) in enumerate(zip(measured.modules, measured.values[variant].tolist(), strict=True))
+    }
+
+
+def _require_same_modules(modules: Sequence[Module], earlier: Measurements) -> None:
+    known = {*earlier.modules, *(excluded.module for excluded in earlier.excluded)}
+    if known != {module.name for module in modules}:
+        raise UserError(
+            "the earlier evaluation is of other held-out modules than the corpus has",
+            "evaluate again, without --evaluation",
+        )

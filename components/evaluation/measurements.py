@@ -1,16 +1,22 @@
-"""What was compiled, and how large it came out."""
+"""Values of the held-out modules under every variant, and their file measurements.json."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from components.compiler.source_language import source_language
+from components.core.compiler.source_language import source_language
+from components.core.console import UserError
+from components.core.objectives import OBJECTIVES, SIZE, Objective
+from components.core.storage.input_files import MissingFile, expect_shape, read_json
 from components.evaluation.comparison import Comparison
 
+FILE = "measurements.json"
 BASELINE = "baseline"
 WARMSTART = "warmstart"
 POLICY = "policy"
@@ -19,19 +25,19 @@ SECTIONS = (".text", ".rodata", ".eh_frame", ".gcc_except_table")
 
 
 def threshold_name(threshold: int) -> str:
-    """The variant that gives the default heuristic another ``-inline-threshold``."""
+    """Return the name of the variant that gives the default heuristic another ``-inline-threshold``."""
     return f"inline-threshold={threshold}"
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """A held-out module that is in no sum, because one variant of it could not be compiled.
+    """A held-out module without values, because one variant of it did not compile.
 
     Attributes:
         module: its name in the corpus.
         variant: the first variant that failed.
         reason: "failed", "timeout" or "log".
-        detail: the end of what the compiler said.
+        detail: the end of the compiler's output.
     """
 
     module: str
@@ -40,142 +46,165 @@ class Excluded:
     detail: str
 
 
-class Measured(Protocol):
-    """What held-out modules came to under every variant, in whatever their problem is judged by.
-
-    Attributes:
-        measure: as `Problem.measure` has it.
-        modules: names of those that every variant compiled, M of them. projects: of each.
-        unseen_project: bool [M], true where the whole project was held out, false for an unseen module of a known one.
-        excluded: the held-out modules that are missing.
-        compile_s: variant name -> seconds of compiling, summed over the modules.
-    """
-
-    measure: ClassVar[str]
-
-    @property
-    def modules(self) -> tuple[str, ...]: ...
-    @property
-    def projects(self) -> tuple[str, ...]: ...
-    @property
-    def unseen_project(self) -> np.ndarray: ...
-    @property
-    def excluded(self) -> tuple[Excluded, ...]: ...
-    @property
-    def compile_s(self) -> dict[str, float] | None: ...
-
-    def against(self, other: Any, seed: int) -> dict[str, Any]:
-        """This policy compared with that of `other`, measurements of the same kind, over what both have; a comparison
-        as metrics.json has it."""
-
-    def worsened(self, percent: float) -> tuple[str, ...]:
-        """Modules that the policy makes worse than the heuristic does by more than `percent`, the worst first."""
-
-    def to_json(self) -> dict[str, Any]:
-        """What measurements.json holds, but for its measure."""
-
-
 @dataclass(frozen=True)
 class Measurements:
-    """Text size of every held-out module under every variant.
+    """Value of each case of the held-out modules under every variant; smaller is better.
 
-    All arrays have one entry per module, in the order of `modules`; only modules that every variant compiled are here.
+    A case is a module, or a function of a module if the objective compares functions. Only modules that every variant
+    compiled are here, M of them with C cases.
 
     Attributes:
-        modules: names, N of them.
-        projects: the project of each.
-        unseen_project: bool [N], true where the whole project was held out, false for an unseen module of a known one.
-        sizes: variant name -> int64 [N], bytes of native text as llvm-size counts it. "baseline" is always there.
-        languages: `Language` of each.
-        sections: variant name -> one of SECTIONS -> int64 [N], bytes; baseline and policy, or nothing in measurements
-            of earlier versions.
+        objective: what the values are.
+        modules: names. projects: the project of each.
+        unseen_project: bool [M], true where the whole project was held out, false for an unseen module of a known one.
+        values: variant name -> int64 or float64 [C]. "baseline" is always there.
+        functions: names of the cases, module by module, if they are functions, otherwise ().
+        module: int64 [C], the index of each case's module, ascending.
+        languages: `Language` of each module; () if unknown.
+        sections: variant name -> one of SECTIONS -> int64 [M], bytes; baseline and policy, or nothing if unknown.
         excluded: the held-out modules that are missing here.
         compile_s: variant name -> seconds of compiling, summed over the modules.
     """
 
-    measure: ClassVar[str] = "size"
-
+    objective: Objective
     modules: tuple[str, ...]
     projects: tuple[str, ...]
     unseen_project: np.ndarray
-    sizes: dict[str, np.ndarray]
-    languages: tuple[str, ...]
+    values: dict[str, np.ndarray]
+    functions: tuple[str, ...] = ()
+    module: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    languages: tuple[str, ...] = ()
     sections: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     excluded: tuple[Excluded, ...] = ()
     compile_s: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.modules)
-        if BASELINE not in self.sizes:
-            raise ValueError("nothing to compare with: no baseline sizes")
-        columns = [*self.sizes.values(), *(array for parts in self.sections.values() for array in parts.values())]
-        lengths = {len(self.projects), len(self.languages), len(self.unseen_project), *map(len, columns)}
+        count, labels = len(self.modules), self.objective.labels
+        if self.of_modules:
+            object.__setattr__(self, "module", np.arange(count))
+        if BASELINE not in self.values:
+            raise ValueError(f"nothing to compare with: no baseline {labels.values_key}")
+        lengths = {len(self.projects), len(self.unseen_project), len(self.languages or self.modules)}
+        lengths |= {len(column) for parts in self.sections.values() for column in parts.values()}
         if lengths != {count}:
             raise ValueError(f"{count} modules, but columns of {sorted(lengths)}")
+        cases = count if self.of_modules else len(self.functions)
+        lengths = {len(self.module), *map(len, self.values.values())}
+        if lengths != {cases}:
+            raise ValueError(f"{cases} {labels.cases}, but columns of {sorted(lengths)}")
+        if len(self.module) and not (self.module.min() >= 0 and self.module.max() < count):
+            raise ValueError(f"{labels.cases} of other modules than the {count}")
 
-    def sizes_of(self, other: Measurements) -> np.ndarray:
-        """int64: sizes under the policy of those modules that `other` has, in its order; -1 for one not here."""
-        known = dict(zip(self.modules, self.sizes[POLICY].tolist(), strict=True))
-        return np.array([known.get(module, -1) for module in other.modules], dtype=np.int64)
+    @property
+    def of_modules(self) -> bool:
+        """Whether the cases are modules."""
+        return self.objective.labels.case == "module"
+
+    @property
+    def of_unseen_project(self) -> np.ndarray:
+        """Bool [C]: `unseen_project` of each case's module."""
+        return self.unseen_project[self.module]
 
     @property
     def thresholds(self) -> dict[int, np.ndarray]:
-        """The sweep: ``-inline-threshold`` -> int64 [N], by rising threshold."""
+        """The sweep: ``-inline-threshold`` -> values [C], by ascending threshold."""
         prefix = threshold_name(0)[:-1]
-        found = {int(name[len(prefix) :]): size for name, size in self.sizes.items() if name.startswith(prefix)}
+        found = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
         return dict(sorted(found.items()))
 
+    def compare(self, variant: str, modules: np.ndarray | None = None) -> Comparison:
+        """Compare a variant with the baseline, for the modules of a mask (bool [M], None for all)."""
+        chosen = np.ones(len(self.module), bool) if modules is None else modules[self.module]
+        baseline, other = self.values[BASELINE][chosen], self.values[variant][chosen]
+        return Comparison(self.objective, baseline, other, self.module[chosen])
+
     def against(self, other: Measurements, seed: int) -> dict[str, Any]:
-        """See Measured."""
-        theirs = other.sizes_of(self)
-        both = theirs >= 0
-        return Comparison(theirs[both], self.sizes[POLICY][both]).to_json(seed)
+        """Compare this policy with the policy of `other`, over the cases that both have; as in metrics.json."""
+        known = dict(zip(other.names(), other.values[POLICY].tolist(), strict=True))
+        both = np.array([name in known for name in self.names()], bool)
+        theirs = np.array([known[name] for name in self.names() if name in known], self.values[POLICY].dtype)
+        return Comparison(self.objective, theirs, self.values[POLICY][both], self.module[both]).to_json(seed)
+
+    def values_of(self, other: Measurements) -> np.ndarray:
+        """Return the policy's values of the cases that `other` has, in its order; -1 for one that is not here."""
+        known = dict(zip(self.names(), self.values[POLICY].tolist(), strict=True))
+        return np.array([known.get(name, -1) for name in other.names()], self.values[POLICY].dtype)
 
     def worsened(self, percent: float) -> tuple[str, ...]:
-        """See Measured."""
-        before, after = self.sizes[BASELINE], self.sizes[POLICY]
-        growth = 100 * (after / np.maximum(before, 1) - 1)
+        """Return the modules that the policy makes worse by more than `percent`, the worst first."""
+        growth = np.zeros(len(self.modules))
+        for index in np.unique(self.module).tolist():
+            own = self.module == index
+            reduction = self.objective.reduction(self.values[BASELINE][own], self.values[POLICY][own])
+            growth[index] = -100 * reduction if reduction is not None else 0.0
         return tuple(self.modules[i] for i in np.argsort(-growth) if growth[i] > percent)
 
+    def names(self) -> list[tuple[str, str]]:
+        """Return for each case the names of its module and function ("" for a module)."""
+        functions = self.functions or ("",) * len(self.module)
+        return [(self.modules[i], name) for i, name in zip(self.module.tolist(), functions, strict=True)]
+
     def to_json(self) -> dict[str, Any]:
-        """See Measured."""
-        sizes = {name: sizes.tolist() for name, sizes in self.sizes.items()}
+        """Return the content of measurements.json."""
+        values = {name: values.tolist() for name, values in self.values.items()}
         sections = {
             name: {section: column.tolist() for section, column in parts.items()}
             for name, parts in self.sections.items()
         }
-        return {**shared_to_json(self), "sizes": sizes, "languages": self.languages, "sections": sections}
+        cases = {"functions": self.functions, "module": self.module.tolist()}
+        parts = {"languages": self.languages, "sections": sections}
+        return {
+            "measure": self.objective.name,
+            "modules": self.modules,
+            "projects": self.projects,
+            "unseen_project": self.unseen_project.tolist(),
+            "excluded": [asdict(module) for module in self.excluded],
+            "compile_s": self.compile_s,
+            self.objective.labels.values_key: values,
+            **(parts if self.of_modules else cases),
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Measurements:
-        """What `to_json` gave. KeyError, TypeError or ValueError if it is not that."""
-        sizes = {name: np.array(sizes, dtype=np.int64) for name, sizes in document["sizes"].items()}
-        sections = {
-            name: {section: np.array(column, dtype=np.int64) for section, column in parts.items()}
-            for name, parts in document.get("sections", {}).items()
-        }
-        # Measurements of earlier versions have no languages, but names of modules tell most of them.
-        languages = document.get("languages") or [source_language((), name) for name in document["modules"]]
-        return cls(**shared_from_json(document), sizes=sizes, languages=tuple(languages), sections=sections)
+        """Return what `to_json` was called on. KeyError, TypeError or ValueError if `document` is something else."""
+        objective = OBJECTIVES[document.get("measure", SIZE.name)]  # the first version knew sizes only
+        dtype = np.int64 if objective.additive else np.float64
+        values = document[objective.labels.values_key]
+        names = tuple(document["modules"])
+        if objective.labels.case == "module":
+            # Measurements of the first version have no languages, but names of modules tell most of them.
+            languages = document.get("languages") or [source_language((), name) for name in names]
+        else:
+            languages = ()
+        return cls(
+            objective=objective,
+            modules=names,
+            projects=tuple(document["projects"]),
+            unseen_project=np.array(document["unseen_project"], dtype=bool),
+            values={name: np.array(column, dtype=dtype) for name, column in values.items()},
+            functions=tuple(document.get("functions", ())),
+            module=np.array(document.get("module", ()), dtype=np.int64),
+            languages=tuple(languages),
+            sections={
+                name: {section: np.array(column, dtype=np.int64) for section, column in parts.items()}
+                for name, parts in document.get("sections", {}).items()
+            },
+            excluded=tuple(Excluded(**module) for module in document["excluded"]),
+            compile_s=document["compile_s"],
+        )
 
 
-def shared_to_json(measured: Measured) -> dict[str, Any]:
-    """The part of `to_json` that measurements of all kinds have."""
-    return {
-        "modules": measured.modules,
-        "projects": measured.projects,
-        "unseen_project": measured.unseen_project.tolist(),
-        "excluded": [asdict(module) for module in measured.excluded],
-        "compile_s": measured.compile_s,
-    }
+def write_measurements(directory: Path, measured: Measurements) -> None:
+    """Write measurements.json: for an evaluation that is completed later, and for comparisons of two."""
+    (directory / FILE).write_text(json.dumps(measured.to_json()) + "\n", encoding="utf-8")
 
 
-def shared_from_json(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What `shared_to_json` was given, as arguments by name. KeyError, TypeError or ValueError if it is not that."""
-    return {
-        "modules": tuple(document["modules"]),
-        "projects": tuple(document["projects"]),
-        "unseen_project": np.array(document["unseen_project"], dtype=bool),
-        "excluded": tuple(Excluded(**module) for module in document["excluded"]),
-        "compile_s": document["compile_s"],
-    }
+def read_measurements(directory: Path) -> Measurements:
+    """Read measurements.json of an evaluation. UserError if it is missing or damaged."""
+    path = directory / FILE
+    try:
+        document = read_json(path, "evaluate again")
+    except MissingFile:
+        raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make it: mlgo evaluation --help") from None
+    with expect_shape(path, "the measurements of an evaluation", "evaluate again"):
+        return Measurements.from_json(document)

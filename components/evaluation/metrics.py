@@ -1,25 +1,28 @@
-"""metrics.json of a problem that is judged by size: figures and a verdict. Pure arithmetic, nothing is compiled here.
+"""metrics.json: figures and a verdict. Pure arithmetic, nothing is compiled here.
 
-Layout (a *comparison* is `Comparison.to_json`: modules, baseline_bytes, policy_bytes, reduction_percent, ...)::
+Layout (a *comparison* is `Comparison.to_json`: modules, reduction_percent, reduction_percent_ci95, ...)::
 
-    measure "size"
-    modules, baseline_bytes, policy_bytes, reduction_percent, reduction_percent_ci95, ...   all held-out modules
+    measure "size" | "score"                  name of the objective
+    modules, reduction_percent, ...           comparison of all held-out cases: modules, or functions
     verdict "better" | "not better", min_reduction_percent
-    warmstart: comparison, or null            the same modules under the warmstart policy
+    refused_because: words, or null           why the verdict is "not better" whatever reduction_percent is
+    warmstart: comparison, or null            the same cases under the warmstart policy
+    groups: {"unseen_modules": G, "unseen_projects": G}   G: comparison with its own warmstart and, for sizes, sweep,
+                                              best_threshold, languages, sections
+    per_project: {name: comparison with "group"}
+    excluded: [{module, variant, reason, detail}]
+    binaries: [linked_binaries.Binary.to_json()]     of whole projects, by link variant
+    programs: what `summarize_programs` returns, or null if none was run
+
+For sizes also::
+
     sweep: {"0": comparison, ...}             the default heuristic with -inline-threshold=N
     best_threshold: N or null                 the smallest of the sweep, on these very modules
     languages: {"c": comparison, "c++": comparison, ...}   modules of each language that there is
-    sections: {".text": {baseline_bytes, policy_bytes, reduction_percent}, ...}   empty if they are not known
-    refused_because: words, or null           why the verdict is "not better" whatever reduction_percent is
-    groups: {"unseen_modules": G, "unseen_projects": G}   G: comparison with its own warmstart, sweep, best_threshold,
-                                              languages, sections
-    per_project: {name: comparison with "group"}
+    sections: {".text": {baseline_bytes, policy_bytes, reduction_percent}, ...}   empty if unknown
     judged_by "modules" | "linked"            whose reduction the verdict goes by
-    binaries: [binaries.Binary.to_json()]     of whole projects, by link variant
     linked: {link variant: {"all" | "c" | "c++": {files, stock, policy, reduction_percent, text_reduction_percent}}}
-    programs: what `programs.summarize_programs` gives, or null where none was run
     max_slowdown_percent: by how much more instructions programs may execute in sum, or null
-    excluded: [{module, variant, reason, detail}]
 """
 
 from __future__ import annotations
@@ -30,11 +33,11 @@ from typing import Any
 
 import numpy as np
 
-from components.compiler.source_language import LANGUAGES
-from components.evaluation.comparison import Comparison, reduction_percent
-from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, WARMSTART, Measured, Measurements
-from components.evaluation.program_rows import headline
-from components.evaluation.words import change
+from components.core.compiler.source_language import LANGUAGES
+from components.evaluation.benchmarks.program_rows import execute_more, headline
+from components.evaluation.comparison import reduction_percent
+from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, WARMSTART, Measurements, threshold_name
+from components.evaluation.report.formatting import change
 
 UNSEEN_MODULES = "unseen_modules"
 UNSEEN_PROJECTS = "unseen_projects"
@@ -45,40 +48,63 @@ C++ can lose there unnoticed."""
 NO_BETTER_THAN_ITS_START = "it is not better than the policy that training started from"
 
 
-def refuse_without_gain_over_start(metrics: dict[str, Any], start_trained_by: str) -> None:
-    """Make the verdict "not better" if training started from a trained policy and did not get better than that.
-
-    A policy that merely imitates the heuristic ("warmstart") is nothing that anyone could use instead.
+def summarize(
+    measured: Measurements, min_reduction_percent: float, seed: int, whole_projects: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return all figures of metrics.json that follow from the measurements, and the verdict.
 
     Args:
-        metrics: of `summarize` or `summarize_scores`; changed.
-        start_trained_by: the step that made the first policy, "" if it is not known.
+        measured: values of the held-out modules; must have the "policy" variant.
+        min_reduction_percent: the verdict is "better" from this reduction on.
+        seed: of the bootstrap intervals.
+        whole_projects: what `compare_whole_projects` returned, if whole projects were built.
     """
-    start, reduction = metrics["warmstart"], metrics["reduction_percent"]
-    if start_trained_by in ("", WARMSTART) or start is None or None in (reduction, start["reduction_percent"]):
-        return
-    if reduction <= start["reduction_percent"]:
-        metrics["verdict"] = "not better"
-        metrics["refused_because"] = metrics["refused_because"] or NO_BETTER_THAN_ITS_START
+
+    def compare(modules: np.ndarray, variant: str = POLICY) -> dict[str, Any]:
+        return measured.compare(variant, modules).to_json(seed)
+
+    def part(modules: np.ndarray) -> dict[str, Any]:
+        warmstart = compare(modules, WARMSTART) if WARMSTART in measured.values else None
+        return {**compare(modules), "warmstart": warmstart, **_breakdown(measured, modules, seed)}
+
+    unseen, projects = measured.unseen_project, np.array(measured.projects)
+    metrics: dict[str, Any] = {"measure": measured.objective.name, **part(np.ones(len(measured.modules), dtype=bool))}
+    whole = {"binaries": [], "programs": None} | dict(whole_projects or {})
+    because = _refused_because(measured, compare)
+    slower = measured.objective.programs_decide and whole["programs"] is not None and execute_more(whole["programs"])
+    reduction = metrics["reduction_percent"]
+    better = reduction is not None and reduction >= min_reduction_percent and because is None and not slower
+    return {
+        **metrics,
+        "verdict": "better" if better else "not better",
+        "min_reduction_percent": min_reduction_percent,
+        "groups": {UNSEEN_MODULES: part(~unseen), UNSEEN_PROJECTS: part(unseen)},
+        "per_project": {
+            project: {
+                **compare(projects == project),
+                "group": UNSEEN_PROJECTS if unseen[projects == project][0] else UNSEEN_MODULES,
+            }
+            for project in sorted(set(measured.projects))
+        },
+        "excluded": [asdict(module) for module in measured.excluded],
+        "bootstrap_seed": seed,
+        **({"compile_s": measured.compile_s} if measured.compile_s is not None else {}),
+        "refused_because": because,
+        **whole,
+    }
 
 
-def judge_whole_programs(
-    metrics: dict[str, Any],
-    linked: Mapping[str, Any],
-    programs: Mapping[str, Any] | None,
-    max_slowdown_percent: float | None,
-) -> None:
-    """Have the verdict go by what whole projects link to, where that is known, and by what their programs execute.
+def judge_whole_projects(metrics: dict[str, Any], max_slowdown_percent: float | None) -> None:
+    """Base the verdict on what whole projects link to, where that is known, and on what their programs execute.
 
     Args:
-        metrics: of `summarize`; changed.
-        linked: of `binaries.linked_totals`. Programs and libraries as the projects link them count, or else those of
-            the first link variant that there is.
-        programs: of `programs.summarize_programs`.
+        metrics: of `summarize`, with "linked"; changed. Programs and libraries as the projects link them count, or else
+            those of the first link variant that there is.
         max_slowdown_percent: programs may execute so many percent more instructions in sum; None: any number.
     """
-    metrics |= {"judged_by": "modules", "programs": programs, "max_slowdown_percent": max_slowdown_percent}
-    if total := headline(linked):
+    metrics |= {"judged_by": "modules", "max_slowdown_percent": max_slowdown_percent}
+    programs = metrics["programs"]
+    if total := headline(metrics["linked"]):
         metrics["judged_by"] = "linked"
         wanted, reduction = metrics["min_reduction_percent"], total["reduction_percent"]
         enough = reduction is not None and reduction >= wanted
@@ -95,46 +121,51 @@ def judge_whole_programs(
         )
 
 
-def summarize(measured: Measurements, min_reduction_percent: float, seed: int) -> dict[str, Any]:
-    """All figures of metrics.json that follow from the sizes.
+def refuse_without_gain_over_start(metrics: dict[str, Any], start_trained_by: str) -> None:
+    """Make the verdict "not better" if training started from a trained policy and did not get better than that.
+
+    A policy that only imitates the heuristic ("warmstart") is no alternative that anyone could use.
 
     Args:
-        measured: sizes of the held-out modules; must have the "policy" variant.
-        min_reduction_percent: the verdict is "better" from this reduction on.
-        seed: of the bootstrap intervals.
+        metrics: of `summarize`; changed.
+        start_trained_by: the step that made the first policy, "" if unknown.
     """
-    baseline, languages = measured.sizes[BASELINE], np.array(measured.languages)
-
-    def compare(mask: np.ndarray, sizes: np.ndarray = measured.sizes[POLICY]) -> dict[str, Any]:
-        return Comparison(baseline[mask], sizes[mask]).to_json(seed)
-
-    def others(mask: np.ndarray) -> dict[str, Any]:
-        warmstart = measured.sizes.get(WARMSTART)
-        sweep = {threshold: compare(mask, sizes) for threshold, sizes in measured.thresholds.items()}
-        known = sweep and mask.any()
-        return {
-            "warmstart": None if warmstart is None else compare(mask, warmstart),
-            "sweep": {str(threshold): comparison for threshold, comparison in sweep.items()},
-            "best_threshold": min(sweep, key=lambda threshold: sweep[threshold]["policy_bytes"]) if known else None,
-            "languages": {
-                language: compare(mask & (languages == language))
-                for language in LANGUAGES
-                if language in measured.languages
-            },
-            "sections": _sections(measured, mask),
-        }
-
-    because = _refused_because(measured, compare)
-    parts = summarize_parts(measured, compare, others, min_reduction_percent, seed, because is not None)
-    return {**parts, "refused_because": because}
+    start, reduction = metrics["warmstart"], metrics["reduction_percent"]
+    if start_trained_by in ("", WARMSTART) or start is None or None in (reduction, start["reduction_percent"]):
+        return
+    if reduction <= start["reduction_percent"]:
+        metrics["verdict"] = "not better"
+        metrics["refused_because"] = metrics["refused_because"] or NO_BETTER_THAN_ITS_START
 
 
-def _sections(measured: Measurements, mask: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Compare the bytes in each kind of section of some of the modules, bool [N]."""
+def _breakdown(measured: Measurements, modules: np.ndarray, seed: int) -> dict[str, Any]:
+    """Return sweep, languages and sections for some of the modules, bool [M], if the objective has thresholds."""
+    if not measured.objective.sweeps_thresholds:
+        return {}
+    languages = np.array(measured.languages)
+    sweep = {
+        threshold: measured.compare(threshold_name(threshold), modules).to_json(seed)
+        for threshold in measured.thresholds
+    }
+    known = sweep and modules.any()
+    return {
+        "sweep": {str(threshold): comparison for threshold, comparison in sweep.items()},
+        "best_threshold": min(sweep, key=lambda threshold: sweep[threshold]["policy_bytes"]) if known else None,
+        "languages": {
+            language: measured.compare(POLICY, modules & (languages == language)).to_json(seed)
+            for language in LANGUAGES
+            if language in measured.languages
+        },
+        "sections": _sections(measured, modules),
+    }
+
+
+def _sections(measured: Measurements, modules: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Compare the bytes in each kind of section of some of the modules, bool [M]."""
     if not {BASELINE, POLICY} <= measured.sections.keys():
         return {}
     sums = {
-        section: [int(measured.sections[variant][section][mask].sum()) for variant in (BASELINE, POLICY)]
+        section: [int(measured.sections[variant][section][modules].sum()) for variant in (BASELINE, POLICY)]
         for section in SECTIONS
     }
     return {
@@ -148,47 +179,10 @@ def _sections(measured: Measurements, mask: np.ndarray) -> dict[str, dict[str, A
 
 
 def _refused_because(measured: Measurements, compare: Callable[[np.ndarray], dict[str, Any]]) -> str | None:
-    """Say in words why the policy is not good enough, whatever the reduction over all modules is; None if it may be."""
+    """Return why the policy is not good enough whatever the reduction over all modules is; None if it may be."""
+    if not measured.languages:
+        return None
     found = compare(measured.unseen_project & (np.array(measured.languages) == "c"))["reduction_percent"]
     if found is None or found >= -MAX_C_GROWTH_PERCENT:
         return None
     return f"C modules of unseen projects are {change(found)}, and {MAX_C_GROWTH_PERCENT:g}% is allowed"
-
-
-def summarize_parts(
-    measured: Measured,
-    compare: Callable[[np.ndarray], dict[str, Any]],
-    others: Callable[[np.ndarray], dict[str, Any]],
-    min_reduction_percent: float,
-    seed: int,
-    refused: bool = False,
-) -> dict[str, Any]:
-    """What metrics.json has of all measurements alike.
-
-    Args:
-        compare: the policy's comparison of some of the modules, bool [M]. others: those of the other variants.
-        refused: the verdict is "not better" whatever the reduction is.
-    """
-
-    def part(mask: np.ndarray) -> dict[str, Any]:
-        return {**compare(mask), **others(mask)}
-
-    unseen, projects = measured.unseen_project, np.array(measured.projects)
-    metrics = {"measure": measured.measure, **part(np.ones(len(measured.modules), dtype=bool))}
-    reduction = metrics["reduction_percent"]
-    better = reduction is not None and reduction >= min_reduction_percent and not refused
-    metrics["verdict"] = "better" if better else "not better"
-    metrics["min_reduction_percent"] = min_reduction_percent
-    metrics["groups"] = {UNSEEN_MODULES: part(~unseen), UNSEEN_PROJECTS: part(unseen)}
-    metrics["per_project"] = {
-        project: {
-            **compare(projects == project),
-            "group": UNSEEN_PROJECTS if unseen[projects == project][0] else UNSEEN_MODULES,
-        }
-        for project in sorted(set(measured.projects))
-    }
-    metrics["excluded"] = [asdict(module) for module in measured.excluded]
-    metrics["bootstrap_seed"] = seed
-    if measured.compile_s is not None:
-        metrics["compile_s"] = measured.compile_s
-    return metrics

@@ -7,27 +7,27 @@ from typing import Any
 
 import click
 
-from components import problems
-from components.compiler.options import ALLOW_CC1_OPTION
-from components.console import preset_option, run_step
-from components.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
+from components.core import problems
+from components.core.compiler.options import ALLOW_CC1_OPTION
+from components.core.console import preset_option, run_step
+from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
+from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
+from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
+from components.core.workers.factory import HELP as WORKERS_HELP
+from components.core.workers.factory import rayjob_workers
 from components.ppo.config import PRESETS, PpoConfig
-from components.ppo.rayjob_options import RAYJOB_OPTIONS, choose_workers
-from components.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
-from components.workers.make import HELP as WORKERS_HELP
-from components.workers.make import rayjob_workers
 
 EPILOG = """\b
 Examples:
   An hour on this machine:
-    python -m components.ppo --corpus corpus --toolchain training --trace trace \\
+    mlgo ppo --corpus corpus --toolchain training --trace trace \\
         --warmstart warmstart --root-dir ppo --output policy --minutes 60
   Watch it:
     tensorboard --logdir ppo/tensorboard
   Go on after an interruption, however it came: the same command again. Of two
   trainings on one --root-dir the second is refused.
   On a cluster of up to 16 pods that KubeRay starts for it, spot nodes of GKE's (from a pod; every place gs://):
-    python -m components.ppo --workers rayjob:16 --spot cloud.google.com/gke-spot=true \\
+    mlgo ppo --workers rayjob:16 --spot-node-label cloud.google.com/gke-spot=true \\
         --cluster-image REGISTRY/mlgo-cluster@sha256:... --corpus gs://BUCKET/corpus ...
 """
 
@@ -40,7 +40,7 @@ Examples:
 @click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")
 @click.option("--root-dir", type=WORK_DIR, required=True, help="Checkpoints and TensorBoard logs; kept.")
 @click.option(
-    "--root-by-inputs",
+    "--fingerprint-root-dir",
     is_flag=True,
     help="Train in a folder of --root-dir named by a digest of inputs and hyperparameters: changed ones begin anew.",
 )
@@ -48,15 +48,13 @@ Examples:
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--minutes", type=MINUTES, help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0, max=2**31 - 1), help="Iterations to train, if that is less.")
-@click.option(
-    "--modules", type=COUNT, help=f"Modules an iteration.  [default: {problems.told('modules')}]"
-)
+@click.option("--modules", type=COUNT, help=f"Modules an iteration.  [default: {problems.describe_field('modules')}]")
 @click.option(
     "--samples",
     type=COUNT,
     help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without; of register "
     "allocation flips of each function.  "
-    f"[default: {problems.told('samples')}]",
+    f"[default: {problems.describe_field('samples')}]",
 )
 @click.option(
     "--credit-assignment",
@@ -68,7 +66,7 @@ Examples:
     "--algorithm",
     type=click.Choice(["ppo", "dqn", "es"]),
     help="Learn a policy by gradients, values of actions (from counterfactuals only), or a policy by perturbing it.  "
-    f"[default: {problems.told('algorithm')}]",
+    f"[default: {problems.describe_field('algorithm')}]",
 )
 @click.option(
     "--objective",
@@ -93,14 +91,14 @@ Examples:
     help="Iterations between validations.",
 )
 @click.option(
-    "--average-decay",
+    "--ema-decay",
     type=FiniteFloatRange(0, 1, max_open=True),
-    default=PpoConfig.average_decay,
+    default=PpoConfig.ema_decay,
     show_default=True,
     help="Of the moving average of the weights that ppo and es validate and publish; 0 for none.",
 )
 @click.option(
-    "--keep", type=COUNT, default=PpoConfig.keep, show_default=True, help="Checkpoints to keep."
+    "--max-checkpoints", type=COUNT, default=PpoConfig.max_checkpoints, show_default=True, help="Checkpoints to keep."
 )
 @click.option(
     "--checkpoint-every",
@@ -125,9 +123,9 @@ Examples:
     help=WORKERS_HELP,
 )
 @click.option(
-    "--min-finished-fraction",
+    "--min-completed-fraction",
     type=FiniteFloatRange(0, 1, min_open=True),
-    default=PpoConfig.min_finished_fraction,
+    default=PpoConfig.min_completed_fraction,
     show_default=True,
     help="Of an iteration's modules; the slow rest is given up, which biases the training.",
 )
@@ -146,7 +144,7 @@ Examples:
     help="More modules than this failing stops the step.",
 )
 @click.option(
-    "--emphasize",
+    "--oversample-modules",
     type=FILE,
     help="JSON list of modules that take part in every round, or the state of `mlgo retrain`: what regressed.",
 )
@@ -166,13 +164,13 @@ Examples:
 )
 @ALLOW_CC1_OPTION
 @RAYJOB_OPTIONS
-def main(cluster_image: str, spot: str, cluster: str, **options: Any) -> None:
+def main(cluster_image: str, spot_node_label: str, ray_cluster_options: str, **options: Any) -> None:
     """Train a policy by reinforcement learning on the code that it makes: its size, or its scores."""
     config = PpoConfig(**{name: value for name, value in options.items() if value is not None})
     if rayjob_workers(config.workers):
-        from components.ppo.rayjob_step import run_elsewhere
+        from components.ppo.run_on_cluster import run_elsewhere
 
-        return run_elsewhere(click.get_current_context(), config, cluster_image, spot, cluster)
+        return run_elsewhere(click.get_current_context(), config, cluster_image, spot_node_label, ray_cluster_options)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notices are not about this run
     # Here, not above: --help and a wrong option need not wait for TensorFlow.
     from components.ppo.step import run

@@ -1,30 +1,85 @@
-"""KFP's declaration of the PPO step."""
+"""KFP component of the PPO step."""
 
 from kfp import dsl
 
-from components.launcher.declare import step
+from components.core.launcher.declare import step
 
 
 @dsl.container_component
 def ppo(  # type: ignore[no-untyped-def]
-    corpus: dsl.Input[dsl.Dataset], training: dsl.Input[dsl.Artifact], trace: dsl.Input[dsl.Dataset],
-    warmstart: dsl.Input[dsl.Model], problem: str, workers: str, spot: str, cluster: str, preset: str, minutes: str,
-    seed: int, emphasize: str,
-    ppo: dsl.Output[dsl.Artifact], policy: dsl.Output[dsl.Model], metrics: dsl.Output[dsl.Metrics],
-):  # fmt: skip
-    """A better policy. `ppo` holds the checkpoints: a retry goes on where the try before was ended, and what is run
-    again with other inputs at the same place begins anew.
+    corpus: dsl.Input[dsl.Dataset],
+    training: dsl.Input[dsl.Artifact],
+    trace: dsl.Input[dsl.Dataset],
+    warmstart: dsl.Input[dsl.Model],
+    problem: str,
+    workers: str,
+    spot_node_label: str,
+    ray_cluster_options: str,
+    preset: str,
+    minutes: str,
+    seed: int,
+    oversample_modules: str,
+    ppo: dsl.Output[dsl.Artifact],
+    policy: dsl.Output[dsl.Model],
+    metrics: dsl.Output[dsl.Metrics],
+):
+    """Train a policy with PPO.
 
-    workers: "rayjob:N" makes this a step that starts a RayJob and follows it; spot, cluster: what that is made of.
+    A retry resumes from the checkpoints in `ppo`. A run with other inputs in the same place starts from scratch.
+
+    Args:
+        corpus: Corpus to train on.
+        training: Training clang.
+        trace: Trace of the default heuristic's decisions.
+        warmstart: Policy to start from.
+        problem: Optimization problem, for example `inlining`.
+        workers: Where modules are compiled, KIND[:N]. `rayjob:N` starts a RayJob and follows it.
+        spot_node_label: Label (and taint) of the nodes that the RayJob's workers run on.
+        ray_cluster_options: Settings of the RayJob where the defaults do not fit; see `mlgo ppo --help`.
+        preset: How much training.
+        minutes: Minutes of training, instead of the preset's. Empty: the preset's.
+        seed: Random seed.
+        oversample_modules: JSON list of modules that take part in every round, or the state of `mlgo retrain`.
+        ppo: Checkpoints and TensorBoard summaries.
+        policy: Trained policy.
+        metrics: Metrics for the KFP UI.
     """
     return step(
-        "training", "ppo",
-        ["--corpus", corpus.uri, "--toolchain", training.uri, "--trace", trace.uri, "--warmstart", warmstart.uri,
-         "--problem", problem, "--workers", workers, "--spot", spot, "--cluster", cluster, "--preset", preset,
-         "--minutes", minutes, "--seed", seed, "--emphasize", emphasize,
-         "--root-by-inputs", "--root-dir", ppo.uri, "--output", policy.uri],
+        "training",
+        "ppo",
+        [
+            "--corpus",
+            corpus.uri,
+            "--toolchain",
+            training.uri,
+            "--trace",
+            trace.uri,
+            "--warmstart",
+            warmstart.uri,
+            "--problem",
+            problem,
+            "--workers",
+            workers,
+            "--spot-node-label",
+            spot_node_label,
+            "--ray-cluster-options",
+            ray_cluster_options,
+            "--preset",
+            preset,
+            "--minutes",
+            minutes,
+            "--seed",
+            seed,
+            "--oversample-modules",
+            oversample_modules,
+            "--fingerprint-root-dir",
+            "--root-dir",
+            ppo.uri,
+            "--output",
+            policy.uri,
+        ],
         hours=72,
         metrics={"report.json": "metrics"},
         work="ppo",
         extends="minutes",
-    )  # fmt: skip
+    )

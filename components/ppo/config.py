@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components import problems
-from components.console import UserError
+from components.core import problems
+from components.core.console import UserError
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]
@@ -25,9 +25,9 @@ class PpoConfig:
     runs; one run at a time. output: where the policy of the best checkpoint is published.
     modules, samples: of an iteration, and compiles of each; with counterfactuals one more, without flips, and of
         problems with scores flips of each function in one compile. 0 becomes what the problem wants.
-    credit_assignment: where a decision's advantage comes from: "counterfactual", measured by compiling with it flipped;
-        "function" or "module", estimated from sampled compiles, see `credit.py`. None becomes "counterfactual", or
-        "module" where the algorithm assigns no credit.
+    credit_assignment: where a decision's advantage comes from. "counterfactual": measured by compiling with the
+        decision flipped. "function", "module": estimated from sampled compiles (core/objectives/size_credit.py). None
+        becomes "counterfactual", or "module" if the algorithm assigns no credit.
     algorithm: how that is learned from; None becomes what the problem wants. "ppo" updates a policy, "dqn" the actions'
         values, from counterfactuals only.
         "es" perturbs the policy's weights, `samples` times an iteration, and compares what modules come to.
@@ -35,14 +35,14 @@ class PpoConfig:
         the project keeps; "modules", all of them.
     module_weight: weight of the module's own size next to its functions' (credit assignment "function").
     validate_every: iterations between two looks at the validation modules.
-    average_decay: of the moving average of the weights (ppo, es), per iteration, at most: in the first ones it is less.
-    keep: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training publishes one
-        of its last finished iteration, too, but a killed one cannot.
-    root_by_inputs: train in a folder of root_dir that is named after everything that decides what is learned, so that
-        changed inputs begin anew there, where otherwise they would be refused.
-    min_finished_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
-    emphasize: JSON file of module names, a list or an object with the list "regressed": they, and where they are not
-        trained on the modules of their directories, take part in every round.
+    ema_decay: of the moving average of the weights (ppo, es), per iteration, at most: in the first ones it is less.
+    max_checkpoints: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training
+        publishes one of its last finished iteration, too, but a killed one cannot.
+    fingerprint_root_dir: train in a folder of root_dir that is named after everything that decides what is learned.
+        Changed inputs then start a new training there; without it they are refused.
+    min_completed_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
+    oversample_modules: JSON file of module names, a list or an object with the list "regressed". These modules, or
+        where they are not trained on the modules of their directories, are part of every round.
     allowed_options: recorded options of modules that are replayed though they are refused otherwise.
     """
 
@@ -62,16 +62,16 @@ class PpoConfig:
     objective: Objective = "linked"
     module_weight: float = 1.0
     validate_every: int = 5
-    average_decay: float = 0.7
-    keep: int = 3
+    ema_decay: float = 0.7
+    max_checkpoints: int = 3
     checkpoint_every: int = 1
-    root_by_inputs: bool = False
+    fingerprint_root_dir: bool = False
     seed: int = 0
     workers: str = "local"
-    min_finished_fraction: float = 1.0
+    min_completed_fraction: float = 1.0
     timeout_s: float = 60.0
     max_failed_fraction: float = 0.05
-    emphasize: Path | None = None
+    oversample_modules: Path | None = None
     gin_files: tuple[Path, ...] = ()
     gin_bindings: tuple[str, ...] = ()
     allowed_options: tuple[str, ...] = ()
@@ -82,12 +82,12 @@ class PpoConfig:
         for name in ("modules", "samples"):
             if not getattr(self, name):
                 object.__setattr__(self, name, getattr(problems.get(self.problem), name))  # frozen for all others
-        for name in ("modules", "validate_every", "keep", "checkpoint_every"):
+        for name in ("modules", "validate_every", "max_checkpoints", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
-        if not 0 < self.min_finished_fraction <= 1:
+        if not 0 < self.min_completed_fraction <= 1:
             raise UserError(
-                f"--min-finished-fraction {self.min_finished_fraction:g}", "give a number above 0, at most 1"
+                f"--min-completed-fraction {self.min_completed_fraction:g}", "give a number above 0, at most 1"
             )
         if self.algorithm is None:
             object.__setattr__(self, "algorithm", problems.get(self.problem).algorithm)
@@ -105,11 +105,11 @@ class PpoConfig:
                 f"{self.credit_assignment}",
                 f"pass --credit-assignment {learns_from}, or --algorithm ppo",
             )
-        if self.algorithm == "es" and self.min_finished_fraction < 1:
+        if self.algorithm == "es" and self.min_completed_fraction < 1:
             raise UserError(
-                f"--min-finished-fraction {self.min_finished_fraction:g} with --algorithm es: perturbations are "
+                f"--min-completed-fraction {self.min_completed_fraction:g} with --algorithm es: perturbations are "
                 "compared on the same modules",
-                "leave --min-finished-fraction out",
+                "leave --min-completed-fraction out",
             )
         if self.algorithm == "es" and self.samples % 2:
             raise UserError(f"--samples {self.samples}: perturbations come in pairs", "pass an even number")
@@ -127,6 +127,6 @@ PRESETS: dict[str, dict[str, object]] = {
     "demo": {"minutes": 11.5},
     # What a policy that is to be used deserves: with trace, vocab and warmstart an hour on 2 cores. Late in a long run
     # steps are small: a longer average costs no progress, and fewer looks at the validation modules suffice.
-    "full": {"minutes": 56.0, "validate_every": 6, "average_decay": 0.9},
+    "full": {"minutes": 56.0, "validate_every": 6, "ema_decay": 0.9},
 }
 """--preset -> defaults of other options."""

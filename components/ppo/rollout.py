@@ -1,4 +1,4 @@
-"""Compiles modules under a policy and turns what comes out into decisions with advantages."""
+"""Rollouts: compiles of modules under a policy, turned into decisions with advantages."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request
-from components.compiler.quarantine import Quarantine, compile_all
-from components.console import say
-from components.formats.corpus import Module
-from components.policy.dense import DensePolicy
-from components.policy.observation import observation_shape
-from components.ppo.measured import FlipRequest, FlipShare, MeasureModule, merge
-from components.ppo.measures import MEASURES, Measure
-from components.ppo.replay import Flips
-from components.ppo.sample import OutcomeOf, Sampled, SampleModule
-from components.problems import Problem
-from components.workers import WorkerPool
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.console import say
+from components.core.formats.corpus import Module
+from components.core.objectives import OBJECTIVES, Objective
+from components.core.objectives.objective import Outcome
+from components.core.objectives.outcomes import outcome_reduction
+from components.core.policy.dense import DensePolicy
+from components.core.policy.observation import observation_shape
+from components.core.problems import Problem
+from components.core.workers import WorkerPool
+from components.ppo.credit.measured_flips import FlipRequest, FlipShare, MeasureModule, merge
+from components.ppo.learners.replay import Flips
+from components.ppo.module_rollout import ModuleRollout, OutcomeOf, SampleModule
 
 Q = TypeVar("Q", bound=Request)
-M = TypeVar("M", Sampled, FlipShare)
+M = TypeVar("M", ModuleRollout, FlipShare)
 
 LEAST_GAIN = 0.05
 """Of an iteration's time; the times that it is made of are known no better than that."""
@@ -37,10 +39,13 @@ LEAST_GAIN = 0.05
 
 @dataclass(frozen=True)
 class Rollout:
-    """Samples of some modules, in the order in which the modules were asked for, whatever order they came in.
+    """Samples of some modules, in the order of the request.
 
-    rewards: per module and sample, see Measure.reward. observed, action, logits: see agent.Experience; advantage:
-    float64 [N] before scaling. compile_s: sum over the modules' compiles.
+    Attributes:
+        rewards: per module and sample, see `outcome_reduction`.
+        observed, action, logits: see learners.ppo.Experience.
+        advantage: float64 [N], before scaling.
+        compile_s: sum over the modules' compiles.
     """
 
     modules: tuple[str, ...]
@@ -57,7 +62,7 @@ class MeasuredModules:
     """What the flips of some modules told, in the order in which the modules were asked for.
 
     Attributes:
-        rewards: float64 [modules], of each module's base, see Measure.reward.
+        rewards: float64 [modules], of each module's base, see `outcome_reduction`.
         flips: of each module.
         error_percent: how far the attributed changes of a compile are from the real one, as a share of all attributed.
         compiles: of each module, its base among them, once for each share of the flip sets.
@@ -76,8 +81,8 @@ class MeasuredModules:
 class RolloutCollector:
     """What stays the same between rollouts.
 
-    baselines: module name -> outcome under the heuristic, see measures.py. compile_s: module name -> about how long its
-    compile takes. min_finished_fraction: of the modules; when so many are done, the rest is given up. objects: see
+    baselines: module name -> outcome under the heuristic, see Objective. compile_s: module name -> about how long its
+    compile takes. min_completed_fraction: of the modules; when so many are done, the rest is given up. objects: see
     MeasureModule.
     """
 
@@ -88,12 +93,12 @@ class RolloutCollector:
     compile_s: Mapping[str, float]
     function_credit: bool
     module_weight: float
-    min_finished_fraction: float = 1.0
+    min_completed_fraction: float = 1.0
     objects: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
-    def _measure(self) -> Measure:
-        return MEASURES[self.problem.measure]
+    def _objective(self) -> Objective:
+        return OBJECTIVES[self.problem.objective]
 
     def sample(
         self,
@@ -109,7 +114,7 @@ class RolloutCollector:
             Request(
                 module,
                 Advisor("policy", policy=policy, seed=seed + i * samples, samples=samples, log=True),
-                want_functions=self._measure.wants_functions(self.function_credit),
+                want_functions=self._objective.wants_function_sizes(self.function_credit),
             )
             for i, module in enumerate(modules)
         ]
@@ -134,7 +139,7 @@ class RolloutCollector:
             seed: of the choice of flips; equal seeds give equal flips.
         """
         advisor = Advisor("policy", policy=policy, log=True)
-        whole_sizes = self._measure.wants_functions(True)
+        whole_sizes = self._objective.wants_function_sizes(True)
         requests = [
             FlipRequest(module, advisor, want_functions=whole_sizes, share=share, shares=shares)
             for module, shares in zip(modules, self._shares(modules, flip_compiles), strict=True)
@@ -146,23 +151,30 @@ class RolloutCollector:
         attributed = sum(part.attributed for part in done)
         return MeasuredModules(
             modules=tuple(part.module_name for part in done),
-            rewards=np.array([self._measure.reward(part.outcome, self.baselines[part.module_name]) for part in done]),
+            rewards=np.array([self._reward(part.outcome, part.module_name) for part in done]),
             flips=tuple(part.flips for part in done),
             error_percent=100 * sum(part.error for part in done) / attributed if attributed else 0.0,
             compiles=tuple(part.compiles for part in done),
             compile_s=sum(part.compile_s for part in done),
         )
 
+    def _reward(self, outcome: Outcome, module_name: str) -> float:
+        """Return by which share a module's outcome is below its baseline."""
+        return outcome_reduction(self._objective, [(outcome, self.baselines[module_name])])
+
     def _shares(self, modules: Sequence[Module], flip_compiles: int) -> list[int]:
         """Among how many requests the flip sets of each module are divided; other flips are one compile anyway."""
-        if self.problem.measure != "size":
+        if self.problem.objective != "size":
             return [1] * len(modules)
         return choose_shares([self.compile_s[module.name] for module in modules], flip_compiles, self.pool.size)
 
     def _finished(
-        self, compile_module: Callable[[Q], M], requests: Sequence[Q], compiles: Callable[[Q], int],
+        self,
+        compile_module: Callable[[Q], M],
+        requests: Sequence[Q],
+        compiles: Callable[[Q], int],
         quarantine: Quarantine,
-    ) -> list[list[M]]:  # fmt: skip
+    ) -> list[list[M]]:
         """What `compile_module` makes of the requests of each module, in the order of the modules.
 
         Modules with a request that failed are left out, and the slow rest may be given up. compiles: of a request.
@@ -172,7 +184,7 @@ class RolloutCollector:
         finished: set[str] = set()
         # The longest first, so that the workers end together: a long one that begins last has them wait for it.
         requests = sorted(requests, key=lambda r: self.compile_s[r.module.name] * compiles(r), reverse=True)
-        enough = math.ceil(self.min_finished_fraction * len(wanted))
+        enough = math.ceil(self.min_completed_fraction * len(wanted))
         with closing(compile_all(self.pool, compile_module, requests, quarantine)) as results:
             for request, part in results:
                 name = request.module.name
@@ -189,16 +201,21 @@ class RolloutCollector:
         dropped = [name for name in names if name not in finished and name not in quarantine]
         if dropped:
             named = ", ".join(
-                f"{name} ({self._measure.extent(self.baselines[name])}, {self.compile_s[name]:.2g} s in the trace)"
+                f"{name} ({self._objective.extent(self.baselines[name])}, {self.compile_s[name]:.2g} s in the trace)"
                 for name in dropped
             )
             say(f"closed with {len(finished)} of {len(names)} modules; left out: {named}")
 
-    def _collected(self, done: Sequence[Sampled], dense: DensePolicy) -> Rollout:
-        nothing = Sampled(
-            "", (), np.zeros((0, *observation_shape(self.problem, dense.features)), np.float32),
-            np.zeros(0, np.int64), np.zeros((0, self.problem.num_actions), np.float32), np.zeros(0), 0.0,
-        )  # fmt: skip
+    def _collected(self, done: Sequence[ModuleRollout], dense: DensePolicy) -> Rollout:
+        nothing = ModuleRollout(
+            "",
+            (),
+            np.zeros((0, *observation_shape(self.problem, dense.features)), np.float32),
+            np.zeros(0, np.int64),
+            np.zeros((0, self.problem.num_actions), np.float32),
+            np.zeros(0),
+            0.0,
+        )
         parts = [nothing, *done]
         return Rollout(
             modules=tuple(sampled.module_name for sampled in done),
@@ -210,13 +227,13 @@ class RolloutCollector:
             compile_s=sum(part.compile_s for part in parts),
         )
 
-    def _rewards(self, sampled: Sampled) -> list[float]:
+    def _rewards(self, sampled: ModuleRollout) -> list[float]:
         baseline = self.baselines[sampled.module_name]
-        return [self._measure.reward(outcome, baseline) for outcome in sampled.outcomes]
+        return [outcome_reduction(self._objective, [(outcome, baseline)]) for outcome in sampled.outcomes]
 
     def greedy(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, Any]:
         """Outcome of each module under the most probable decisions; modules in quarantine are left out."""
-        advisor = Advisor("policy", policy=policy, log=self._measure.needs_log)
+        advisor = Advisor("policy", policy=policy, log=self._objective.needs_log)
         requests = [Request(module, advisor) for module in modules]
         done = compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine)
         return dict(outcome for _, outcome in done)
@@ -230,7 +247,7 @@ class RolloutCollector:
             Names of the modules that all policies compiled; their rewards, float64 [modules, policies].
         """
         requests = [
-            Request(module, Advisor("policy", policy=policy, log=self._measure.needs_log))
+            Request(module, Advisor("policy", policy=policy, log=self._objective.needs_log))
             for module in sorted(modules, key=lambda module: self.compile_s[module.name], reverse=True)
             for policy in policies
         ]
@@ -238,10 +255,7 @@ class RolloutCollector:
         for request, (name, outcome) in compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine):
             outcomes.setdefault(name, {})[request.advisor.policy] = outcome
         names = tuple(module.name for module in modules if len(outcomes.get(module.name, ())) == len(policies))
-        rewards = [
-            [self._measure.reward(outcomes[name][policy], self.baselines[name]) for policy in policies]
-            for name in names
-        ]
+        rewards = [[self._reward(outcomes[name][policy], name) for policy in policies] for name in names]
         return names, np.array(rewards).reshape(len(names), len(policies))
 
 

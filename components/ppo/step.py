@@ -11,24 +11,31 @@ from dataclasses import replace
 import gin
 import tensorflow as tf
 
-from components.console import UserError, say
-from components.formats.policy import PolicyInfo
-from components.policy.exhausted import exhaustion_explained
-from components.policy.export import export_policy
-from components.ppo.begun import begun_with, folder_of
+from components.core.console import UserError, say
+from components.core.formats.policy import PolicyInfo
+from components.core.policy.export import export_policy
+from components.core.policy.tf_errors import explain_resource_exhausted
+from components.core.storage import publish
+from components.core.storage.directory import make_directory
+from components.core.storage.uri import display_path
+from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
+from components.ppo.checkpointing.training_lease import LeaseLost, TrainingLease
 from components.ppo.config import PpoConfig
-from components.ppo.fence import Fence, Lost
-from components.ppo.signals import ended_in_time
-from components.ppo.store import Store
+from components.ppo.shutdown_deadline import shutdown_deadline
 from components.ppo.train import Trained, Trainer, configure
-from components.storage import publish
-from components.storage.directory import make_directory
-from components.storage.uri import shown
 
 _REPORTED = (
-    "modules", "samples", "credit_assignment", "algorithm", "objective", "module_weight", "validate_every",
-    "average_decay", "seed",
-)  # fmt: skip
+    "modules",
+    "samples",
+    "credit_assignment",
+    "algorithm",
+    "objective",
+    "module_weight",
+    "validate_every",
+    "ema_decay",
+    "seed",
+)
 """Fields of the config that say how it was trained, for the policy's card."""
 
 
@@ -38,13 +45,13 @@ def run(config: PpoConfig) -> None:
     # The same rewards twice needs the same sums twice, whatever threads did them.
     tf.config.experimental.enable_op_determinism()
     configure(config)
-    begun = begun_with(config)
-    if config.root_by_inputs:
+    begun = training_fingerprint(config)
+    if config.fingerprint_root_dir:
         config = replace(config, root_dir=config.root_dir / folder_of(begun))
     root = config.root_dir
     make_directory(root)
-    with ended_in_time(), exhaustion_explained(root), Fence(root) as fence:
-        trainer = Trainer(config, begun, Store(fence, config.keep))
+    with shutdown_deadline(), explain_resource_exhausted(root), TrainingLease(root) as fence:
+        trainer = Trainer(config, begun, CheckpointManager(fence, config.max_checkpoints))
         trained = _train(trainer)
         fence.update()  # a training that was replaced publishes nothing
         _publish(config, trainer, trained)
@@ -55,13 +62,13 @@ def _train(trainer: Trainer) -> Trained:
         with closing(trainer):
             trainer.resume()
             return trainer.run()
-    except Lost:
+    except LeaseLost:
         raise
     except (KeyboardInterrupt, UserError):
         try:
             trainer.save()
             if trainer.saved:
-                say(f"the state after iteration {trainer.saved} is kept in {shown(trainer.config.root_dir)}")
+                say(f"the state after iteration {trainer.saved} is kept in {display_path(trainer.config.root_dir)}")
         except UserError as error:
             say(f"warning: the last iterations are not published: {error.problem}")
         raise
@@ -89,7 +96,7 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         # The policy brings its history along, so that an evaluation elsewhere can draw the reward over time.
         if (config.root_dir / "tensorboard").is_dir():
             shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
-    change = trainer.measure.comparative[state.best_percent < 0]
+    change = trainer.objective.labels.comparative[state.best_percent < 0]
     say(
         f"best policy: iteration {state.best_iteration} of {state.iteration}, {abs(state.best_percent):.2f}% {change} "
         f"than the heuristic on the validation modules"

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from components.storage.workdir import drop_file, listing, pull_file, push_file
+from components.core.storage.workdir import listing, pull_file, push_file, remove_file
 
 PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 FULL_BYTES = 1 << 16
@@ -40,7 +40,7 @@ class Summaries:
         there = {name: length for name, length in listing(self._directory).items() if fnmatch(name, _OURS)}
         here = {path.name for path in self._directory.glob(_OURS)}
         for name in (there.keys() | here) - lengths.keys():
-            drop_file(self._directory / name)
+            remove_file(self._directory / name)
         for name, length in lengths.items():
             path = self._directory / name
             if name in there and (name not in here or path.stat().st_size < length):

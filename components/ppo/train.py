@@ -1,23 +1,24 @@
 """The training loop, from top to bottom.
 
-Each iteration: now and then validate, emit the policy, compile the next modules several times, update, checkpoint. What
-the compiles are depends on the credit assignment: with counterfactuals one under the greedy policy and others in which
-some of its decisions are flipped, else several under the sampled policy, or under perturbed ones.
+An iteration validates if it is due, generates the policy's code, compiles the next modules several times, updates the
+policy and writes a checkpoint. The credit assignment decides what is compiled. With counterfactual credit, one compile
+takes the greedy policy's decisions and others flip some of them; otherwise all compiles sample the policy, or run
+perturbed policies (ES).
 
-PPO compiles under the policy that it updates, and validates at the start of every `validate_every`th iteration. DQN
-compiles under the best policy so far: a policy of values that are hardly learned is much worse than what it replaces.
-So what is fitted changes no compile before it is validated, and the fit goes on in a thread while every
-`validate_every`th iteration compiles: it begins with the iteration, on the measurements of all iterations before, and
-is validated when the iteration's compiles are done. The first policy is validated before anything is compiled, and at
-the end of a training the values are fitted to everything and validated once more.
+PPO compiles with the policy that it updates and validates at the start of every `validate_every`th iteration. DQN
+compiles with the best policy so far, because a policy from values that are barely learned is much worse than the one it
+would replace. A fit therefore changes no compile before it is validated, and it runs in a thread while every
+`validate_every`th iteration compiles: it starts with the iteration, on the measurements of all earlier iterations, and
+is validated when the iteration's compiles are done. The first policy is validated before anything is compiled. At the
+end of a training the values are fitted to everything and validated once more.
 
-A validation is numbered by the iterations whose measurements its policy has learned from, wherever it takes place:
-that of the fit in the iteration after 10 finished ones has the number 10. Fits begin and end within an iteration, so
-that a checkpoint never holds half of one, and a training that goes on from it begins the same fit again.
+A validation has the number of the last iteration whose measurements its policy has learned from: the fit in the
+iteration after 10 finished ones has the number 10. Fits start and end within an iteration, so a checkpoint never holds
+half of one, and a training that continues from it starts the same fit again.
 
-What the validation modules see of other algorithms is a moving average of the weights (Polyak and Juditsky 1992):
-single updates are noisy, and the greedy policy feels it more than the sampled one. Published is the policy that was
-best on the validation modules, which are neither trained on nor reported.
+For the other algorithms the validated policy is a moving average of the weights (Polyak and Juditsky 1992): single
+updates are noisy, and that hurts the greedy policy more than the sampled one. The published policy is the best one on
+the validation modules, which are neither trained on nor reported.
 """
 
 from __future__ import annotations
@@ -36,36 +37,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components import problems
-from components.compiler.command_line import require_replayable
-from components.compiler.compile import Compiler
-from components.compiler.quarantine import Quarantine
-from components.console import Progress, UserError, say
-from components.formats.corpus import Module, load_corpus
-from components.formats.policy import POLICY_JSON, check_features, load_policy_info
-from components.formats.toolchain import load_toolchain
-from components.formats.trace import load_trace, read_columns, read_modules, read_objects
-from components.policy import networks
-from components.policy.dense import DensePolicy, read_dense
-from components.policy.inputs import unscaled
-from components.policy.observation import logits, observations
-from components.ppo.agent import Experience, PpoLearner, PpoParameters
-from components.ppo.begun import require_same
-from components.ppo.checkpoint import Checkpoint
+from components.core import problems
+from components.core.compiler.command_line import require_replayable
+from components.core.compiler.compile import Compiler
+from components.core.compiler.quarantine import Quarantine
+from components.core.console import Progress, UserError, say
+from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.policy import POLICY_JSON, check_features, load_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
+from components.core.objectives import OBJECTIVES
+from components.core.objectives.outcomes import outcome_reduction
+from components.core.objectives.size_credit import normalize_advantages
+from components.core.policy import networks
+from components.core.policy.dense import DensePolicy, read_dense
+from components.core.policy.feature_encoding import unscaled
+from components.core.policy.observation import logits, observations
+from components.core.workers import make_pool
+from components.ppo.checkpointing.checkpoint import Checkpoint
+from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import PpoConfig
-from components.ppo.credit import squash
-from components.ppo.dqn import DqnLearner, DqnParameters, margins
-from components.ppo.emphasis import emphasized, read_emphasis
-from components.ppo.es import EsLearner, EsParameters
-from components.ppo.learner import require_finite, require_possible
-from components.ppo.measures import MEASURES
-from components.ppo.replay import Flips, ReplayBuffer
+from components.ppo.learners.dqn import DqnLearner, DqnParameters, margins
+from components.ppo.learners.es import EsLearner, EsParameters
+from components.ppo.learners.learner import require_possible
+from components.ppo.learners.ppo import Experience, PpoLearner, PpoParameters
+from components.ppo.learners.replay import Flips, ReplayBuffer
+from components.ppo.module_sampler import ModuleSampler, sampling_weights
+from components.ppo.oversampling import oversampled, read_oversampling
+from components.ppo.policy_weights import calibrate_entropy, ema_update, emitted
 from components.ppo.rollout import Rollout, RolloutCollector
-from components.ppo.sampler import Sampler, worth
-from components.ppo.store import Store
 from components.ppo.summaries import Summaries
-from components.ppo.weights import blend, emitted, soften
-from components.workers import make_pool
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
 SCALE_DECAY = 0.9
@@ -74,14 +76,14 @@ SOME_DECISIONS = 20_000
 
 
 def configure(config: PpoConfig) -> None:
-    """Gives gin the problem's hyperparameters and the user's. UserError if there is no such problem or gin refuses."""
+    """Bind the problem's and the user's gin hyperparameters; raise UserError for an unknown problem or a gin error."""
     problem = problems.get(config.problem).name
     hyperparameters = GIN_DIRECTORY / f"{problem}.gin"
     networks.configure(problem, config.gin_bindings, (hyperparameters, *config.gin_files))
 
 
 def require_problem(problem: str, trace: Path) -> None:
-    """UserError if the trace is of another problem."""
+    """Raise UserError if the trace belongs to another problem."""
     traced = load_trace(trace).problem
     if traced != problem:
         raise UserError(f"the trace in {trace} is of the problem {traced}, not {problem}", f"pass --problem {traced}")
@@ -113,14 +115,14 @@ class Trained:
 
 
 class Trainer:
-    """Everything that a run has in its hands.
+    """Training loop with its learner, rollout collector, sampler and checkpoints.
 
     Args:
-        begun: of begun.begun_with; gin has its bindings already (see `configure`).
+        begun: of training_fingerprint; gin has its bindings already (see `configure`).
         store: where checkpoints are read and published.
     """
 
-    def __init__(self, config: PpoConfig, begun: Mapping[str, str], store: Store) -> None:
+    def __init__(self, config: PpoConfig, begun: Mapping[str, str], store: CheckpointManager) -> None:
         self.config = config
         self.inputs = dict(begun)
         self.store = store
@@ -133,8 +135,8 @@ class Trainer:
         check_features(warmstart.features, self.toolchain.features.get(problem.name, ()))
         has_info = (config.warmstart / POLICY_JSON).exists()
         self.vocab_digest = load_policy_info(config.warmstart).vocab_digest if has_info else ""
-        self.measure = MEASURES[problem.measure]
-        self.baselines = self.measure.baselines(config.trace)
+        self.objective = OBJECTIVES[problem.objective]
+        self.baselines = self.objective.baselines(config.trace)
         table = read_modules(config.trace)
         self.modules = {m.name: m for m in corpus.split("train") if m.name in self.baselines}
         self.validation = [m for m in corpus.split("validation") if m.name in self.baselines]
@@ -142,12 +144,14 @@ class Trainer:
             raise UserError(
                 f"the corpus in {config.corpus} has {len(self.modules)} training and {len(self.validation)} validation "
                 f"modules that are in the trace, and both are needed",
-                "split the corpus again (python -m components.corpus split) or trace it again",
+                "split the corpus again (mlgo corpus split) or trace it again",
             )
         require_replayable([*self.modules.values(), *self.validation], config.allowed_options)
         some = self._some_observed(warmstart)
         shape = (len(warmstart.network_features), problem.num_actions)
         masked, scale = problem.mask is not None, networks.InputScale.of(problem, some)
+        ppo = PpoParameters()
+        require_possible(ppo, {})  # every algorithm starts from a policy that is softened by one of them
         self.replay: ReplayBuffer | None = None
         self.learner: PpoLearner | DqnLearner | EsLearner
         if config.algorithm == "dqn":
@@ -157,13 +161,11 @@ class Trainer:
         elif config.algorithm == "es":
             self.learner = EsLearner(*shape, EsParameters(), config.seed, masked, scale)
         else:
-            self.learner = PpoLearner(*shape, PpoParameters(), config.seed, masked, scale)
-        ppo = PpoParameters()
-        require_possible(ppo, {})  # every algorithm starts from the softened policy
-        warmstart = soften(warmstart, some, ppo.initial_entropy)
+            self.learner = PpoLearner(*shape, ppo, config.seed, masked, scale)
+        warmstart = calibrate_entropy(warmstart, some, ppo.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
-        self.sampler = Sampler(self._weights(table), config.seed)
+        self.sampler = ModuleSampler(self._weights(table), config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
         # Below the root directory, so that what a kill leaves is found and removed by the run that goes on.
@@ -186,9 +188,16 @@ class Trainer:
         self.pool = make_pool(config.workers)
         compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
         self.collector = RolloutCollector(
-            compiler, self.pool, problem, self.baselines, compile_s, config.credit_assignment == "function",
-            config.module_weight, config.min_finished_fraction, objects,
-        )  # fmt: skip
+            compiler,
+            self.pool,
+            problem,
+            self.baselines,
+            compile_s,
+            config.credit_assignment == "function",
+            config.module_weight,
+            config.min_completed_fraction,
+            objects,
+        )
 
     def _some_observed(self, policy: DensePolicy) -> NDArray[np.float32]:
         columns = read_columns(self.config.trace, [feature.name for feature in policy.features])
@@ -200,19 +209,19 @@ class Trainer:
     def _objects(self) -> dict[str, dict[str, int]]:
         """How many objects define a function; empty if every one of them counts."""
         counts = self.config.objective == "linked" and self.config.credit_assignment == "counterfactual"
-        return read_objects(self.config.trace) if counts and self.measure.wants_functions(True) else {}
+        return read_object_counts(self.config.trace) if counts and self.objective.wants_function_sizes(True) else {}
 
     def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
         known = np.isin(table["module"], list(self.modules))
-        weights = worth(table["decisions"][known], table["compile_s"][known])
+        weights = sampling_weights(table["decisions"][known], table["compile_s"][known])
         by_name = dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
-        if self.config.emphasize:
-            wanted = emphasized(read_emphasis(self.config.emphasize), by_name)
+        if self.config.oversample_modules:
+            wanted = oversampled(read_oversampling(self.config.oversample_modules), by_name)
             by_name |= dict.fromkeys(wanted, 1.0)
         return by_name
 
     def resume(self) -> None:
-        """Goes on from the newest checkpoint, if there is one."""
+        """Resume from the newest checkpoint, if there is one."""
         found = self.store.newest()
         if found is None:
             self.summaries.rewind({})
@@ -235,7 +244,7 @@ class Trainer:
         say(f"going on after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
     def run(self) -> Trained:
-        """Trains until the time or the iterations are over."""
+        """Train until the time limit or the iteration limit is reached."""
         limit_s = None if self.config.minutes is None else self.config.minutes * 60
         started_s = time.monotonic() - self.state.trained_s
         with Progress("training", self.config.iterations) as progress:
@@ -272,7 +281,7 @@ class Trainer:
     def iterate(self, started_s: float) -> None:
         """One iteration; `started_s` is when training would have started had it never been interrupted."""
         state, config = self.state, self.config
-        clock, failed = _Clock(), len(self.quarantine)
+        clock, failed = _Clock(), len(self.quarantine.errors)
         due = state.iteration % config.validate_every == 0 and not self._is_validated()
         fits = due and self._begin_to_fit()
         if due and not fits:
@@ -285,15 +294,15 @@ class Trainer:
         if self.replay is None:
             self._take_weights()
             # Less at first, so that the first policy does not linger in it, as in tf.train.ExponentialMovingAverage.
-            decay = min(config.average_decay, (1 + state.iteration) / (10 + state.iteration))
-            self.average = blend(self.average, self.dense, decay)
+            decay = min(config.ema_decay, (1 + state.iteration) / (10 + state.iteration))
+            self.average = ema_update(self.average, self.dense, decay)
             clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
         state.rewards.append(float(rewards.mean()) if rewards.size else 0.0)
         clock.laps["checkpoint"] = self._checkpoint_s  # of the iteration before: this one's holds these very numbers
         if rewards.size:
-            failures = len(self.quarantine) - failed
+            failures = len(self.quarantine.errors) - failed
             self.summaries.iteration(state.iteration, rewards, losses, clock.laps, failures, decisions)
         self._remember()
         if state.iteration % config.checkpoint_every == 0:
@@ -302,7 +311,7 @@ class Trainer:
         self._checkpoint_s = clock.laps["checkpoint"]
 
     def _next_modules(self) -> list[Module]:
-        names = self.sampler.take(self.config.modules)
+        names = self.sampler.next_batch(self.config.modules)
         return [self.modules[name] for name in names if name not in self.quarantine]
 
     def _learn(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
@@ -311,9 +320,7 @@ class Trainer:
             return self._evolve(self.learner, clock)
         return self._measure(clock) if self.config.credit_assignment == "counterfactual" else self._sample(clock)
 
-    def _evolve(
-        self, learner: EsLearner, clock: _Clock
-    ) -> tuple[NDArray[np.float64], int, dict[str, float]]:
+    def _evolve(self, learner: EsLearner, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
         """Compile under perturbed weights and update; rewards [modules, perturbations], no decisions, and losses."""
         count = self.config.samples
         with ExitStack() as stack:
@@ -355,13 +362,13 @@ class Trainer:
         with emitted(base, self.clang, self.emitted) as policy:
             clock.lap("emit")
             seed = (config.seed << 32) + iteration
-            measured = self.collector.measure(
-                self._next_modules(), policy, base, config.samples, seed, self.quarantine
-            )
+            measured = self.collector.measure(self._next_modules(), policy, base, config.samples, seed, self.quarantine)
         self.compiles = dict(zip(measured.modules, measured.compiles, strict=True))
         clock.lap("compile")
         new = sum(map(len, measured.flips))
-        losses = {"attribution_error_percent": measured.error_percent} if self.measure.wants_functions(True) else {}
+        losses = (
+            {"attribution_error_percent": measured.error_percent} if self.objective.wants_function_sizes(True) else {}
+        )
         if new:
             self._rescale(np.concatenate([part.gain for part in measured.flips]))
             if isinstance(self.learner, PpoLearner):
@@ -387,7 +394,7 @@ class Trainer:
         def returns(flips: Flips) -> NDArray[np.float32]:
             firsts = logits(first, flips.observed).argmax(1)
             leaves = (flips.action == firsts).astype(np.float32) - (flips.alternative == firsts)
-            return squash(flips.gain, scale) - margins(parameters, self._repeats(flips)) * leaves
+            return normalize_advantages(flips.gain, scale) - margins(parameters, self._repeats(flips)) * leaves
 
         def fit() -> dict[str, float]:
             networks.load_dense(learner.actor, first)
@@ -421,15 +428,13 @@ class Trainer:
 
     def _advantage(self, gains: NDArray[np.float64]) -> NDArray[np.float32]:
         assert self.state.scale is not None
-        return squash(gains, self.state.scale)
+        return normalize_advantages(gains, self.state.scale)
 
     def _sampled_experience(self, rollout: Rollout) -> Experience:
         self._rescale(rollout.advantage)
         prior = logits(self.first, rollout.observed)
         advantage = self._advantage(rollout.advantage)
-        return Experience(
-            rollout.observed, rollout.action, rollout.logits, prior, advantage, np.ones_like(advantage)
-        )
+        return Experience(rollout.observed, rollout.action, rollout.logits, prior, advantage, np.ones_like(advantage))
 
     def _flip_experience(self, flips: Flips) -> Experience:
         """A row for each of the two actions of a flip, weighted by its probability: the exact gradient of the two."""
@@ -452,7 +457,8 @@ class Trainer:
         state = self.state
         with emitted(self.average, self.clang, self.emitted) as policy:
             outcomes = self.collector.greedy(self.validation, policy, self.quarantine)
-        percent = 100 * self.measure.reduction(outcomes, self.baselines)
+        pairs = [(outcome, self.baselines[name]) for name, outcome in outcomes.items()]
+        percent = 100 * outcome_reduction(self.objective, pairs)
         state.history.append((state.iteration, percent))
         self.summaries.validation(state.iteration, percent)
         if percent > state.best_percent:
@@ -463,8 +469,7 @@ class Trainer:
         self.dense = self._policy()
 
     def _policy(self) -> DensePolicy:
-        """The network as it is now. UserError if a weight is not finite, such as one that ES has perturbed."""
-        require_finite(self.learner.weights)
+        """The network as it is now."""
         return networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
 
     def save(self) -> None:

@@ -1,1 +1,1 @@
-"""Step: a clang that logs decisions and loads a policy (training), or one that carries a policy (release)."""
+"""The toolchain step: builds a clang that logs decisions and loads a policy (training) or embeds one (release)."""

@@ -1,4 +1,4 @@
-"""Compiles and links a clang in a build tree that is kept: the next one compiles only what differs."""
+"""Compiles and links a clang in a build tree that is kept, so that the next build compiles only what differs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from components import problems
-from components.console import Progress, UserError, say
-from components.projects.process import log_tail, run_logged
+from components.core import problems
+from components.core.console import Progress, UserError, say
+from components.core.processes.build_tools import log_tail, run_logged
 from components.toolchain.config import Embed, Targets
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 
@@ -23,7 +23,7 @@ _TAIL_LINES = 30
 
 @contextmanager
 def build_tree(cache: Path, sdk: Sdk, source: Path, targets: Targets) -> Iterator[Path]:
-    """The build tree for this SDK and source below `cache`, locked against other builds in it."""
+    """Yield the build tree for this SDK and source below `cache`, locked against other builds in it."""
     identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, PROJECT)), targets])
     tree = cache.absolute() / "build" / f"llvm-{sdk.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     tree.mkdir(parents=True, exist_ok=True)
@@ -49,15 +49,22 @@ def build(
     policies: Mapping[str, Path],
     embed: Embed,
 ) -> Path:
-    """Builds `target` of cmake/CMakeLists.txt ("training", "release", "plain") and returns the executable.
+    """Build `target` of cmake/CMakeLists.txt ("training", "release", "plain") and return the path of the executable.
 
     Args:
-        policies: by problem, directories that MLGO_POLICY_* stand for; files in them must never change, for a policy
-            that differs must have another path: ninja goes by times, and a policy may be older than the one built
-            before.
+        tree: the build tree.
+        target: to build.
+        sdk: the LLVM SDK.
+        source: the matching LLVM source files.
+        targets: code generators to link.
+        jobs: number of parallel compiles.
+        policies: problem -> directory, the value of MLGO_POLICY_*. Files in it must never change: a different policy
+            must have a different path because ninja compares modification times, and a policy may be older than the one
+            built before.
+        embed: form of the policies.
 
     Raises:
-        UserError: CMake or a compiler failed, with the end of what it said and the name of the whole log.
+        UserError: CMake or a compiler failed; the message has the end of its output and the path of the log.
     """
     log = tree / "build.log"
     log.write_bytes(b"")
@@ -81,15 +88,15 @@ def build(
 
 
 def allocator(tree: Path) -> str:
-    """What the clangs of this tree take memory from: "jemalloc" where its static library was found, else "libc"."""
+    """Return the allocator of the clangs of this tree: "jemalloc" if its static library was found, else "libc"."""
     found = re.search(r"^JEMALLOC:FILEPATH=(.*)$", (tree / "CMakeCache.txt").read_text(), re.MULTILINE)
     return "jemalloc" if found and not found[1].endswith("NOTFOUND") else "libc"
 
 
-def _run(command: list[str], log: Path, what: str, progress: str | None) -> None:
-    """Runs `command`, its output appended to `log`; with `progress` ninja's "[done/total]" is shown."""
+def _run(command: list[str], log: Path, action: str, progress: str | None) -> None:
+    """Run `command` and append its output to `log`; show ninja's "[done/total]" as a progress line named `progress`."""
     if shutil.which(command[0]) is None:
-        raise UserError(f"{command[0]} is not installed, it builds the clang", apt_line({command[0]}))
+        raise UserError(f"{command[0]} is not installed; it is needed to build clang", apt_line({command[0]}))
     with ExitStack() as shown:
         bar: Progress | None = None
 
@@ -104,4 +111,4 @@ def _run(command: list[str], log: Path, what: str, progress: str | None) -> None
     if status != 0:
         remedy = f"see {log}; if a library is missing: {apt_line(set(SYSTEM_LIBRARIES.split()))}"
         tail = log_tail(log, _TAIL_LINES)
-        raise UserError(f"{command[0]} could not {what} a clang (status {status}):\n{tail}", remedy)
+        raise UserError(f"{command[0]} failed to {action} clang (status {status}):\n{tail}", remedy)

@@ -1,29 +1,60 @@
-"""KFP's declaration of the toolchain step: one component for the training clang, one for the release clang."""
+"""KFP components of the toolchain step: one for the training clang, one for the release clang."""
 
 from kfp import dsl
 
-from components.launcher.declare import step
+from components.core.launcher.declare import step
 
 
 @dsl.container_component
 def toolchain_training(llvm_major: int, llvm_source: str, training: dsl.Output[dsl.Artifact]):  # type: ignore[no-untyped-def]
-    """A clang that logs decisions and takes policies from the command line."""
+    """Build the training clang, which logs decisions and takes policies from the command line.
+
+    Args:
+        llvm_major: Major version of LLVM.
+        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        training: Training clang.
+    """
     return step(
-        "toolchain", "toolchain",
+        "toolchain",
+        "toolchain",
         ["--mode", "training", "--llvm-major", llvm_major, "--llvm-source", llvm_source, "--output", training.uri],
         hours=2,
-    )  # fmt: skip
+    )
 
 
 @dsl.container_component
 def toolchain_release(  # type: ignore[no-untyped-def]
-    policy: dsl.Input[dsl.Model], with_policy: str, llvm_major: int, llvm_source: str,
+    policy: dsl.Input[dsl.Model],
+    extra_policy: str,
+    llvm_major: int,
+    llvm_source: str,
     release: dsl.Output[dsl.Artifact],
-):  # fmt: skip
-    """The clang that carries the policy, and one of another problem if `with_policy` names one."""
+):
+    """Build the release clang, which embeds the policy.
+
+    Args:
+        policy: Policy to embed.
+        extra_policy: Path or URI of a policy for another problem to embed as well. Empty: none.
+        llvm_major: Major version of LLVM.
+        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        release: Release clang.
+    """
     return step(
-        "toolchain", "toolchain",
-        ["--mode", "release", "--llvm-major", llvm_major, "--llvm-source", llvm_source, "--policy", policy.uri,
-         "--with-policy", with_policy, "--output", release.uri],
+        "toolchain",
+        "toolchain",
+        [
+            "--mode",
+            "release",
+            "--llvm-major",
+            llvm_major,
+            "--llvm-source",
+            llvm_source,
+            "--policy",
+            policy.uri,
+            "--extra-policy",
+            extra_policy,
+            "--output",
+            release.uri,
+        ],
         hours=2,
-    )  # fmt: skip
+    )

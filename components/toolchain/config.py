@@ -1,4 +1,4 @@
-"""What the toolchain step is asked to make."""
+"""Configuration of the toolchain step."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from components.console import UserError
-from components.formats.toolchain import Mode
-from components.storage.cache import default_cache_dir
+from components.core.console import UserError
+from components.core.formats.toolchain import Mode
+from components.core.storage.cache import default_cache_dir
 
 Embed = Literal["cpp", "tf-aot"]
 Targets = Literal["native", "all"]
@@ -17,10 +17,19 @@ Targets = Literal["native", "all"]
 
 @dataclass(frozen=True)
 class ToolchainConfig:
-    """One clang to make.
+    """Configuration of the clang to build.
 
-    Invariants: there are `policies`, at most one for each problem, if and only if the mode is release. `llvm_source`
-    is "deb", "git:TAG" or a path. `sdk` None means: wherever LLVM of that major version is installed. `jobs` >= 1.
+    Attributes:
+        mode: "training" or "release".
+        output: directory of the toolchain.
+        llvm_major: major version of LLVM.
+        llvm_source: "deb", "git:TAG" or a path.
+        policies: policies to embed, at most one per problem; not empty if and only if the mode is release.
+        embed: form of the policies.
+        targets: code generators to link.
+        sdk: prefix of the LLVM SDK; None: the installed one of `llvm_major`.
+        cache: directory for downloads and build trees.
+        jobs: number of parallel compiles, >= 1.
     """
 
     mode: Mode
@@ -37,11 +46,11 @@ class ToolchainConfig:
     def __post_init__(self) -> None:
         if self.mode == "release" and not self.policies:
             raise UserError(
-                "a release clang carries a policy, and none was given",
+                "a release clang needs a policy, and none was given",
                 "pass --policy DIR, the output of the warmstart or of the ppo step, or --policy pretrained",
             )
         if self.mode == "training" and self.policies:
             raise UserError(
-                "a training clang takes its policy when it compiles, not when it is built",
-                "leave --policy out, or pass --mode release",
+                "a training clang loads its policy when it compiles, not when it is built",
+                "omit --policy, or pass --mode release",
             )

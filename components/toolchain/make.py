@@ -1,4 +1,4 @@
-"""Makes a toolchain artifact: SDK, source, build, install, probe, published at the end as a whole."""
+"""Makes a toolchain artifact: finds the SDK and the source, builds, installs and probes a clang, and publishes it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.console import UserError, say
-from components.formats.features import FeatureSpec
-from components.formats.policy import IMPORTED, check_features, load_policy_info
-from components.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
-from components.storage import digest, publish, require_artifact
-from components.storage.uri import shown
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.console import UserError, say
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import IMPORTED, check_features, load_policy_info
+from components.core.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
+from components.core.storage import digest, publish, require_artifact
+from components.core.storage.uri import display_path
 from components.toolchain import probe
 from components.toolchain.build import allocator, build, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
@@ -27,30 +27,30 @@ from components.toolchain.source import llvm_source
 
 
 def make_toolchain(config: ToolchainConfig) -> Toolchain:
-    """Builds the clang that `config` describes and publishes it as `config.output`.
+    """Build the clang that `config` describes and publish it as `config.output`.
 
     Raises:
-        UserError: something of the SDK, the source or the policy is missing or does not fit; a build failed.
+        UserError: a part of the SDK, the source or the policy is missing or does not match; a build failed.
     """
     sdk = find_sdk(config.llvm_major, config.sdk)
     if config.targets == "all":
         require_all_targets(sdk)
-    policies = _checked_policies(config)
+    policies = _check_policies(config)
     source = llvm_source(config.llvm_source, sdk, config.cache)
     with publish(config.output) as partial:
         with (
             build_tree(config.cache, sdk, source, config.targets) as tree,
-            _kept_policies(tree, policies, config.embed) as kept,
+            _copy_policies(tree, policies, config.embed) as copies,
         ):
-            executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, kept, config.embed)
+            executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, copies, config.embed)
             install(executable, sdk, partial)
             malloc = allocator(tree)
         if malloc != "jemalloc":
-            say(f"without jemalloc the clang is 5% slower; to have it: {apt_line({'libjemalloc-dev'})}")
+            say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
         say("probing the new clang")
         toolchain = _describe(partial, config, policies, sdk, malloc)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
-    say(f"{config.mode} clang {sdk.version}: {shown(config.output / 'bin' / 'clang')}")
+    say(f"{config.mode} clang {sdk.version}: {display_path(config.output / 'bin' / 'clang')}")
     for problem in policies:
         flags = [problems.get(problem).optimization, *Advisor("release").flags(problem, None, None)]
         say(f"{problem}: {' '.join(flags)}")
@@ -74,21 +74,25 @@ def _describe(
     upstream: dict[str, tuple[str, ...]] = {}
     for problem in problems.names():
         features[problem] = probe.logged_features(clang, problem)
-        # In release mode a training clang has LLVM's own advisors.
+        # In release mode a training clang uses LLVM's own advisors.
         upstream[problem] = tuple(spec.name for spec in probe.known_features(clang, problem))
     return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built, upstream)
 
 
 def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:
-    """The files of a policy that a release clang is built from, relative to its directory."""
+    """Return the files of a policy that a release clang is built from, relative to the policy's directory."""
     if embed == "cpp":
         return ("policy.h", "policy.cpp")
     model = problems.get(problem).model_class
     return (f"aot/{model}.h", f"aot/{model}.o", "aot/libtf_xla_runtime.a")
 
 
-def _checked_policies(config: ToolchainConfig) -> dict[str, Path]:
-    """The policies by problem. UserError if two are of one, or if one lacks what is embedded."""
+def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
+    """Return problem -> policy.
+
+    Raises:
+        UserError: two policies are for the same problem, or one lacks a file to embed.
+    """
     policies: dict[str, Path] = {}
     for policy in config.policies:
         require_artifact(policy, "policy")
@@ -98,38 +102,38 @@ def _checked_policies(config: ToolchainConfig) -> dict[str, Path]:
         policies[problem] = policy
         for name in embedded_files(problem, config.embed):
             if not (policy / name).is_file():
-                remedy = "export the policy with its AOT form (python -m components.policy --help), or use --embed cpp"
+                remedy = "export the policy with its AOT form (see mlgo policy --help), or use --embed cpp"
                 if config.embed == "cpp":
                     imported = load_policy_info(policy).trained_by == IMPORTED
-                    remedy = "it was imported: use --embed tf-aot" if imported else "make the policy again"
+                    remedy = "use --embed tf-aot: the policy was imported" if imported else "export the policy again"
                 raise UserError(f"{policy} has no {name}, which --embed {config.embed} needs", remedy)
     return policies
 
 
 @contextmanager
-def _kept_policies(tree: Path, policies: Mapping[str, Path], embed: Embed) -> Iterator[dict[str, Path]]:
-    """Copies of what is embedded, under names that say their content (see `build`), below the build tree."""
-    kept = {problem: _keep(tree / "policies", problem, policy, embed) for problem, policy in policies.items()}
+def _copy_policies(tree: Path, policies: Mapping[str, Path], embed: Embed) -> Iterator[dict[str, Path]]:
+    """Yield copies of the embedded files below the build tree, in directories named by their content (see `build`)."""
+    copies = {problem: _copy_policy(tree / "policies", problem, policy, embed) for problem, policy in policies.items()}
     try:
-        yield kept
+        yield copies
     finally:
-        if kept:
+        if copies:
             for other in (tree / "policies").iterdir():
-                if other not in kept.values():
+                if other not in copies.values():
                     shutil.rmtree(other, ignore_errors=True)
 
 
-def _keep(policies: Path, problem: str, policy: Path, embed: Embed) -> Path:
+def _copy_policy(policies: Path, problem: str, policy: Path, embed: Embed) -> Path:
     files = [policy / name for name in embedded_files(problem, embed)]
     if embed == "tf-aot":
         files = sorted(path for path in (policy / "aot").rglob("*") if path.is_file())
     identity = hashlib.sha256()
     for path in files:
         identity.update(path.read_bytes())
-    kept = policies / identity.hexdigest()[:16]
+    directory = policies / identity.hexdigest()[:16]
     for path in files:
-        copy = kept / path.relative_to(policy)
+        copy = directory / path.relative_to(policy)
         copy.parent.mkdir(parents=True, exist_ok=True)
         if not copy.exists():
             shutil.copyfile(path, copy)
-    return kept
+    return directory

@@ -1,4 +1,4 @@
-"""The installed LLVM SDK that a clang is linked from: where it is, which version, and what is missing of it."""
+"""The installed LLVM SDK that a clang is linked from: its prefix, its version, and missing packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.console import UserError
+from components.core.console import UserError
 
 _LLVM_CONFIG = Path("lib/cmake/llvm/LLVMConfig.cmake")
 _PACKAGES = {
@@ -20,17 +20,23 @@ _PACKAGES = {
     "lib/libclangDriver.a": "libclang-{major}-dev",
     "lib/clang/{major}/include/stddef.h": "clang-{major}",
 }
-"""What a link needs of the SDK, and Debian's package of it."""
+"""Files of the SDK that a link needs -> Debian package."""
 
 _PROGRAMS = {"cmake": "cmake", "ninja": "ninja-build"}
 
 SYSTEM_LIBRARIES = "libz3-dev libcurl4-openssl-dev libedit-dev libffi-dev libxml2-dev libzstd-dev zlib1g-dev"
-"""Debian's packages of what LLVM's own CMake files look for."""
+"""Debian packages of the libraries that LLVM's CMake files look for."""
 
 
 @dataclass(frozen=True)
 class Sdk:
-    """An SDK in which nothing is missing. version: "19.1.7"."""
+    """A complete SDK.
+
+    Attributes:
+        prefix: its install prefix.
+        major: major version of LLVM.
+        version: such as "19.1.7".
+    """
 
     prefix: Path
     major: int
@@ -42,15 +48,15 @@ class Sdk:
 
     @property
     def resource_directory(self) -> Path:
-        """Clang's own headers and run-time libraries."""
+        """Directory of clang's headers and run-time libraries."""
         return self.prefix / "lib" / "clang" / str(self.major)
 
 
 def find_sdk(major: int, prefix: Path | None = None) -> Sdk:
-    """The SDK at `prefix`, or the one that is installed.
+    """Return the SDK at `prefix`, or the installed one.
 
     Raises:
-        UserError: there is none, it has another version, or packages of it are missing, with the apt line for them.
+        UserError: there is none, it has another version, or packages are missing; the remedy has the apt command.
     """
     prefix = prefix.absolute() if prefix else _installed(major)
     packages = {
@@ -59,32 +65,36 @@ def find_sdk(major: int, prefix: Path | None = None) -> Sdk:
         if not (prefix / name.format(major=major)).exists()
     }
     config = prefix / _LLVM_CONFIG
-    # Before what is missing: of an SDK of another version much is, and to install that would be the wrong advice.
+    # Checked before the missing files: an SDK of another version lacks many, and installing them would be wrong.
     version = _version(config) if config.exists() else ""
     if version and version.partition(".")[0] != str(major):
         raise UserError(
-            f"the LLVM SDK in {prefix} is version {version}, and {major} was asked for",
+            f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
             f"pass --llvm-major {version.partition('.')[0]}, or install the other with: {apt_line(_all(major))}",
         )
     packages |= {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
     if packages:
-        found = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"
-        raise UserError(f"{found}: {', '.join(sorted(packages))} missing", apt_line(packages))
+        state = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"
+        raise UserError(f"{state}: {', '.join(sorted(packages))} missing", apt_line(packages))
     return Sdk(prefix, major, version)
 
 
 def require_all_targets(sdk: Sdk) -> None:
-    """UserError if the SDK's code generators for other machines were taken out, as in the container image."""
+    """Check that the SDK has the code generators of all targets; the one in the container image does not.
+
+    Raises:
+        UserError: it has only this machine's.
+    """
     archive = sdk.prefix / "lib" / "libLLVMAMDGPUCodeGen.a"
     if archive.exists() and archive.stat().st_size < 1000:
         raise UserError(
-            f"the LLVM SDK in {sdk.prefix} has the code generator of this machine only",
-            "leave --targets all out, or build with Debian's own packages, outside of the image",
+            f"the LLVM SDK in {sdk.prefix} only has the code generator of this machine",
+            "omit --targets all, or build with Debian's packages, outside of the container image",
         )
 
 
 def apt_line(packages: set[str]) -> str:
-    """The command that installs them."""
+    """Return the command that installs `packages`."""
     return f"sudo apt-get install {' '.join(sorted(packages))}"
 
 
@@ -93,7 +103,7 @@ def _all(major: int) -> set[str]:
 
 
 def _installed(major: int) -> Path:
-    """llvm-config's answer, where there is one; else where Debian's packages install to."""
+    """Return the prefix that llvm-config prints, or without llvm-config the prefix of Debian's packages."""
     llvm_config = shutil.which(f"llvm-config-{major}")
     if llvm_config:
         done = subprocess.run([llvm_config, "--prefix"], capture_output=True, text=True, timeout=60)
@@ -105,5 +115,5 @@ def _installed(major: int) -> Path:
 def _version(config: Path) -> str:
     match = re.search(r"^set\(LLVM_PACKAGE_VERSION\s+\"?([0-9][^\s\")]*)", config.read_text(), re.MULTILINE)
     if match is None:
-        raise UserError(f"{config} does not say which version of LLVM it belongs to", "install the SDK again")
+        raise UserError(f"{config} does not state its LLVM version", "reinstall the SDK")
     return match[1]

@@ -1,4 +1,4 @@
-"""The files of LLVM's source that are compiled again: from Debian's source package, a git tag, or a directory."""
+"""LLVM source files to recompile: from Debian's source package, a git tag, or a directory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from components.console import UserError, say
-from components.storage import publish
-from components.storage.debsource import download_deb_source
+from components.core.console import UserError, say
+from components.core.storage import publish
+from components.core.storage.debsource import download_deb_source
 from components.toolchain.sdk import Sdk
 
 VERSION_FILE = "cmake/Modules/LLVMVersion.cmake"
@@ -36,21 +36,22 @@ FILES = (
     "llvm/lib/CodeGen/SpillPlacement.h",
     "llvm/lib/CodeGen/SplitKit.h",
 )
-"""What cmake/CMakeLists.txt compiles, relative to llvm-project, and the headers of LLVM's own that no SDK installs."""
+"""Files that cmake/CMakeLists.txt compiles, and private LLVM headers that no SDK installs; relative to llvm-project."""
 
 REPOSITORY = "https://github.com/llvm/llvm-project.git"
 _GIT_TIMEOUT_S = 1800.0
 
 
 def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
-    """A directory with FILES of the SDK's version.
+    """Return a directory with FILES of the SDK's version.
 
     Args:
         origin: "deb", "git:TAG" or a path of an llvm-project tree.
-        cache: what is fetched is kept there, so that it is fetched once.
+        sdk: the LLVM SDK.
+        cache: directory for downloads, so that each is fetched once.
 
     Raises:
-        UserError: it cannot be had, or is of another version than the SDK.
+        UserError: the files cannot be fetched, or have another version than the SDK.
     """
     if origin == "deb":
         source = _from_deb(sdk, cache)
@@ -63,26 +64,34 @@ def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
 
 
 def check_source(source: Path, sdk: Sdk, origin: str) -> None:
-    """Raises UserError if a file is missing, or if the version is not the SDK's, naming both."""
+    """Check that all FILES are in `source`, and that their version is the SDK's.
+
+    Raises:
+        UserError: a file is missing, or the versions differ.
+    """
     missing = [name for name in FILES if not (source / name).is_file()]
     if missing:
         raise UserError(
-            f"--llvm-source {origin}: {source} is no LLVM source tree: {missing[0]} is missing",
+            f"--llvm-source {origin}: {source} is not an LLVM source tree: {missing[0]} is missing",
             "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
         )
     version = source_version(source / VERSION_FILE)
     if version != sdk.version:
         raise UserError(
             f"--llvm-source {origin} is LLVM {version}, but the installed SDK in {sdk.prefix} is LLVM {sdk.version}",
-            f"pass --llvm-source git:llvmorg-{sdk.version}, or bring the installed packages up to date",
+            f"pass --llvm-source git:llvmorg-{sdk.version}, or upgrade the installed packages",
         )
 
 
 def source_version(path: Path) -> str:
-    """ "19.1.7" from LLVMVersion.cmake. UserError if it does not say."""
+    """Return the version in LLVMVersion.cmake, such as "19.1.7".
+
+    Raises:
+        UserError: the file has no version.
+    """
     parts = [re.search(rf"set\(LLVM_VERSION_{part} (\d+)\)", path.read_text()) for part in ("MAJOR", "MINOR", "PATCH")]
     if not all(parts):
-        raise UserError(f"{path} does not say which version of LLVM this is", "pass another --llvm-source")
+        raise UserError(f"{path} does not state the LLVM version", "pass another --llvm-source")
     return ".".join(part[1] for part in parts if part)
 
 
@@ -100,25 +109,27 @@ def _from_deb(sdk: Sdk, cache: Path) -> Path:
     say(f"unpacking {len(FILES)} files of {archives[0].name}")
     with publish(into) as partial:
         unpack(archives[0], partial)
-        # The directory is named after the SDK's version, so another's must not come to stand there.
+        # The directory is named after the SDK's version, so it must not hold another version.
         check_source(partial, sdk, "deb")
     return into
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Unpacks FILES of llvm-toolchain_VERSION/, or whatever the archive's one top directory is called."""
+    """Unpack FILES from the archive's top directory, which is named after the archive (llvm-toolchain-19_VERSION)."""
     top = re.sub(r"\.orig\.tar\.\w+$", "", archive.name)
-    # Decompressing is all of the time: xz on all processors (-T0), and only as far as the last file (--occurrence).
+    # Decompression takes all of the time: run xz on all processors (-T0), and stop after the last file (--occurrence).
     # Debian's patches touch none of these files.
     command = ["tar", "--extract", "--occurrence=1", "--strip-components=1", "--no-same-owner", f"--file={archive}"]
     done = subprocess.run(
         [*command, f"--directory={into}", *(f"{top}/{name}" for name in FILES)],
-        env={**os.environ, "XZ_OPT": "-T0"}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={**os.environ, "XZ_OPT": "-T0"},
+        capture_output=True,
+        text=True,
+    )
     if done.returncode != 0:
         raise UserError(
             f"cannot unpack {archive}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'tar failed'}",
-            f"check free space; if the archive is damaged, remove {archive.parent}",
+            f"check the free disk space; if the archive is damaged, remove {archive.parent}",
         )
 
 
@@ -127,13 +138,24 @@ def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
     if _complete(into):
         return into
     if shutil.which("git") is None:
-        raise UserError("git is missing, it fetches --llvm-source git:TAG", "sudo apt-get install git")
+        raise UserError("git is missing; --llvm-source git:TAG needs it", "sudo apt-get install git")
     say(f"fetching LLVM's files at {tag} from {REPOSITORY}")
     with publish(into) as partial:
         clone = partial / "clone"
-        # Neither history nor the content of files that are not asked for: a few MB instead of gigabytes.
-        _git(tag, "clone", "-q", "--depth=1", "--filter=blob:none", "--no-checkout", "-c", "advice.detachedHead=false",
-             f"--branch={tag}", REPOSITORY, str(clone))  # fmt: skip
+        # Fetch neither the history nor the content of other files: a few MB instead of gigabytes.
+        _git(
+            tag,
+            "clone",
+            "-q",
+            "--depth=1",
+            "--filter=blob:none",
+            "--no-checkout",
+            "-c",
+            "advice.detachedHead=false",
+            f"--branch={tag}",
+            REPOSITORY,
+            str(clone),
+        )
         _git(tag, "-C", str(clone), "sparse-checkout", "set", "--no-cone", *(f"/{name}" for name in FILES))
         _git(tag, "-C", str(clone), "checkout", "-q")
         for name in FILES:

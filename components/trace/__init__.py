@@ -1,1 +1,1 @@
-"""The trace step: compiles a corpus with the default heuristic and keeps every decision with its features."""
+"""The trace step: compiles a corpus with the default heuristic and records every decision with its features."""

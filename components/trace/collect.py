@@ -1,7 +1,7 @@
-"""Compiles every module under the default heuristic and writes what was decided.
+"""Compiles every module with the default heuristic and writes its decisions.
 
-The compilers are the cost; everything here is kept off their cores. Per module it is the parsing of one log by numpy,
-and now and then a shard of Parquet.
+Compilation dominates the cost, so this process uses as little of the compilers' cores as possible: per module it parses
+one log with numpy, and now and then it writes a Parquet shard.
 """
 
 from __future__ import annotations
@@ -17,28 +17,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.command_line import require_replayable
-from components.compiler.compile import Compiler, Request, Result
-from components.compiler.quarantine import Quarantine, compile_all
-from components.console import Progress, UserError
-from components.formats.corpus import Corpus, Module, load_corpus
-from components.formats.features import FeatureSpec
-from components.formats.splits import FILE as SPLITS_FILE
-from components.formats.toolchain import Toolchain, load_toolchain
-from components.formats.trace import REPORT, ModuleTrace, TraceWriter
-from components.storage.manifest import MANIFEST, digest
-from components.storage.publish import publish
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.command_line import require_replayable
+from components.core.compiler.compile import Compiler, Request, Result
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.console import Progress, UserError
+from components.core.formats.corpus import Corpus, Module, load_corpus
+from components.core.formats.features import FeatureSpec
+from components.core.formats.splits import FILE as SPLITS_FILE
+from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.formats.trace import REPORT, ModuleTrace, TraceWriter
+from components.core.storage.manifest import MANIFEST, digest
+from components.core.storage.publish import publish
+from components.core.workers import WorkerPool, make_pool
 from components.trace.config import Part, TraceConfig
-from components.workers import WorkerPool, make_pool
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What a run did. quarantined: modules left out. wall_s: compiling and writing, start-up not."""
+class TraceStatistics:
+    """Statistics of a run.
+
+    Attributes:
+        modules: number of modules in the trace.
+        decisions: number of decisions in the trace.
+        quarantined: number of skipped modules.
+        wall_s: duration of compiling and writing, without start-up.
+    """
 
     modules: int
     decisions: int
@@ -46,8 +53,12 @@ class Collected:
     wall_s: float
 
 
-def collect(config: TraceConfig) -> Collected:
-    """Makes the trace artifact `config.output`. UserError for whatever is wrong with the inputs."""
+def collect(config: TraceConfig) -> TraceStatistics:
+    """Make the trace artifact `config.output`.
+
+    Raises:
+        UserError: the toolchain, the corpus or its arguments cannot be used.
+    """
     toolchain = load_toolchain(config.toolchain).require_mode("training")
     features = logged_features(toolchain, config.problem)
     corpus = load_corpus(config.corpus)
@@ -63,7 +74,9 @@ def collect(config: TraceConfig) -> Collected:
             write_decisions(pool, compiler, modules, features, writer, quarantine, progress)
             writer.close(_digest(config.corpus), _digest(config.toolchain))
             wall_s = time.perf_counter() - started_s
-            collected = Collected(len(modules) - len(quarantine), writer.decisions, len(quarantine), wall_s)
+            collected = TraceStatistics(
+                len(modules) - len(quarantine.errors), writer.decisions, len(quarantine.errors), wall_s
+            )
             _write_report(directory, collected, quarantine)
     finally:
         pool.close()
@@ -79,25 +92,29 @@ def write_decisions(
     quarantine: Quarantine,
     progress: Progress | None = None,
 ) -> None:
-    """Compiles `modules` with the heuristic's decisions logged and adds them to `writer`, in the given order."""
-    by_size = problems.get(compiler.problem).measure == "size"
+    """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order."""
+    by_size = problems.get(compiler.problem).objective == "size"
     requests = [Request(module, Advisor("log"), want_functions=by_size) for module in modules]
     for result in _in_order(compile_all(pool, compiler, requests, quarantine, progress), modules, quarantine):
         writer.add(module_trace(result, compiler.problem, features))
 
 
 def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSpec]) -> ModuleTrace:
-    """The rows of one compiled module. UserError if the compiler logged other features than `features`."""
+    """Return the rows of one compiled module.
+
+    Raises:
+        UserError: the compiler logged other features than `features`.
+    """
     problem = problems.get(problem_name)
     sample = result.samples[0]
     callsites, sizes = sample.callsites, sample.function_sizes
     assert sample.log is not None
     logged = [spec for spec in sample.log.features if spec.name not in problem.decisions]
     if logged != list(features):
-        raise _other_features(result.module_name, logged, features)
+        raise _feature_mismatch(result.module_name, logged, features)
     contexts = sample.log.contexts
 
-    def joined(name: str) -> Array:
+    def concatenated(name: str) -> Array:
         parts = [context.columns[name] for context in contexts]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
 
@@ -108,7 +125,7 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         reward = np.repeat(np.asarray(scores, np.float32), lengths)
     return ModuleTrace(
         module=result.module_name,
-        text_size_bytes=sample.text_size_bytes if problem.measure == "size" else None,
+        text_size_bytes=sample.text_size_bytes if problem.objective == "size" else None,
         compile_s=result.compile_s,
         contexts=[context.name for context in contexts],
         context=np.repeat(np.arange(len(contexts), dtype=np.int32), lengths),
@@ -116,15 +133,19 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         names=callsites.names if callsites else [],
         caller=callsites.caller if callsites else None,
         callee=callsites.callee if callsites else None,
-        columns={spec.name: joined(spec.name) for spec in features},
-        action=joined(problem.decision).reshape(-1),
+        columns={spec.name: concatenated(spec.name) for spec in features},
+        action=concatenated(problem.decision).reshape(-1),
         reward=reward,
         weak_functions=list(compress(sizes.names, sizes.weak.tolist())) if sizes else None,
     )
 
 
 def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpec, ...]:
-    """The features that this training clang logs, decisions left out. UserError if it logs none for the problem."""
+    """Return the features that this training clang logs, without the decisions.
+
+    Raises:
+        UserError: it logs none for the problem.
+    """
     problem = problems.get(problem_name)
     features = toolchain.features.get(problem_name, ())
     features = tuple(spec for spec in features if spec.name not in problem.decisions)
@@ -132,13 +153,17 @@ def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpe
         known = ", ".join(sorted(toolchain.features)) or "none"
         raise UserError(
             f"the clang in {toolchain.directory} logs no features for the problem {problem_name} (but for: {known})",
-            "make it again with: python -m components.toolchain --mode training --output DIR",
+            "rebuild it with: mlgo toolchain --mode training --output DIR",
         )
     return features
 
 
 def traced_modules(corpus: Corpus, part: Part) -> tuple[Module, ...]:
-    """The modules of `part`, the largest bitcode first: a large one that starts last would run alone at the end."""
+    """Return the modules of `part`, largest bitcode first: a large module that starts last would run alone at the end.
+
+    Raises:
+        UserError: the part has no modules.
+    """
     if part != "learning":
         modules = corpus.split(part)
     elif (corpus.directory / SPLITS_FILE).exists():
@@ -153,40 +178,40 @@ def traced_modules(corpus: Corpus, part: Part) -> tuple[Module, ...]:
 def _in_order(
     done: Iterable[tuple[Request, Result]], modules: Sequence[Module], quarantine: Quarantine
 ) -> Iterator[Result]:
-    """The results in the order of `modules`, so that the same corpus gives the same rows whatever worker was faster.
+    """Yield the results in the order of `modules`, so that the rows do not depend on which worker is faster.
 
-    Results wait in memory for earlier modules; a module that failed once holds up the rest until it was tried again.
+    Results wait in memory for earlier modules; a module that failed once delays the others until it was retried.
     """
     waiting: dict[str, Result] = {}
-    at = 0
+    position = 0
     for request, result in done:
         waiting[request.module.name] = result
-        while at < len(modules) and (modules[at].name in waiting or modules[at].name in quarantine):
-            if modules[at].name in waiting:
-                yield waiting.pop(modules[at].name)
-            at += 1
-    for module in modules[at:]:
+        while position < len(modules) and (modules[position].name in waiting or modules[position].name in quarantine):
+            if modules[position].name in waiting:
+                yield waiting.pop(modules[position].name)
+            position += 1
+    for module in modules[position:]:
         if module.name in waiting:
             yield waiting.pop(module.name)
 
 
-def _other_features(module: str, logged: Sequence[FeatureSpec], listed: Sequence[FeatureSpec]) -> UserError:
+def _feature_mismatch(module: str, logged: Sequence[FeatureSpec], listed: Sequence[FeatureSpec]) -> UserError:
     extra = sorted({spec.name for spec in logged} - {spec.name for spec in listed})
     missing = sorted({spec.name for spec in listed} - {spec.name for spec in logged})
     differences = [f"not listed: {', '.join(extra)}"] if extra else []
     differences += [f"not logged: {', '.join(missing)}"] if missing else []
     return UserError(
-        f"compiling {module} logged other features than the toolchain's toolchain.json lists "
+        f"the compile of {module} logged features that differ from the toolchain's toolchain.json "
         f"({'; '.join(differences) or 'other types, shapes or order'})",
-        "make the toolchain again, so that its description fits its compiler",
+        "rebuild the toolchain, so that its description matches its compiler",
     )
 
 
 def _digest(directory: Path) -> str:
-    """The artifact's digest; "" for a corpus that another tool made, without a manifest."""
+    """Return the artifact's digest, or "" for a corpus of another tool, which has no manifest."""
     return digest(directory) if (directory / MANIFEST).exists() else ""
 
 
-def _write_report(directory: Path, collected: Collected, quarantine: Quarantine) -> None:
+def _write_report(directory: Path, collected: TraceStatistics, quarantine: Quarantine) -> None:
     document = {"version": 1, **asdict(collected), "quarantine": quarantine.to_json()}
     (directory / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

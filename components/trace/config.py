@@ -1,4 +1,4 @@
-"""What a run of the trace step is asked for."""
+"""Configuration of the trace step."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ Part = Literal["learning", "train", "validation", "heldout", "all"]
 
 @dataclass(frozen=True)
 class TraceConfig:
-    """corpus, toolchain: input artifacts. output: the trace. part: which modules; "learning" is train and validation of
-    a corpus that is split and all of one that is not, so that nothing later can learn from held-out modules unasked.
-    timeout_s: of one module. max_failed_fraction: more failing modules stop the step. allowed_options: recorded options
-    that are replayed though they are refused otherwise."""
+    """Configuration of a run of the trace step.
+
+    Attributes:
+        corpus: input artifact.
+        toolchain: input artifact, a training toolchain.
+        output: directory of the trace.
+        problem: name of the problem.
+        part: modules to compile; "learning" is train and validation of a corpus with a split and all modules of one
+            without, so that later steps do not learn from held-out modules by default.
+        workers: where compiles run.
+        timeout_s: time limit of one module.
+        max_failed_fraction: the step fails if more modules than this fail.
+        allowed_options: recorded options that are replayed although they are refused by default.
+    """
 
     corpus: Path
     toolchain: Path

@@ -1,8 +1,8 @@
-"""tf.train.SequenceExample in TFRecord files, written without TensorFlow.
+"""Writer of tf.train.SequenceExample to TFRecord files, without TensorFlow.
 
 A TFRecord is: length (uint64), masked crc32c of those 8 bytes (uint32), the data, its masked crc32c (uint32), all
-little-endian (tensorflow/core/lib/io/record_writer.h). The protocol buffers are those of tensorflow/core/example: the
-numbers of the fields below. Only what a trace needs is encoded: feature lists of integers and of floats.
+little-endian (tensorflow/core/lib/io/record_writer.h). The field numbers below are those of the protocol buffers in
+tensorflow/core/example. Only feature lists of integers and of floats are supported, which is all that a trace needs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ _INT64_LIST = 3
 
 
 def write_record(stream: BinaryIO, data: bytes) -> None:
-    """Appends one record."""
+    """Append one record."""
     length = struct.pack("<Q", len(data))
     stream.write(length + _masked_crc32c(length) + data + _masked_crc32c(data))
 
 
 def sequence_example(feature_lists: Mapping[str, Array]) -> bytes:
-    """A serialized tf.train.SequenceExample; each array [N] or [N, *shape] becomes a list of N features.
+    """Return a serialized tf.train.SequenceExample.
 
-    Integer arrays become int64_list, floating ones float_list (float32).
+    Args:
+        feature_lists: name -> array of shape [N] or [N, *shape], which becomes a list of N features. Integer arrays
+            become int64_list, floating-point arrays float_list (float32).
     """
     entries = []
     for name, values in feature_lists.items():
@@ -45,20 +47,20 @@ def sequence_example(feature_lists: Mapping[str, Array]) -> bytes:
 
 
 def _feature_list(values: Array) -> bytes:
-    """FeatureList: each distinct step is encoded once, for the values of a feature repeat."""
+    """Return a FeatureList. Each distinct step is encoded only once because the values of a feature repeat."""
     steps = values.reshape(len(values), -1)
     if steps.shape[1] == 1:
-        distinct, places = np.unique(steps[:, 0], return_inverse=True)
+        distinct, inverse = np.unique(steps[:, 0], return_inverse=True)
         distinct = distinct[:, None]
     else:
-        distinct, places = np.unique(steps, axis=0, return_inverse=True)
+        distinct, inverse = np.unique(steps, axis=0, return_inverse=True)
     encode = _float_feature if np.issubdtype(values.dtype, np.floating) else _int64_feature
     encoded = [_field(1, encode(row)) for row in distinct]
-    return b"".join(map(encoded.__getitem__, places.reshape(-1).tolist()))
+    return b"".join(map(encoded.__getitem__, inverse.reshape(-1).tolist()))
 
 
 def _int64_feature(row: Array) -> bytes:
-    # Negative numbers are their two's complement in 64 bits, as protocol buffers have it.
+    # Protocol buffers encode negative numbers as their 64-bit two's complement.
     packed = b"".join(_varint(int(value) & 0xFFFFFFFFFFFFFFFF) for value in row)
     return _field(_INT64_LIST, _field(1, packed))
 

@@ -7,15 +7,14 @@ from typing import Any, get_args
 
 import click
 
-from components import problems
-from components.compiler.options import ALLOW_CC1_OPTION
-from components.console import run_step, say
-from components.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
-from components.formats.policy import PRETRAINED
-from components.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
-from components.storage.uri import shown
+from components.core.compiler.options import ALLOW_CC1_OPTION
+from components.core.console import run_step, say
+from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
+from components.core.formats.policy import PRETRAINED
+from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
+from components.core.storage.uri import display_path
+from components.core.workers.factory import HELP as WORKERS_HELP
 from components.tune.config import Objective, TuneConfig
-from components.workers.make import HELP as WORKERS_HELP
 
 
 @click.command(
@@ -23,9 +22,9 @@ from components.workers.make import HELP as WORKERS_HELP
     epilog="""\b
 Examples:
   # a plan for a program's modules, from the policy that comes with this project
-  python -m components.tune --corpus runs/mine/corpus --toolchain runs/mine/training --output runs/mine/plan
+  mlgo tune --corpus runs/mine/corpus --toolchain runs/mine/training --output runs/mine/plan
   # from a policy of your own, and checked with the clang that carries it
-  python -m components.tune --corpus runs/mine/corpus --toolchain runs/mine/training --policy runs/mine/policy \\
+  mlgo tune --corpus runs/mine/corpus --toolchain runs/mine/training --policy runs/mine/policy \\
     --release-toolchain runs/mine/release --minutes 60 --output runs/mine/plan
   # how it is used
   runs/mine/release/bin/clang -Oz -mllvm -enable-ml-inliner=release \\
@@ -34,23 +33,46 @@ Examples:
 )
 @click.option("--corpus", type=ARTIFACT, required=True, help="The program's modules; all of them, whatever its split.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
-@click.option("--policy", type=ArtifactOr(PRETRAINED), default=PRETRAINED, metavar="pretrained|DIR|URI",
-              help="What the search starts from, and what decides about calls that are not in the plan.")
-@click.option("--release-toolchain", type=ARTIFACT,
-              help="Release toolchain that carries this policy: every module is compiled with it and the plan, twice.")
+@click.option(
+    "--policy",
+    type=ArtifactOr(PRETRAINED),
+    default=PRETRAINED,
+    metavar="pretrained|DIR|URI",
+    help="What the search starts from, and what decides about calls that are not in the plan.",
+)
+@click.option(
+    "--release-toolchain",
+    type=ARTIFACT,
+    help="Release toolchain that carries this policy: every module is compiled with it and the plan, twice.",
+)
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the plan; made, or replaced.")
-@click.option("--root-dir", type=WORK_DIR, help="Keeps what is found; the same command goes on from there. "
-              "By default beside the output.")
+@click.option(
+    "--root-dir",
+    type=WORK_DIR,
+    help="Keeps what is found; the same command goes on from there. By default beside the output.",
+)
 @click.option("--minutes", type=MINUTES, default=TuneConfig.minutes, help="Wall time of the search.")
-@click.option("--flip-compiles", type=COUNT, default=TuneConfig.flip_compiles,
-              help="Compiles of a module, in a round of the search, that measure flips of its decisions.")
-@click.option("--objective", type=click.Choice(get_args(Objective)), default=TuneConfig.objective,
-              help="Count of a function's bytes what the link keeps, or all that its modules have.")
+@click.option(
+    "--flip-compiles",
+    type=COUNT,
+    default=TuneConfig.flip_compiles,
+    help="Compiles of a module, in a round of the search, that measure flips of its decisions.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(get_args(Objective)),
+    default=TuneConfig.objective,
+    help="Count of a function's bytes what the link keeps, or all that its modules have.",
+)
 @click.option("--seed", type=SEED, default=TuneConfig.seed, help="Of the order in which flips are tried.")
 @click.option("--workers", default=TuneConfig.workers, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=TuneConfig.timeout_s, help="Of one compile.")
-@click.option("--max-failed-fraction", type=FRACTION, default=TuneConfig.max_failed_fraction,
-              help="More modules than this failing stops the step.")
+@click.option(
+    "--max-failed-fraction",
+    type=FRACTION,
+    default=TuneConfig.max_failed_fraction,
+    help="More modules than this failing stops the step.",
+)
 @ALLOW_CC1_OPTION
 def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
@@ -59,8 +81,9 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     from the policy's decisions by measured flips; it can be interrupted, and goes on when it is run again.
     """
     # Here, not above: --help need not wait for NumPy.
-    from components.compiler.inline_plan import PLAN_FILE
-    from components.policy.pretrained import pretrained_policy
+    from components.core.compiler.advisor import Advisor
+    from components.core.compiler.inline_plan import PLAN_FILE
+    from components.core.policy.pretrained import pretrained_policy
     from components.tune.step import tune
 
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining")
@@ -76,8 +99,8 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
             f"  the release clang makes {figures['release_as_found']} of {figures['release_modules']} modules as small "
             f"as was found, {figures['release_identical_twice']} of them twice to the same bit"
         )
-    flags = " ".join(f"-mllvm {option}" for option in problems.get("inlining").release_options)
-    say(f"use it with: {flags} -mllvm -mlgo-inline-plan={shown(output / PLAN_FILE)}")
+    flags = " ".join(Advisor("release").flags("inlining", None, None))
+    say(f"use it with: {flags} -mllvm -mlgo-inline-plan={display_path(output / PLAN_FILE)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One round of the search on one module: measure flips, take those that pay, keep the best that was compiled.
 
 The search climbs from the policy's decisions. A round compiles the module with what was found so far (the base), then
-with sets of flips that do not disturb each other (components/counterfactual). All flips that save something are then
+with sets of flips that do not disturb each other (core/counterfactual). All flips that save something are then
 taken together, half of them, and so on; the smallest object of the round is the next base. So no estimate is believed
 without a compile, and a round never ends with a larger module than it began with. Theodoridis, Grosser and Su
 ("Understanding and Exploiting Optimal Function Inlining", ASPLOS 2022) found what LLVM's heuristic leaves to be gained.
@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request, Sample
-from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals
-from components.counterfactual.flip_sets import uncertainty
-from components.counterfactual.influence import Flip
-from components.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
-from components.policy.observation import finite
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request, Sample
+from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.core.counterfactual.flip_sets import uncertainty
+from components.core.counterfactual.influence import Flip
+from components.core.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
+from components.core.policy.observation import finite
 
 SHARES = (1.0, 0.5, 0.25)
 """Of the flips that pay, the best: how many are taken together in the compiles at the end of a round."""
@@ -105,9 +105,13 @@ class Climb:
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
             logits = finite(columns[problem.logits].reshape(-1, problem.num_actions))
             plan = plan_flips(
-                base, action, uncertainty(logits), self.flip_compiles, random,
+                base,
+                action,
+                uncertainty(logits),
+                self.flip_compiles,
+                random,
                 lambda flip: all(keys[i] in tried for i in flip.decisions.tolist()),
-            )  # fmt: skip
+            )
             if plan.forced:
                 exhausted = False
                 # A set may be kept, and what is kept are decisions that differ from the policy's: not the plan's, which
@@ -128,9 +132,16 @@ class Climb:
                     if (found_worth := worth(sample, objects)) < best_worth:
                         best, kept, best_worth = sample, decisions, found_worth
         return Round(
-            request.module.name, calls.source, base.text_size_bytes, best.text_size_bytes, base_worth,
-            best_worth, kept, frozenset(tried), exhausted,
-        )  # fmt: skip
+            request.module.name,
+            calls.source,
+            base.text_size_bytes,
+            best.text_size_bytes,
+            base_worth,
+            best_worth,
+            kept,
+            frozenset(tried),
+            exhausted,
+        )
 
     def _compile(
         self, request: ClimbRequest, advisor: Advisor, decisions: Sequence[Mapping[Key, int]]

@@ -24,7 +24,7 @@ class TuneConfig:
         minutes: wall time of the search, resumed parts not counted.
         flip_compiles: counterfactual compiles of a module in a round.
         objective: "linked" counts a function that several objects define by the share that the link keeps.
-        workers: see components/workers/make.py.
+        workers: see components/core/workers/factory.py.
     """
 
     corpus: Path

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request
-from components.compiler.quarantine import Quarantine, compile_all
-from components.console import Progress, UserError
-from components.formats.corpus import Module, project_of
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.console import Progress, UserError
+from components.core.formats.corpus import Module, project_of
+from components.core.workers import WorkerPool
 from components.tune.climb import Climb, ClimbRequest, Round
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
-from components.workers import WorkerPool
 
 LEAST_GAIN = 1e-3
 """Share of a module. When trying all of its decisions has saved less, it is finished."""
@@ -65,11 +65,14 @@ def search(
             wave.sort(key=lambda name: -states[name].heuristic_bytes)  # the longest first, so that workers end together
             requests = [
                 ClimbRequest(
-                    by_name[name], advisor, found=states[name].found, tried=states[name].tried,
+                    by_name[name],
+                    advisor,
+                    found=states[name].found,
+                    tried=states[name].tried,
                     number=states[name].rounds,
                 )
                 for name in wave
-            ]  # fmt: skip
+            ]
             with closing(compile_all(pool, climb, requests, quarantine)) as rounds:
                 for _request, done in rounds:
                     _take(states[done.module], done)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.compiler.forced_decisions import Key
-from components.storage.directory import make_directory
-from components.storage.input_files import expect_shape, read_json
-from components.storage.output_files import replace_text
+from components.core.compiler.forced_decisions import Key
+from components.core.storage.directory import make_directory
+from components.core.storage.input_files import expect_shape, read_json
+from components.core.storage.output_files import replace_text
 
 _VERSION = 1
 _SEARCH = "search.json"
@@ -80,5 +80,3 @@ class SearchDirectory:
 
     def _path(self, module: str) -> Path:
         return self._modules / f"{hashlib.sha256(module.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.json"
-
-

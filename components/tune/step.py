@@ -11,26 +11,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from components.compiler.advisor import POLICY_FILES, Advisor
-from components.compiler.command_line import require_replayable
-from components.compiler.compile import Compiler, Request
-from components.compiler.forced_decisions import ForcedDecisions
-from components.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
-from components.compiler.quarantine import Quarantine, compile_all
-from components.console import Progress, UserError, say
-from components.formats.corpus import Module, load_corpus
-from components.formats.policy import check_features, load_policy_info
-from components.formats.toolchain import Toolchain, load_toolchain
-from components.policy.dense import read_dense
-from components.policy.export import export_fast
-from components.storage import digest, publish
-from components.storage.manifest import MANIFEST
-from components.storage.uri import shown
+from components.core.compiler.advisor import POLICY_FILES, Advisor
+from components.core.compiler.command_line import require_replayable
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.console import Progress, UserError, say
+from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.policy import check_features, load_policy_info
+from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.policy.dense import read_dense
+from components.core.policy.export import export_fast
+from components.core.storage import digest, publish
+from components.core.storage.manifest import MANIFEST
+from components.core.storage.uri import display_path
+from components.core.workers import WorkerPool, make_pool
 from components.tune.climb import all_decisions
 from components.tune.config import TuneConfig
 from components.tune.search import search
 from components.tune.state import ModuleState, SearchDirectory
-from components.workers import WorkerPool, make_pool
 
 FIGURES, BY_MODULE = "tune.json", "modules.csv"
 _PROBLEM = "inlining"
@@ -81,7 +81,7 @@ def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
     carried = release.built.get("policies", {}).get(_PROBLEM)
     if carried is None or release.llvm_version != training.llvm_version:
         raise UserError(
-            f"the clang in {shown(config.release_toolchain)} is LLVM {release.llvm_version} with policies for "
+            f"the clang in {display_path(config.release_toolchain)} is LLVM {release.llvm_version} with policies for "
             f"{', '.join(release.built.get('policies', {})) or 'nothing'}, and the plan is of inlining with LLVM "
             f"{training.llvm_version}",
             "mlgo toolchain --mode release --policy DIR, with the policy that the search starts from",
@@ -92,7 +92,9 @@ def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
 def _check_policy(policy: Path, toolchain: Toolchain) -> None:
     info = load_policy_info(policy)
     if info.problem != _PROBLEM:
-        raise UserError(f"{shown(policy)} is a policy for {info.problem}, and plans are of inlining", "name another")
+        raise UserError(
+            f"{display_path(policy)} is a policy for {info.problem}, and plans are of inlining", "name another"
+        )
     check_features(info.features, toolchain.features.get(_PROBLEM, ()))
 
 
@@ -139,9 +141,7 @@ def _planned(
 ) -> dict[str, ForcedDecisions]:
     """Every decision of each module, of which a compile confirms that they make it as small as was found."""
     advisor = Advisor("policy", policy=policy, log=True)
-    requests = [
-        Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].found),)) for module in modules
-    ]
+    requests = [Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].found),)) for module in modules]
     planned: dict[str, ForcedDecisions] = {}
     with Progress("compiling with the plan", len(requests)) as progress:
         for request, (size, again, decisions) in compile_all(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from components.console import run_step, say
-from components.formats.vocab import QUANTILES
-from components.storage.options import ARTIFACT, OUTPUT
-from components.storage.uri import shown
+from components.core.console import run_step, say
+from components.core.formats.vocab import QUANTILES
+from components.core.storage.options import ARTIFACT, OUTPUT
+from components.core.storage.uri import display_path
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 
@@ -24,10 +24,10 @@ def main(trace: Path, output: Path) -> None:
 
     \b
     Example:
-      python -m components.vocab --trace runs/demo/trace --output runs/demo/vocab
+      mlgo vocab --trace runs/demo/trace --output runs/demo/vocab
     """
     features = build(VocabConfig(trace, output))
-    say(f"{shown(output)}: {QUANTILES} quantiles of {features} features")
+    say(f"{display_path(output)}: {QUANTILES} quantiles of {features} features")
 
 
 if __name__ == "__main__":

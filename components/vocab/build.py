@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components import problems
-from components.console import Progress, UserError
-from components.formats.trace import load_trace, read_columns
-from components.formats.vocab import write_vocab
-from components.storage.manifest import digest
-from components.storage.publish import publish
+from components.core import problems
+from components.core.console import Progress, UserError
+from components.core.formats.trace import load_trace, read_columns
+from components.core.formats.vocab import write_vocab
+from components.core.storage.manifest import digest
+from components.core.storage.publish import publish
 from components.vocab.config import VocabConfig
 from components.vocab.quantiles import quantiles
 

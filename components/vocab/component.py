@@ -1,11 +1,16 @@
-"""KFP's declaration of the vocab step."""
+"""KFP component of the vocab step."""
 
 from kfp import dsl
 
-from components.launcher.declare import step
+from components.core.launcher.declare import step
 
 
 @dsl.container_component
 def vocab(trace: dsl.Input[dsl.Dataset], vocab: dsl.Output[dsl.Artifact]):  # type: ignore[no-untyped-def]
-    """Quantiles of each feature."""
+    """Compute the quantiles of each feature of a trace.
+
+    Args:
+        trace: Trace of the default heuristic's decisions.
+        vocab: `<feature>.buckets` of each feature.
+    """
     return step("training", "vocab", ["--trace", trace.uri, "--output", vocab.uri], hours=1)

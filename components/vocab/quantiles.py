@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.formats.vocab import QUANTILES
+from components.core.formats.vocab import QUANTILES
 
 
 def quantiles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from components.console import preset_option, run_step, say
-from components.console.number_types import COUNT, SEED, FiniteFloatRange
-from components.formats.policy import HEURISTIC, PRETRAINED
-from components.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
-from components.storage.uri import shown
+from components.core.console import preset_option, run_step, say
+from components.core.console.number_types import COUNT, SEED, FiniteFloatRange
+from components.core.formats.policy import HEURISTIC, PRETRAINED
+from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
+from components.core.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
@@ -21,10 +21,10 @@ _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 @click.command(
     epilog="""\b
 Example:
-  python -m components.warmstart --trace runs/demo/trace --vocab runs/demo/vocab --toolchain runs/demo/training \\
+  mlgo warmstart --trace runs/demo/trace --vocab runs/demo/vocab --toolchain runs/demo/training \\
     --output runs/demo/warmstart
 Example: what comes with this project, to be fine-tuned
-  python -m components.warmstart --start-from pretrained --trace runs/mine/trace --vocab runs/mine/vocab \\
+  mlgo warmstart --start-from pretrained --trace runs/mine/trace --vocab runs/mine/vocab \\
     --toolchain runs/mine/training --output runs/mine/warmstart
 """
 )
@@ -129,7 +129,7 @@ def main(start_from: Path | str, **arguments: Any) -> None:
     report = train(config)
     speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""
     say(
-        f"{shown(config.output)}: agrees with the heuristic in {100 * report.agreement:.2f}% of "
+        f"{display_path(config.output)}: agrees with the heuristic in {100 * report.agreement:.2f}% of "
         f"{report.heldout_decisions} held-out decisions{speed}"
     )
 

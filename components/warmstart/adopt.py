@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from components import problems
-from components.console import UserError, say
-from components.formats.policy import PRETRAINED, check_features, load_policy_info
-from components.formats.toolchain import Toolchain
-from components.formats.trace import read_columns
-from components.policy.dense import DensePolicy, read_dense
-from components.policy.export import export_policy
-from components.policy.pretrained import pretrained_policy
-from components.storage import digest, publish
-from components.storage.uri import shown
+from components.core import problems
+from components.core.console import UserError, say
+from components.core.formats.policy import PRETRAINED, check_features, load_policy_info
+from components.core.formats.toolchain import Toolchain
+from components.core.formats.trace import read_columns
+from components.core.policy.dense import DensePolicy, read_dense
+from components.core.policy.export import export_policy
+from components.core.policy.pretrained import pretrained_policy
+from components.core.storage import digest, publish
+from components.core.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.report import REPORT, Report
 
@@ -38,21 +38,30 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
     policy, info = read_dense(place), load_policy_info(place)
     if policy.problem != problem:
         raise UserError(
-            f"--start-from {shown(place)} is a policy for {policy.problem}, and the trace is of {problem}",
+            f"--start-from {display_path(place)} is a policy for {policy.problem}, and the trace is of {problem}",
             "name a policy for the same problem",
         )
     check_features(policy.features, toolchain.features[problem])
     agreement, decisions = _agreement(policy, config.trace)
-    say(f"starting from {shown(place)}, trained by {info.trained_by}")
+    say(f"starting from {display_path(place)}, trained by {info.trained_by}")
     report = Report(
-        agreement=agreement, training_agreement=math.nan, decisions=0, heldout_decisions=decisions, epochs=0,
-        decisions_per_s=math.nan, training_s=0.0, tracing_s=0.0, loss=math.nan,
-    )  # fmt: skip
+        agreement=agreement,
+        training_agreement=math.nan,
+        decisions=0,
+        heldout_decisions=decisions,
+        epochs=0,
+        decisions_per_s=math.nan,
+        training_s=0.0,
+        tracing_s=0.0,
+        loss=math.nan,
+    )
     with publish(config.output) as partial:
         made = dataclasses.replace(
-            info, trace_digest=digest(config.trace), toolchain_digest=digest(config.toolchain),
+            info,
+            trace_digest=digest(config.trace),
+            toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
-        )  # fmt: skip
+        )
         export_policy(policy, partial, toolchain.clang, made)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
     return report

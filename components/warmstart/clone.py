@@ -11,13 +11,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tf_agents.networks import network
 
-from components import problems
-from components.console import UserError
-from components.policy import networks
-from components.policy.dense import DensePolicy
-from components.policy.inputs import inputs_per_feature
-from components.policy.observation import logits
-from components.problems import Problem
+from components.core import problems
+from components.core.console import UserError
+from components.core.policy import networks
+from components.core.policy.dense import DensePolicy
+from components.core.policy.feature_encoding import inputs_per_feature
+from components.core.policy.observation import logits
+from components.core.problems import Problem
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import Decisions
 
@@ -67,7 +67,7 @@ def clone(
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
     masked = problem.mask is not None
     actor = networks.actor_network(len(varying), problem.num_actions, masked=masked)
-    # Magnitudes or standings follow the quantiles, and the mask is last.
+    # Magnitudes or action_ranks follow the quantiles, and the mask is last.
     columns = np.concatenate([varying, len(decisions.buckets) + varying, *([[-1]] if masked else [])]).astype(np.intp)
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])

@@ -1,20 +1,52 @@
-"""KFP's declaration of the warmstart step."""
+"""KFP component of the warmstart step."""
 
 from kfp import dsl
 
-from components.launcher.declare import step
+from components.core.launcher.declare import step
 
 
 @dsl.container_component
 def warmstart(  # type: ignore[no-untyped-def]
-    trace: dsl.Input[dsl.Dataset], vocab: dsl.Input[dsl.Artifact], training: dsl.Input[dsl.Artifact], preset: str,
-    start_from: str, seed: int, warmstart: dsl.Output[dsl.Model], metrics: dsl.Output[dsl.Metrics],
-):  # fmt: skip
-    """A policy that imitates the heuristic, or one that is trained already."""
+    trace: dsl.Input[dsl.Dataset],
+    vocab: dsl.Input[dsl.Artifact],
+    training: dsl.Input[dsl.Artifact],
+    preset: str,
+    start_from: str,
+    seed: int,
+    warmstart: dsl.Output[dsl.Model],
+    metrics: dsl.Output[dsl.Metrics],
+):
+    """Train a policy that imitates LLVM's heuristic by behavioral cloning, or take one that is already trained.
+
+    Args:
+        trace: Trace of the default heuristic's decisions.
+        vocab: Quantiles of each feature.
+        training: Training clang.
+        preset: How much training.
+        start_from: `heuristic`, `pretrained`, or the path or URI of a policy.
+        seed: Random seed.
+        warmstart: Policy that PPO starts from.
+        metrics: Metrics for the KFP UI.
+    """
     return step(
-        "training", "warmstart",
-        ["--trace", trace.uri, "--vocab", vocab.uri, "--toolchain", training.uri, "--preset", preset,
-         "--start-from", start_from, "--seed", seed, "--output", warmstart.uri],
+        "training",
+        "warmstart",
+        [
+            "--trace",
+            trace.uri,
+            "--vocab",
+            vocab.uri,
+            "--toolchain",
+            training.uri,
+            "--preset",
+            preset,
+            "--start-from",
+            start_from,
+            "--seed",
+            seed,
+            "--output",
+            warmstart.uri,
+        ],
         hours=6,
         metrics={"report.json": "metrics"},
-    )  # fmt: skip
+    )

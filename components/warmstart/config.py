@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.formats.policy import HEURISTIC
+from components.core.formats.policy import HEURISTIC
 
 FeatureSet = Literal["extended", "llvm"]
 
@@ -27,7 +27,7 @@ class WarmstartConfig:
         of no effect: "pretrained", or its directory.
     features: which of the trace's features the policy sees: "extended" all, "llvm" those that upstream LLVM has, too.
     seed: of the initial weights, the held-out modules and the order of decisions.
-    gin_files, gin_bindings: network hyperparameters, after those of components/policy/gin.
+    gin_files, gin_bindings: network hyperparameters, after those of components/core/policy/gin.
     """
 
     trace: Path

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from components import problems
-from components.console import UserError
-from components.formats.features import FeatureSpec
-from components.formats.trace import Trace, load_trace, read_columns
-from components.formats.vocab import load_vocab
-from components.policy.observation import network_features, observations
+from components.core import problems
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.trace import Trace, load_trace, read_columns
+from components.core.formats.vocab import load_vocab
+from components.core.policy.observation import network_features, observations
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def load_decisions(
     if without:
         raise UserError(
             f"the vocab in {vocab_directory} lacks features of the trace: {', '.join(without)}",
-            f"make it from this trace: python -m components.vocab --trace {trace_directory} --output DIR",
+            f"make it from this trace: mlgo vocab --trace {trace_directory} --output DIR",
         )
     columns = read_columns(trace_directory, ["module", "action", *(f.name for f in features)])
     modules, places = np.unique(columns["module"].astype(str), return_inverse=True)

@@ -7,15 +7,15 @@ import json
 import numpy as np
 import tensorflow as tf
 
-from components.console import Progress, UserError, say
-from components.formats.policy import PolicyInfo, check_features
-from components.formats.toolchain import load_toolchain
-from components.formats.trace import load_trace
-from components.policy import networks
-from components.policy.dense import DensePolicy
-from components.policy.exhausted import exhaustion_explained
-from components.policy.export import export_policy
-from components.storage import digest, publish, require_artifact
+from components.core.console import Progress, UserError, say
+from components.core.formats.policy import PolicyInfo, check_features
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import load_trace
+from components.core.policy import networks
+from components.core.policy.dense import DensePolicy
+from components.core.policy.export import export_policy
+from components.core.policy.tf_errors import explain_resource_exhausted
+from components.core.storage import digest, publish, require_artifact
 from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone
 from components.warmstart.config import HEURISTIC, WarmstartConfig
@@ -27,7 +27,7 @@ TENSORBOARD = "tensorboard"
 
 def train(config: WarmstartConfig) -> Report:
     """Trains, exports the policy and publishes it as config.output. UserError for inputs that do not fit."""
-    with exhaustion_explained(config.output):
+    with explain_resource_exhausted(config.output):
         return _train(config)
 
 

@@ -1,4 +1,4 @@
-"""Processes that write and read artifacts at once, and how each ended."""
+"""Processes that write and read artifacts concurrently, and their outcomes."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from components.console import UserError
-from components.storage import gcs, publish, verify
-from components.storage.fetch import fetch
-from components.storage.manifest import MANIFEST
-from components.storage.uri import GsUri, mirror
+from components.core.console import UserError
+from components.core.storage import gcs, publish, verify
+from components.core.storage.fetch import fetch
+from components.core.storage.manifest import MANIFEST
+from components.core.storage.uri import GsUri, mirror
 
 FILES = 80
-"""Of an artifact: enough for a pack."""
+"""Files of an artifact: enough for a pack."""
 LARGE_BYTES = 3 << 20
-"""Of one file, an object of its own."""
+"""Size of one file, stored as a separate object."""
 HANG_S = 600.0
-"""After which a process counts as hanging: each of its requests gives up after 30 s."""
+"""Time after which a process counts as hanging; each of its requests gives up after 30 s."""
 
-# One clean process imports what takes time; each actor is a fork of it.
+# One clean process does the slow imports; each actor is forked from it.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.attack.actors", "google.cloud.storage"])
 
 
 class WronglyAccepted(Exception):
-    """An artifact was read that nobody published."""
+    """A reader got content that no writer published."""
 
 
 @dataclass
 class Counts:
-    """What an attack came to.
+    """Results of an attack.
 
     Attributes:
-        tried: processes and inputs. clear: of them those that ended with one clear error. traceback, hang,
-        wrongly_accepted: defects. kills: by SIGKILL. races: URIs that several wrote and read at once.
+        tried: processes and inputs.
+        clear: those that ended with one clear error.
+        traceback, hang, wrongly_accepted: defects.
+        kills: processes killed by SIGKILL.
+        races: URIs that several processes wrote and read concurrently.
     """
 
     tried: int = 0
@@ -58,13 +61,13 @@ class Counts:
 
 @dataclass
 class Actor:
-    """A process and the file that says how it ended."""
+    """A process and the file that holds its outcome."""
 
     process: Any
     result: Path
 
     def kill(self, counts: Counts, begun: Path, after_s: float) -> None:
-        """Kill the process that long after the file `begun` is there."""
+        """Kill the process `after_s` after the file `begun` appears."""
         until_s = time.monotonic() + HANG_S
         while not begun.exists() and self.process.is_alive() and time.monotonic() < until_s:
             time.sleep(0.01)
@@ -75,7 +78,7 @@ class Actor:
         counts.kills += 1
 
     def count(self, counts: Counts) -> str:
-        """Wait for the end and count it; return the traceback of a defect, "" if there is none."""
+        """Wait for the process to end and count its outcome; return the traceback of a defect, "" for none."""
         counts.tried += 1
         self.process.join(HANG_S)
         if self.process.is_alive():
@@ -83,10 +86,12 @@ class Actor:
             self.process.kill()
             self.process.join()
             return f"{self.result.stem} hangs"
-        how, told = json.loads(self.result.read_text()) if self.result.exists() else ("traceback", "no word of its end")
-        if how != "done":
-            setattr(counts, how, getattr(counts, how) + 1)
-        return "" if how in ("done", "clear") else f"{self.result.stem}: {told}"
+        outcome, details = (
+            json.loads(self.result.read_text()) if self.result.exists() else ("traceback", "left no outcome")
+        )
+        if outcome != "done":
+            setattr(counts, outcome, getattr(counts, outcome) + 1)
+        return "" if outcome in ("done", "clear") else f"{self.result.stem}: {details}"
 
 
 def start(act: Callable[..., None], host: str, cache: Path, result: Path, *arguments: object) -> Actor:
@@ -97,12 +102,12 @@ def start(act: Callable[..., None], host: str, cache: Path, result: Path, *argum
 
 
 def _run(act: Callable[..., None], host: str, cache: str, result: str, arguments: tuple[object, ...]) -> None:
-    os.environ |= {gcs.EMULATOR: host, "MLGO_CACHE_DIR": cache}
+    os.environ |= {gcs.EMULATOR_VARIABLE: host, "MLGO_CACHE_DIR": cache}
     try:
         act(*arguments)
         ended = ("done", "")
     except UserError as error:
-        # One message that names what it is about, without the server's own words.
+        # Clear: one message that names the URI and a remedy, without raw server output.
         clear = "gs://" in error.problem and error.remedy and not any(noise in str(error) for noise in "{<")
         ended = ("clear", str(error)) if clear else ("traceback", f"not clear: {error}")
     except WronglyAccepted as error:
@@ -113,7 +118,7 @@ def _run(act: Callable[..., None], host: str, cache: str, result: str, arguments
 
 
 def write(uri: GsUri, text: str, begun: Path) -> None:
-    """Publish an artifact whose files all hold `text`, then read what won; `begun` is made before the upload."""
+    """Publish an artifact whose files all hold `text`, then read the winner; `begun` is created before the upload."""
     with publish(mirror(uri)) as directory:
         for number in range(FILES):
             (directory / f"{number:03}").write_text(text)
@@ -123,13 +128,13 @@ def write(uri: GsUri, text: str, begun: Path) -> None:
 
 
 def read(uri: GsUri, times: int) -> None:
-    """Fetch the artifact again and again, and take time over reading it."""
+    """Fetch the artifact repeatedly and read it slowly."""
     for _time in range(times):
         check(fetch(uri))
 
 
 def check(directory: Path) -> None:
-    """WronglyAccepted unless all files are of one writer, from the first that is read to the last."""
+    """Raise WronglyAccepted unless all files are of one writer, from the first read to the last."""
     texts = set()
     for number, path in enumerate(sorted(path for path in directory.iterdir() if path.name != MANIFEST)):
         texts.add(path.read_text()[:8])

@@ -1,11 +1,11 @@
-"""A proxy between the project and a storage server that spoils a share of what passes.
+"""A proxy in front of a storage server that injects faults into a share of the requests.
 
-refused     503, and the request does not reach the server
-dropped     the connection ends, and the request does not reach the server
-error       the server does it, and the answer is 503
-lost        the server does it, and the connection ends without an answer
-cut         the server does it, and the connection ends amid the answer
-slow        the answer takes a second
+refused     503; the request does not reach the server
+dropped     the connection ends; the request does not reach the server
+error       the server executes the request, the answer is 503
+lost        the server executes the request, the connection ends without an answer
+cut         the server executes the request, the connection ends in the middle of the answer
+slow        the answer is delayed by a second
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"
 
 @dataclass
 class Spoiling:
-    """What the proxy does.
+    """Configuration and statistics of the proxy.
 
     Attributes:
-        share: of the requests that are spoilt, 0 to 1.
-        passed: requests so far; done: fault -> how often.
+        share: fraction of the requests with a fault, 0 to 1.
+        random: chooses the requests and faults.
+        passed: requests so far.
+        done: fault -> count.
     """
 
     share: float
@@ -41,7 +43,7 @@ class Spoiling:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next(self) -> str:
-        """The fault of the request at hand, "" for none."""
+        """Return the fault of the current request, "" for none."""
         with self._lock:
             self.passed += 1
             if self.random.random() >= self.share:
@@ -53,7 +55,7 @@ class Spoiling:
 
 @contextmanager
 def spoiling_proxy(target: str, spoiling: Spoiling) -> Iterator[str]:
-    """Serve in front of the URL `target` while the block runs; yield the URL of the proxy."""
+    """Serve in front of the URL `target` during the block; yield the URL of the proxy."""
     server = urlsplit(target)
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,7 +65,7 @@ def spoiling_proxy(target: str, spoiling: Spoiling) -> Iterator[str]:
         def log_message(self, *_arguments: object) -> None:
             pass
 
-        def _pass_on(self) -> None:
+        def _forward(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             fault = spoiling.next()
             if fault == "dropped":
@@ -89,7 +91,7 @@ def spoiling_proxy(target: str, spoiling: Spoiling) -> Iterator[str]:
                     time.sleep(1)
                 self._answer(answer.status, answer.getheaders(), content, cut=fault == "cut")
 
-        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _pass_on
+        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _forward
 
         def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes, cut: bool = False) -> None:
             self.send_response_only(status)
@@ -105,7 +107,7 @@ def spoiling_proxy(target: str, spoiling: Spoiling) -> Iterator[str]:
         daemon_threads = True
 
         def handle_error(self, *_arguments: object) -> None:
-            """Say nothing: clients that are killed break their connections."""
+            """Print nothing: killed clients break their connections."""
 
     proxy = Proxy(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})

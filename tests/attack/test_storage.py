@@ -1,4 +1,4 @@
-"""Attacks on artifacts in object storage: racing writers and readers, kills, a spoilt connection, hostile manifests.
+"""Attacks on artifacts in object storage: racing writers and readers, kills, a faulty connection, hostile manifests.
 
 MLGO_ATTACK_ROUNDS=100 python -m pytest -m attack tests/attack -s
 """
@@ -13,24 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import gcs
-from components.storage import sweep as sweep_module
-from components.storage.gcs import server_time
-from components.storage.remote import ABANDONED_AFTER_S, look
-from components.storage.sweep import sweep
-from components.storage.uri import GsUri
+from components.core.storage import gcs
+from components.core.storage import sweep as sweep_module
+from components.core.storage.gcs import server_time
+from components.core.storage.remote import ABANDONED_AFTER_S, read_remote_manifest
+from components.core.storage.sweep import sweep
+from components.core.storage.uri import GsUri
 from tests.attack.actors import Actor, Counts, read, start, write
 from tests.attack.proxy import Spoiling, spoiling_proxy
-from tests.components.storage.test_hostile_manifest import DATA, HOSTILE, OTHERS, file
+from tests.components.core.storage.test_hostile_manifest import DATA, HOSTILE, OTHERS, file
 
 pytestmark = pytest.mark.attack
 
 ROUNDS = int(os.environ.get("MLGO_ATTACK_ROUNDS", "1"))
 SHARE = 0.12
-"""Of the requests that are spoilt."""
+"""Fraction of the requests with a fault."""
 
 
-def test_writers_race_and_die_behind_a_spoilt_connection(
+def test_racing_and_killed_writers_on_a_faulty_connection(
     place: GsUri, storage_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts, defects, seed = Counts(), list[str](), random.randrange(1 << 32)
@@ -53,7 +53,7 @@ def test_writers_race_and_die_behind_a_spoilt_connection(
                 return begin(who, cache, write, uri, who, begun), begun
 
             defects.append(begin_writer("writer-0", "a")[0].count(counts))
-            # Of the machines a and b, each with several processes that share a cache.
+            # Machines a and b; the processes of a machine share a cache.
             actors = [begin_writer(f"writer-{i}", "ab"[i % 2])[0] for i in (1, 2, 3, 4)]
             actors += [begin(f"reader-{i}", "ab"[i % 2], read, uri, 4) for i in (1, 2)]
             victims = [begin_writer(f"victim-{i}", "abc"[i % 3]) for i in (5, 6, 7)]
@@ -66,7 +66,7 @@ def test_writers_race_and_die_behind_a_spoilt_connection(
             left = {
                 blob.name.removeprefix(f"{uri.path}/") for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/")
             }
-            remote = look(uri)
+            remote = read_remote_manifest(uri)
             assert left == {"manifest.json", f"{remote.data}/large", f"{remote.data}/{remote.packs[0].name}"}, swept
             defects.append(begin("after", "d", read, uri, 1).count(counts))
     with capsys.disabled():
@@ -75,7 +75,7 @@ def test_writers_race_and_die_behind_a_spoilt_connection(
     assert [defect for defect in defects if defect] == []
 
 
-def test_hostile_manifests_behind_a_spoilt_connection(
+def test_hostile_manifests_on_a_faulty_connection(
     place: GsUri, storage_host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts, defects, seed = Counts(), list[str](), random.randrange(1 << 32)

@@ -1,8 +1,9 @@
-"""`make bench`: measures what this project promises, on the artifacts of the demo.
+"""`make bench`: run the benchmarks on the artifacts of the demo.
 
-Every module of this folder with a function `measure(context: BenchContext) -> dict[str, float]` is called; its keys go
-into build/bench.json, and those that have a goal (goals.py) into the table. Ratios are taken in the same run on the
-same modules, as medians of at least 3. Nothing here fails because a machine is slow: the table says what was met.
+Calls `measure(context: BenchContext) -> dict[str, float]` of every module in this folder that has it. The figures are
+written to build/bench.json, and those with a goal (goals.py) are printed as a table. Both sides of a ratio are measured
+in the same run on the same modules, as medians of at least 3. A slow machine does not make this fail: the table shows
+which goals were met.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from components.console import UserError, run_step, say
+from components.core.console import UserError, run_step, say
 from tests.bench.context import BenchContext
 from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
@@ -31,14 +32,22 @@ OWN = {"__main__", "__init__"} | HELPERS
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--run", "run_directory", type=click.Path(path_type=Path, file_okay=False),
-              help="A finished `mlgo run`. Default: the demo's, brought up to date first.")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/bench.json"),
-              help="The figures, a key each.")
-@click.option("--only", multiple=True, help="Only this measurement (the name of its module). Repeatable.")
-@click.option("--repeats", type=click.IntRange(min=3), default=3, help="Timings whose median counts.")  # fmt: skip
+@click.option(
+    "--run",
+    "run_directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of a finished `mlgo run`. Default: the demo's, which is brought up to date first.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("build/bench.json"),
+    help="JSON file to write the figures to, one key each.",
+)
+@click.option("--only", multiple=True, help="Run only this benchmark (name of its module). Repeatable.")
+@click.option("--repeats", type=click.IntRange(min=3), default=3, help="Number of timings to take the median of.")
 def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeats: int) -> int:
-    """Measures and prints figures beside their goals.
+    """Run the benchmarks, and print the figures with their goals.
 
     \b
     Example:
@@ -49,7 +58,7 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
     names = part_names()
     unknown = set(only) - set(names)
     if unknown:
-        raise UserError(f"no such measurement: {', '.join(sorted(unknown))}", f"there are {', '.join(names)}")
+        raise UserError(f"unknown benchmarks: {', '.join(sorted(unknown))}", f"choose from {', '.join(names)}")
     figures: dict[str, float] = {}
     failed: list[str] = []
     for name in only or names:
@@ -59,7 +68,7 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
         try:
             figures |= measure_alone(name, BenchContext(run_directory, scratch, repeats))
             say(f"[{name}] took {time.monotonic() - started_s:.1f} s")
-        except Exception:  # one broken measurement must not cost the figures of the others
+        except Exception:  # a failing benchmark must not lose the figures of the others
             traceback.print_exc()
             failed.append(name)
         finally:
@@ -71,33 +80,33 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
     _print(figures)
     say(f"figures: {output}")
     if failed:
-        raise UserError(f"these measurements failed: {', '.join(failed)}", "see the tracebacks above")
+        raise UserError(f"these benchmarks failed: {', '.join(failed)}", "see the tracebacks above")
     return 0
 
 
 def part_names() -> list[str]:
-    """The modules of this folder that measure."""
+    """Return the names of the modules in this folder that are benchmarks."""
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in OWN)
 
 
 def _finished(run: Path) -> Path:
     if not (run / "evaluation" / "metrics.json").is_file():
-        raise UserError(f"{run} is not a finished run", "finish it with `mlgo run`, or leave --run out")
+        raise UserError(f"{run} is not a finished run", "finish it with `mlgo run`, or omit --run")
     return run
 
 
 def _demo() -> Path:
-    """The demo's run. `mlgo run` reuses every step whose inputs did not change, so that no figure is of older code."""
+    """Run the demo, or bring it up to date (`mlgo run` reuses unchanged steps), so that figures are of current code."""
     run = ROOT / "runs" / "demo"
     recipe = ROOT / "components" / "corpus" / "recipes" / "demo.yaml"
     command = [sys.executable, "-m", "pipelines", "run", "--recipe", str(recipe), "--output", str(run)]
     if subprocess.run(command, check=False, cwd=ROOT).returncode != 0:
-        raise UserError("the run that the figures are measured on failed", "see its message above")
+        raise UserError("the run of the demo failed", "see its message above")
     return run
 
 
 def _print(figures: dict[str, float]) -> None:
-    table = Table(title="What was measured")
+    table = Table(title="Benchmarks")
     for title in ("figure", "measured", "goal", "", "elsewhere"):
         table.add_column(title, justify="right" if title in ("measured", "goal") else "left")
     for goal in GOALS:

@@ -1,4 +1,4 @@
-"""Compiles that sleep, for a simulated cluster. Its workers import this and little else."""
+"""Compiles that only sleep, for a simulated cluster. Its workers import this and little else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from components.compiler.compile import Request
-from components.ppo.measured import FlipRequest, FlipShare
-from components.workers import WorkerPool
+from components.core.compiler.compile import Request
+from components.core.workers import WorkerPool
+from components.ppo.credit.measured_flips import FlipRequest, FlipShare
 
 COPY = "~"
-"""Stands before the number of a copy in the name of a module that is simulated more than once."""
+"""Separates the number of a copy from the name of a module that is simulated more than once."""
 
 
 def original(name: str) -> str:
@@ -28,13 +28,14 @@ def original(name: str) -> str:
 
 @dataclass(frozen=True)
 class Asleep:
-    """In place of a MeasureModule, or of what compiles a module once, with what travels to answer for it.
+    """Sleeping replacement of MeasureModule, or of a function that compiles a module once.
 
     Attributes:
-        compile_module: which travels, for it is part of what an iteration sends.
-        flip_compiles: of each module.
-        compile_s: of one compile, by the name of the module.
-        answers: directory with a pickled FlipShare of each whole module, and its number there by name.
+        compile_module: the replaced function; serialized as well, because an iteration sends it.
+        flip_compiles: number of compiles with flips of each module.
+        compile_s: seconds of one compile, by module name.
+        answers: directory with a pickled FlipShare of each whole module.
+        numbers: file in `answers` by module name.
     """
 
     compile_module: Callable[[Any], Any]
@@ -55,11 +56,11 @@ class Asleep:
             answer: Any = Pickled(self._share(request).read_bytes(), name)
         else:
             answer = name, 1000
-        time.sleep(max(0.0, awake_s - time.monotonic()))  # what is made small is part of the work that is slept through
+        time.sleep(max(0.0, awake_s - time.monotonic()))  # building the answer is part of the simulated time
         return answer
 
     def _share(self, request: FlipRequest) -> Path:
-        """Return the file of this share's answer, made when it is first asked for."""
+        """Return the file with this share's answer, created at the first request."""
         whole = self.answers / str(self.numbers[original(request.module.name)])
         if request.shares == 1:
             return whole
@@ -68,10 +69,15 @@ class Asleep:
             answer: FlipShare = pickle.loads(whole.read_bytes())
             rows = np.flatnonzero(answer.flip_set % request.shares == request.share)
             answer = dataclasses.replace(
-                answer, share=request.share, flips=answer.flips.take(rows), decision=answer.decision[rows],
-                flip_set=answer.flip_set[rows], together=answer.together[rows], group_size=answer.group_size[rows],
+                answer,
+                share=request.share,
+                flips=answer.flips.take(rows),
+                decision=answer.decision[rows],
+                flip_set=answer.flip_set[rows],
+                together=answer.together[rows],
+                group_size=answer.group_size[rows],
                 compiles=1 + request.flip_compiles(answer.compiles - 1),
-            )  # fmt: skip
+            )
             partial = part.with_name(f"{part.name}.{secrets.token_hex(4)}")
             partial.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
             partial.rename(part)
@@ -79,7 +85,7 @@ class Asleep:
 
 
 class Pickled:
-    """A FlipShare that is pickled already. Arrives as what it was, of the module that was asked about."""
+    """A FlipShare that is already pickled; it is unpickled as a FlipShare of the requested module."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content = content
@@ -94,11 +100,11 @@ def _named(content: bytes, name: str) -> FlipShare:
 
 
 class SleepingPool:
-    """A WorkerPool whose workers sleep in place of what they are asked to compile.
+    """A WorkerPool whose workers sleep instead of compiling.
 
     Attributes:
-        slept_s: by requests that were answered.
-        again_s: of that, in bases that another share of the same module compiles, too.
+        slept_s: seconds slept for answered requests.
+        again_s: the part of slept_s for base compiles that another share of the same module repeats.
     """
 
     def __init__(self, pool: WorkerPool, asleep: Asleep) -> None:

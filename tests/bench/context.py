@@ -1,4 +1,4 @@
-"""What every measurement is given."""
+"""Context that every benchmark gets."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.formats.policy import load_policy_info
+from components.core.formats.policy import load_policy_info
 
 
 @dataclass(frozen=True)
 class BenchContext:
-    """The artifacts of a finished run, and a place to work in.
+    """The artifacts of a finished run, and a scratch directory.
 
     Invariants: every directory but `scratch` is a finished artifact; `scratch` is empty and removed afterwards.
 
     Attributes:
         run: the run directory (logs, PPO's working directory).
-        repeats: how often a timing is taken; medians are reported.
-        slots: of the simulated Ray cluster; the figures' goals are for 512.
+        repeats: number of timings; medians are reported.
+        slots: slots of the simulated Ray cluster; the goals are for 512.
     """
 
     run: Path
@@ -58,20 +58,22 @@ class BenchContext:
 
     @property
     def problem(self) -> str:
-        """What the run's policy decides."""
+        """The run's optimization problem."""
         return load_policy_info(self.policy).problem
 
     def key(self, figure: str) -> str:
-        """The key of a figure that each problem has: inlining's has the bare name."""
+        """Return the key of a figure that every problem has: the bare name for inlining, else with a prefix."""
         return figure if self.problem == "inlining" else f"{self.problem}_{figure}"
 
     def median_s(self, work: Callable[[], object]) -> float:
-        """Median wall time of `work()` over `repeats` calls, in seconds."""
+        """Return the median wall time of `work()` over `repeats` calls, in seconds."""
         return statistics.median(_seconds(work) for _ in range(self.repeats))
 
     def ratio(self, left: Callable[[], object], right: Callable[[], object]) -> float:
-        """Median of left()'s wall time over right()'s. The two are called in turns, so that a machine whose speed
-        drifts slows both."""
+        """Return the median ratio of left()'s wall time to right()'s.
+
+        The two are called in turns, so that a machine whose speed drifts slows both.
+        """
         return statistics.median(_seconds(left) / _seconds(right) for _ in range(self.repeats))
 
 

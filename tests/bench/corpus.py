@@ -1,4 +1,4 @@
-"""How much faster bitcode is pulled out of objects than mlgo-utils' extract_ir does it, whole commands both."""
+"""Speed of extracting bitcode from objects, compared with extract_ir of mlgo-utils; whole commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from components.formats.corpus import load_corpus
+from components.core.formats.corpus import load_corpus
 from tests.bench.context import BenchContext
 
 OBJECTS = 544
@@ -19,8 +19,8 @@ CLANG = "/usr/lib/llvm-19/bin/clang"
 def measure(ctx: BenchContext) -> dict[str, float]:
     """extract_speedup_over_mlgo_utils: on OBJECTS objects with the corpus' own bitcode, default workers, in turns.
 
-    The demo's build trees are gone, so each object is made anew from a module: its bitcode and command line, in the
-    sections that clang puts them in. Modules are taken again from the start until there are enough.
+    The demo's build trees no longer exist, so each object is rebuilt from a module: its bitcode and command line, in
+    the sections that clang puts them in. Modules are repeated until there are enough objects.
     """
     database = _objects(ctx.scratch / "build", ctx.corpus)
     ours, theirs = ctx.scratch / "ours", ctx.scratch / "theirs"
@@ -30,17 +30,34 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         subprocess.run(command, check=True, capture_output=True)
 
     speedup = ctx.ratio(
-        lambda: run(theirs, sys.executable, "-m", "mlgo.corpus.extract_ir", f"--input={database}", "--input_type=json",
-                    f"--output_dir={theirs}", f"--llvm_objcopy_path={OBJCOPY}"),
-        lambda: run(ours, sys.executable, "-m", "components.corpus", "extract", "--compile-commands", str(database),
-                    "--output", str(ours)),
-    )  # fmt: skip
+        lambda: run(
+            theirs,
+            sys.executable,
+            "-m",
+            "mlgo.corpus.extract_ir",
+            f"--input={database}",
+            "--input_type=json",
+            f"--output_dir={theirs}",
+            f"--llvm_objcopy_path={OBJCOPY}",
+        ),
+        lambda: run(
+            ours,
+            sys.executable,
+            "-m",
+            "components.corpus",
+            "extract",
+            "--compile-commands",
+            str(database),
+            "--output",
+            str(ours),
+        ),
+    )
     _require_equal(ours, theirs)
     return {"extract_speedup_over_mlgo_utils": speedup}
 
 
 def _objects(build: Path, corpus: Path) -> Path:
-    """Makes the objects and the compile_commands.json that lists them."""
+    """Create the objects and the compile_commands.json that lists them."""
     build.mkdir()
     empty = build / "empty.o"
     subprocess.run([CLANG, "-c", "-x", "c", "/dev/null", "-o", str(empty)], check=True)

@@ -1,4 +1,4 @@
-"""How well decisions' worth is measured, and how much of it a network tells on modules that it has not seen."""
+"""Accuracy of the measured gain of decisions, and how well a network predicts it on unseen modules."""
 
 from __future__ import annotations
 
@@ -10,49 +10,56 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request
-from components.compiler.quarantine import Quarantine
-from components.console import say
-from components.counterfactual.inlining import measure_flips, pin_flips, plan_flips
-from components.formats.corpus import Module
-from components.policy import networks
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.quarantine import Quarantine
+from components.core.console import say
+from components.core.counterfactual.inlining import measure_flips, pin_flips, plan_flips
+from components.core.formats.corpus import Module
+from components.core.policy import networks
 from components.ppo.config import PpoConfig
-from components.ppo.dqn import DqnLearner
-from components.ppo.replay import Flips
-from components.ppo.sample import log_columns
+from components.ppo.learners.dqn import DqnLearner
+from components.ppo.learners.replay import Flips
+from components.ppo.module_rollout import log_columns
+from components.ppo.policy_weights import emitted
 from components.ppo.train import Trainer
-from components.ppo.weights import emitted
 from tests.bench.context import BenchContext
 from tests.bench.training import training
 
 WORKERS = 2
 FLIP_COMPILES = 8
 FOLDS = 4
-"""Of the training modules; each is unseen by one of so many fits."""
+"""Cross-validation folds of the training modules; each module is unseen by one fit."""
 SINGLE_FLIPS = 200
 SINGLE_FLIPS_PER_MODULE = 10
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """credit_r2_unseen_modules: R^2, on the square-root scale, of what inlining is measured to save in decisions of
-    modules that were not learned from; flips of the warmstart's decisions, one round. Each training module is one of
-    those once.
+    """credit_r2_unseen_modules: R^2, on the square-root scale, of the predicted gain of inlining decisions in modules
+    that were not trained on; flips of the warmstart's decisions, one round. Each training module is unseen once.
 
-    credit_error_percent: sum of |attributed - real change of the object| as a share of the sum of |real change|, for
-    flips that shared compiles against the same flips compiled one at a time. In both all other decisions are the
-    base's: what the policy would decide elsewhere after a flip is not that decision's worth.
+    credit_error_percent: sum of |attributed - real change of the object| as a percentage of the sum of |real change|,
+    for flips in shared compiles, compared with the same flips compiled one at a time. In both, all other decisions are
+    those of the base: what the policy would decide elsewhere after a flip does not count as that decision's gain.
 
-    Nothing for a problem judged by scores: there a flip is measured alone.
+    Returns no figures for a problem whose objective is scores: there each flip is measured alone.
     """
-    if problems.get(ctx.problem).measure != "size":
+    if problems.get(ctx.problem).objective != "size":
         return {}
     config = PpoConfig(
-        ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
-        iterations=0, objective="modules", workers=f"local:{WORKERS}", max_failed_fraction=1.0,
+        ctx.corpus,
+        ctx.training,
+        ctx.trace,
+        ctx.warmstart,
+        ctx.scratch / "root",
+        ctx.scratch / "policy",
+        iterations=0,
+        objective="modules",
+        workers=f"local:{WORKERS}",
+        max_failed_fraction=1.0,
         gin_bindings=(f"DqnParameters.max_steps={10**6}",),
-    )  # fmt: skip
+    )
     with training(config) as trainer:
         names = sorted(trainer.modules, key=lambda name: zlib.crc32(name.encode()))
         modules = [trainer.modules[name] for name in names]
@@ -71,12 +78,12 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     fresh = [weight.numpy() for weight in learner.weights]
     folds = min(FOLDS, len(flips))
     if folds < 2:
-        return math.nan  # too few modules to tell
+        return math.nan  # too few modules
     errors, truths = [], []
     for fold in range(folds):
         seen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds != fold])
         unseen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds == fold])
-        say(f"{len(seen)} flips to learn from, {len(unseen)} of modules that are not seen")
+        say(f"{len(seen)} flips to train on, {len(unseen)} flips of unseen modules")
         scale = float(np.sqrt(np.mean(np.abs(seen.gain)))) if len(seen) else 0.0
         if not scale:
             return math.nan
@@ -115,10 +122,8 @@ def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
     return 100 * error / real if real else math.nan
 
 
-def _flips_of(
-    compiler: Compiler, module: Module, advisor: Advisor
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bytes that some flips of a module save: attributed in shared compiles, and real, each in a compile of its own."""
+def _flips_of(compiler: Compiler, module: Module, advisor: Advisor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the bytes that flips of a module save: attributed in shared compiles, and real, in separate compiles."""
     base = compiler(Request(module, advisor, want_functions=True)).samples[0]
     nothing = np.zeros(0)
     if base.log is None or not base.log.decisions:

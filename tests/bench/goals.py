@@ -1,4 +1,4 @@
-"""What each figure is to reach, and the best that was known elsewhere."""
+"""Goal of each figure, and the best value known from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Goal:
-    """`sign` is "<=" or ">=": the side of `value` on which a figure meets the goal. `elsewhere` is text for people."""
+    """Goal of a figure.
+
+    Attributes:
+        sign: "<=" or ">=": how a figure must compare to `value`.
+        elsewhere: known values from elsewhere, as text.
+    """
 
     key: str
     sign: str

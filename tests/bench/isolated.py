@@ -1,4 +1,4 @@
-"""Runs a measurement in a process of its own: gin and TensorFlow are set up once in a process, and steps differ."""
+"""Run a benchmark in a separate process: gin and TensorFlow are configured once per process, differently by step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.bench.context import BenchContext
 
 
 def measure_alone(name: str, context: BenchContext) -> dict[str, float]:
-    """The figures of tests/bench/<name>.py."""
+    """Return the figures of tests/bench/<name>.py."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(_measure, name, context).result()
 

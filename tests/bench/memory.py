@@ -1,19 +1,21 @@
-"""What a compile needs of memory."""
+"""Peak memory of a compile."""
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.compiler.command_line import replay_arguments
-from components.console import Progress, UserError
-from components.formats.corpus import Module
+from components.core.compiler.command_line import replay_arguments
+from components.core.console import Progress, UserError
+from components.core.formats.corpus import Module
 
-# The most that a process had resident counts from before it became a compiler. So it is not started from here, where
-# TensorFlow is loaded, but from a process that is smaller than any compiler.
+# The peak resident size of a process includes the time before exec. So the compiler is not started from this process,
+# which has loaded TensorFlow, but from one that is smaller than any compiler.
 _STARTER = """
 import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)
@@ -21,21 +23,29 @@ print(status, usage.ru_maxrss)
 """
 
 
+# The resident size also includes pages of the program next to those it reads, if the page cache has them: two files of
+# equal content differ by 2 MB, depending on how they were written. In a memory file system all pages are present.
+_MEMORY = Path("/dev/shm")
+
+
 def peak_growth_kib(
     modules: Sequence[Module], plain: Path, other: Path, flags: Sequence[str], repeats: int, output: Path
 ) -> float:
-    """Return by how much more memory, at its peak and in KiB, a compile by `other` with `flags` takes than by `plain`.
+    """Return how much more peak memory, in KiB, a compile by `other` with `flags` takes than one by `plain`.
 
-    Of each module and compiler the least of `repeats` compiles counts, for addresses and so pages differ by chance; of
-    the modules' differences the median.
+    That is the median over modules of the difference of the minima over `repeats` compiles; minima, because addresses
+    and thus pages vary randomly.
     """
     growth = []
-    with Progress("measuring memory", len(modules)) as progress:
+    with (
+        Progress("measuring memory", len(modules)) as progress,
+        tempfile.TemporaryDirectory(prefix="mlgo-bench-", dir=_MEMORY if _MEMORY.is_dir() else None) as copies,
+    ):
+        pairs = [(Path(copies) / "plain", ()), (Path(copies) / "other", flags)]
+        for clang, (copy, _) in zip((plain, other), pairs, strict=True):
+            shutil.copy2(clang, copy)
         for module in modules:
-            peaks = [
-                min(_peak_kib(clang, module, more, output) for _ in range(repeats))
-                for clang, more in ((plain, ()), (other, flags))
-            ]
+            peaks = [min(_peak_kib(clang, module, more, output) for _ in range(repeats)) for clang, more in pairs]
             growth.append(peaks[1] - peaks[0])
             progress.advance()
     return statistics.median(growth)

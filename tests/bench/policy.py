@@ -1,4 +1,4 @@
-"""What one decision of the emitted policy costs: a loop in C++ over recorded decisions, for plain x86-64."""
+"""Cost of one decision of the generated C++ policy: a C++ loop over recorded decisions, for plain x86-64."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components import problems
-from components.formats.features import FeatureSpec
-from components.formats.toolchain import load_toolchain
-from components.formats.trace import read_columns
-from components.policy.dense import read_dense
-from components.policy.emit import POLICY_SOURCE, emit, word_offsets
-from components.policy.shared_object import COMPILE_FLAGS
+from components.core import problems
+from components.core.formats.features import FeatureSpec
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import read_columns
+from components.core.policy.codegen import POLICY_SOURCE, generate, word_offsets
+from components.core.policy.dense import read_dense
+from components.core.policy.shared_object import COMPILE_FLAGS
 from tests.bench.context import BenchContext
 
 DRIVER = r"""
@@ -25,7 +25,7 @@ DRIVER = r"""
 #include <cstring>
 #include <ctime>
 #include <vector>
-// Time of this thread on a processor: what others run meanwhile on a shared machine is not the policy's.
+// CPU time of this thread, which excludes other processes on a shared machine.
 static double cpu_us() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -59,27 +59,28 @@ int main() {
 """
 
 DECISIONS = 100_000
-"""At most so many, in the order in which the compiler made them."""
+"""Maximum number of decisions, in the order in which the compiler made them."""
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """(regalloc_)emitted_policy_us_per_decision: CPU time, median over passes, of the final policy.
+    """(regalloc_)emitted_policy_us_per_decision: CPU time of the final policy, median over passes, including the time
+    to fill its buffers.
 
-    Filling its buffers is included. emitted_policy_bytes: code and data of policy.cpp's object, as it goes into a
-    release clang.
+    emitted_policy_bytes: code and data of policy.cpp's object, as linked into a release clang.
     """
     toolchain, policy = load_toolchain(ctx.training), read_dense(ctx.policy)
     names = [feature.name for feature in policy.features]
     columns = {name: column[:DECISIONS] for name, column in read_columns(ctx.trace, names).items()}
     rows = np.concatenate([words(feature, columns[feature.name]) for feature in policy.features], axis=1)
     compiler = str(toolchain.directory / "bin" / "clang++")
-    emit(policy, ctx.scratch)
+    generate(policy, ctx.scratch)
     (ctx.scratch / "driver.cpp").write_text(DRIVER)
     macros = [
-        f"-DFEATURES={len(names)}", f"-DROUNDS={max(ctx.repeats, 5)}",
+        f"-DFEATURES={len(names)}",
+        f"-DROUNDS={max(ctx.repeats, 5)}",
         f"-DPLACES={','.join(map(str, word_offsets(policy.features)))}",
         f"-DMODEL={problems.get(policy.problem).model_class}",
-    ]  # fmt: skip
+    ]
     for source in (POLICY_SOURCE, "driver.cpp"):
         flags = [*COMPILE_FLAGS, *macros, "-march=x86-64", "-c", source]
         subprocess.run([compiler, *flags], cwd=ctx.scratch, check=True)
@@ -96,13 +97,13 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 
 def words(feature: FeatureSpec, values: NDArray[Any]) -> NDArray[np.int64]:
-    """int64 [N, W]: the values [N, ...] of a feature as the model's buffer has them, in whole words."""
+    """Return the values [N, ...] of a feature in the layout of the model's buffer, in whole words: int64 [N, W]."""
     flat = values.reshape(len(values), -1).astype(feature.numpy_dtype)
     padding = -flat.shape[1] * flat.itemsize % 8 // flat.itemsize
     return np.ascontiguousarray(np.pad(flat, ((0, 0), (0, padding)))).view(np.int64)
 
 
 def size_bytes(path: Path) -> int:
-    """Code and data of an object, as size(1) counts them."""
+    """Return the bytes of code and data of an object, as size(1) counts them."""
     listed = subprocess.run(["size", path], capture_output=True, text=True, check=True).stdout
     return int(listed.splitlines()[1].split()[3])

@@ -1,4 +1,4 @@
-"""What Ray costs: for each module on the head of a large cluster, and for an iteration on one machine."""
+"""Overhead of Ray: per module on the head of a large cluster, and per iteration on one machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import dataclasses
 import statistics
 import time
 
+from components.core.workers import WorkerPool
+from components.core.workers.ray_pool import RayPool
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trainer
-from components.workers import WorkerPool
-from components.workers.ray import RayPool
 from tests.bench.context import BenchContext
 from tests.bench.simulation import measure_slots
 from tests.bench.training import training
@@ -19,18 +19,19 @@ from tests.bench.workload import read_workload
 WORKERS = 2
 VALIDATE_NEVER = 10**9
 WARM_UP = 2
-"""Iterations with each pool before any is timed, see ppo.py; Ray's agents start in them, too."""
+"""Untimed first iterations with each pool, see ppo.py; Ray's workers also start in them."""
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """ray_overhead_ms_per_module: processor time of all of the head's processes (the trainer with all its threads, the
-    raylet with its object store, the control service) for a module that is sent, answered, unpacked and merged, while
-    ctx.slots slots of a simulated cluster are kept busy. ray_slots_busy_512: how busy, see simulation.Measured.
-    ray_simulation_machine_busy: how much of this machine was in use then, by the head, the simulated nodes and whatever
-    else ran; near 1, ray_slots_busy_512 says more about this machine than about the head.
+    """ray_overhead_ms_per_module: CPU time of all processes of the head (the trainer with all its threads, the raylet
+    with its object store, the control service) per module that is sent, answered, unpacked and merged, while ctx.slots
+    slots of a simulated cluster are kept busy.
+    ray_slots_busy_512: how busy they are, see simulation.Measured.
+    ray_simulation_machine_busy: utilization of this machine meanwhile, by the head, the simulated nodes and anything
+    else; near 1, ray_slots_busy_512 says more about this machine than about the head.
 
-    ray_over_local_iteration: wall time of an iteration (emit, measure flips, update, checkpoint) with Ray over
-    that with the local pool, WORKERS workers each, from the same state on the same modules, in turns; median.
+    ray_over_local_iteration: wall time of an iteration (code generation, measuring flips, update, checkpoint) with Ray
+    over that with the local pool, WORKERS workers each, from the same state on the same modules, in turns; median.
     """
     over_local = _over_local(ctx)  # first: the simulation's Ray has other settings
     (ctx.scratch / "answers").mkdir()
@@ -45,9 +46,16 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 def _over_local(ctx: BenchContext) -> float:
     config = PpoConfig(
-        ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
-        iterations=WARM_UP + ctx.repeats, validate_every=VALIDATE_NEVER, workers=f"local:{WORKERS}",
-    )  # fmt: skip
+        ctx.corpus,
+        ctx.training,
+        ctx.trace,
+        ctx.warmstart,
+        ctx.scratch / "root",
+        ctx.scratch / "policy",
+        iterations=WARM_UP + ctx.repeats,
+        validate_every=VALIDATE_NEVER,
+        workers=f"local:{WORKERS}",
+    )
     ratios = []
     with training(config) as trainer, RayPool(slots=WORKERS) as ray:
         pools: list[WorkerPool] = [trainer.pool, ray]
@@ -70,7 +78,7 @@ def _over_local(ctx: BenchContext) -> float:
 
 
 class _Point:
-    """Where a training stands, to go on from there more than once."""
+    """Saved state of a training, to resume from more than once."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer

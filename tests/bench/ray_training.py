@@ -1,4 +1,4 @@
-"""How busy one training keeps the slots of a large cluster, all that its head does between the compiles included."""
+"""Utilization of a large cluster's slots by one training, including all work of its head between the compiles."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 import statistics
 import time
 
-from components.console import say
-from components.formats.corpus import Module
+from components.core.console import say
+from components.core.formats.corpus import Module
 from components.ppo.config import PpoConfig
-from components.ppo.sampler import Sampler
+from components.ppo.module_sampler import ModuleSampler
 from components.ppo.train import Trainer
 from tests.bench.asleep import COPY, SleepingPool, original
 from tests.bench.context import BenchContext
@@ -20,29 +20,36 @@ from tests.bench.training import training
 from tests.bench.workload import Workload, read_workload
 
 MODULES_A_SLOT = 12
-"""Of an iteration: some 30 s of the slots."""
+"""Modules of an iteration: about 30 s of the slots."""
 WARM_UP = 1
-"""Iterations before any is timed: the first has the slots import what they need, and validates before it compiles."""
+"""Untimed first iterations: in the first, the slots import their modules, and validation precedes the compiles."""
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """ray_training_busy_512: share of the time in which ctx.slots slots of a simulated cluster (simulation.py) sleep
-    in place of compiling, over as many iterations of a training as there are from one validation to the next: emit,
-    measure flips, add them to those that are learned from, checkpoint; in the last of them the fit, which begins with
-    it, and the validation behind it. It is the training's first fit, so that TensorFlow traces its functions in it.
-    Only the compiles are not real, and the corpus is that of the run, each module as often as it takes, under other
-    names.
+    """ray_training_busy_512: fraction of time that ctx.slots slots of a simulated cluster (simulation.py) sleep instead
+    of compiling, over the iterations of a training from one validation to the next. An iteration generates code,
+    measures flips, adds them to the training data and writes a checkpoint; the last one also includes the fit, which
+    begins with it, and the validation after it. It is the training's first fit, so TensorFlow traces its functions in
+    it. Everything but the compiles is real; the corpus has the run's modules, repeated under other names as often as
+    needed.
 
-    ray_training_useful_512: the same without the bases that further shares of a divided module compile again.
-    ray_training_machine_busy: how much of this machine was in use. It carries head and nodes: near 1, it is the machine
-    that limits. Else it is what slots wait for between the compiles of two iterations: the last of them to end, what is
-    left of a fit (the phase "update"), the validation, whose compiles are fewer than the slots, and the policy's own
-    compile.
+    ray_training_useful_512: the same without base compiles that further shares of a divided module repeat.
+    ray_training_machine_busy: utilization of this machine, which runs both head and nodes: near 1, the machine is the
+    limit. Otherwise the limit is what slots wait for between the compiles of two iterations: the last compile to end,
+    the rest of a fit (the phase "update"), the validation, which has fewer compiles than slots, and the compile of the
+    policy itself.
     """
     config = PpoConfig(
-        ctx.corpus, ctx.training, ctx.trace, ctx.warmstart, ctx.scratch / "root", ctx.scratch / "policy",
-        iterations=10**6, modules=MODULES_A_SLOT * ctx.slots, workers="local:1",
-    )  # fmt: skip
+        ctx.corpus,
+        ctx.training,
+        ctx.trace,
+        ctx.warmstart,
+        ctx.scratch / "root",
+        ctx.scratch / "policy",
+        iterations=10**6,
+        modules=MODULES_A_SLOT * ctx.slots,
+        workers="local:1",
+    )
     answers = ctx.scratch / "answers"
     answers.mkdir()
     workload = read_workload(ctx.run, answers)
@@ -71,13 +78,13 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 
 def _simulate(trainer: Trainer, workload: Workload, pool: SleepingPool) -> None:
-    """Have the trainer compile by `pool`, on a corpus of copies that has modules for two iterations."""
+    """Make the trainer compile with `pool`, on a corpus of copies that has modules for two iterations."""
     copies = math.ceil(2 * trainer.config.modules / len(workload.weights))
     names = [f"{name}{COPY}{copy}" for name in workload.weights for copy in range(copies)]
     validation = [module.name for module in trainer.validation]
     compile_s = workload.asleep.compile_s
     trainer.modules = {name: Module(name, workload.modules[original(name)].directory) for name in names}
-    trainer.sampler = Sampler({name: workload.weights[original(name)] for name in names}, trainer.config.seed)
+    trainer.sampler = ModuleSampler({name: workload.weights[original(name)] for name in names}, trainer.config.seed)
     trainer.collector = dataclasses.replace(
         trainer.collector,
         pool=pool,
@@ -87,7 +94,7 @@ def _simulate(trainer: Trainer, workload: Workload, pool: SleepingPool) -> None:
 
 
 def _laps_of(trainer: Trainer) -> list[dict[str, float]]:
-    """Return a list that grows by the seconds of each phase of an iteration, as its summaries have them."""
+    """Return a list to which each iteration appends the seconds of its phases, as in its summaries."""
     laps: list[dict[str, float]] = []
     tell = trainer.summaries.iteration
 

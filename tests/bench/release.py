@@ -1,8 +1,8 @@
-"""What a policy costs its users: compile time of a release clang with the policy over the same clang without.
+"""Compile time overhead of an embedded policy: a release clang with the policy compared with the same clang without it.
 
-The clang embeds the warmstart policy, which imitates the heuristic, so that both sides decide the same and the
-difference is the price of asking, not of other code. Where the imitation still differs, the code differs a little; the
-same figure over the modules that came out alike byte for byte is given beside it.
+The clang embeds the warmstart policy, which imitates the heuristic, so that both make the same decisions and the
+difference is the cost of evaluating the policy, not of other code. Where the imitation differs, the code differs a
+little, so the same figure is also measured over the modules whose objects are identical.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.compiler.advisor import Advisor
-from components.compiler.command_line import replay_arguments
-from components.console import Progress, UserError
-from components.formats.corpus import Module, load_corpus
-from components.formats.toolchain import load_toolchain
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.command_line import replay_arguments
+from components.core.console import Progress, UserError
+from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.toolchain import load_toolchain
 from tests.bench.context import BenchContext
 
 MODULES = 100
-"""Modules compiled, spread over the corpus: a round of both sides then takes well under a minute."""
+"""Number of modules to compile, spread over the corpus, so that a round of both takes well under a minute."""
 ADVISORS = {"without": Advisor("default"), "with": Advisor("release")}
 
 
 @dataclass(frozen=True)
 class Compile:
-    """One compile: user and system time of the compiler, wall time (seconds), and the object's bytes."""
+    """One compile: user and system time of the compiler and wall time, in seconds, and the object's content."""
 
     cpu_s: float
     wall_s: float
@@ -40,7 +40,7 @@ class Compile:
 def measure(context: BenchContext) -> dict[str, float]:
     """(regalloc_)release_compile_overhead_percent: by CPU time; also by wall time, and over modules of equal code.
 
-    Per module and side the median over the rounds, summed over the modules. The sides take turns in going first.
+    Medians over the rounds, per module and clang, summed over the modules. The two clangs take turns in going first.
     """
     clang = _imitating_clang(context)
     everything = load_corpus(context.corpus).modules
@@ -67,12 +67,21 @@ def measure(context: BenchContext) -> dict[str, float]:
 
 
 def _imitating_clang(context: BenchContext) -> Path:
-    """A release clang that embeds the warmstart policy of the run, made here."""
+    """Build a release clang that embeds the warmstart policy of the run."""
     output = context.scratch / "release-warmstart"
-    command = [sys.executable, "-m", "components.toolchain", "--mode", "release",
-               "--policy", str(context.warmstart), "--output", str(output)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "components.toolchain",
+        "--mode",
+        "release",
+        "--policy",
+        str(context.warmstart),
+        "--output",
+        str(output),
+    ]
     if subprocess.run(command, check=False).returncode != 0:
-        raise UserError("no release clang could be made of the warmstart policy", "see its message above")
+        raise UserError("cannot build a release clang with the warmstart policy", "see the message above")
     return load_toolchain(output).clang
 
 

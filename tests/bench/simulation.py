@@ -1,9 +1,9 @@
-"""A Ray cluster on this machine whose compiles sleep: what the head does is real, what the workers do is not.
+"""A simulated Ray cluster on this machine whose compiles sleep: the head's work is real, the workers' is not.
 
-Raylets, agents, object stores, the trainer's pool, what is sent and what comes back are those of a training: requests
-for modules of a run's corpus, answered after as long as its base and flips take, by arrays of as many flips as
-are measured. Raylets and agents run on the same processors as the head here, which a cluster's do not: figures
-in processor time of the head's own processes hold elsewhere, what the clock says holds for no better than this.
+Raylets, workers, object stores, the trainer's pool, requests and answers are those of a training: requests for modules
+of a run's corpus, answered after the time of their base and flip compiles, with arrays of as many flips as are
+measured. Raylets and workers share the head's processors here, unlike in a real cluster: CPU times of the head's own
+processes are valid elsewhere, wall times include the effects of that sharing.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.compiler.advisor import POLICY_FILES
-from components.compiler.quarantine import Quarantine, compile_all
-from components.ppo.measured import FlipRequest, FlipShare, merge
+from components.core.compiler.advisor import POLICY_FILES
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.workers.ray_pool import RayPool
+from components.core.workers.settings import NODE_SETTINGS
+from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
+from components.ppo.policy_weights import emitted
 from components.ppo.rollout import end_s
-from components.ppo.weights import emitted
-from components.workers.ray import RayPool
-from components.workers.settings import NODE_SETTINGS
 from tests.bench.workload import Workload
 
 SLOTS_PER_NODE = 64
 STORE_BYTES = 1 << 30
 HEAD_STORE_BYTES = 2 << 30
 ROUNDS = 20
-"""Items for each slot: the beginning and the end, which are left out, are a tenth of that each."""
+"""Requests per slot; the first and the last tenth are not measured."""
 LONGEST_S = 60.0
-"""Iterations that take longer than that are left out."""
+"""Iterations that take longer than this are skipped."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a head did, and how busy it kept its slots.
+    """Work of a head, and utilization of its slots.
 
     Attributes:
-        busy: sleep, over slots and time; between the first and the last tenth of the answers.
-        modules_per_s: in that time.
-        driver_ms: processor time of the trainer's process, all threads, for each module.
-        head_ms: the same of the head's raylet (with its object store) and control service.
-        machine: how much of this machine's processors was in use, by whatever; near 1, it is the machine that is slow.
+        busy: time slept, divided by slots and time, between the first and the last tenth of the answers.
+        modules_per_s: modules per second in that time.
+        driver_ms: CPU time of the trainer's process, all threads, per module.
+        head_ms: the same for the head's raylet (with its object store) and control service.
+        machine: utilization of this machine's processors, by anything; near 1, the machine is the limit.
         iteration_s: time of an iteration by its number of modules, longest first.
-        ideal_s: what it would be with no head at all: the same requests on the same slots.
+        ideal_s: the same without any overhead of the head: the same requests on the same slots.
     """
 
     slots: int
@@ -62,12 +62,12 @@ class Measured:
 
 @contextmanager
 def simulated(slots: int) -> Iterator[tuple[RayPool, list[int]]]:
-    """A pool on a cluster with so many slots, on nodes of at most SLOTS_PER_NODE; and the head's processes."""
+    """Yield a pool on a cluster with `slots` slots, on nodes of at most SLOTS_PER_NODE, and the head's process IDs."""
     os.environ.update(NODE_SETTINGS)
     from ray.cluster_utils import Cluster
 
-    # Short: below it are sockets, whose paths may have 107 characters. A variable, for Cluster also writes its address
-    # below it, and would not make /tmp/ray, which exists only where Ray ran before.
+    # A short path, because it contains sockets, whose paths are limited to 107 characters. Set by a variable, because
+    # Cluster also writes its address there, and does not create /tmp/ray, which exists only if Ray ran before.
     directory = tempfile.mkdtemp(prefix="mlgo-ray-", dir="/tmp")
     before = os.environ.get("RAY_TMPDIR")
     os.environ["RAY_TMPDIR"] = directory
@@ -96,8 +96,12 @@ def simulated(slots: int) -> Iterator[tuple[RayPool, list[int]]]:
 
 
 def measure_slots(workload: Workload, slots: int, iterations: Sequence[int] = (), repeats: int = 3) -> Measured:
-    """What `slots` slots need of a head. iterations: numbers of modules; those that take long are left out, the others
-    are told as the median of `repeats`."""
+    """Measure the work of a head for `slots` slots.
+
+    Args:
+        iterations: numbers of modules of iterations to time, except those that take longer than LONGEST_S.
+        repeats: number of timings to take the median of.
+    """
     with simulated(slots) as (pool, head), emitted(workload.dense, workload.clang) as policy:
         pool.share(policy, POLICY_FILES)
         list(pool.map_unordered(workload.asleep, workload.requests(workload.names(2 * slots), policy)))
@@ -127,13 +131,16 @@ def _steady(
         elif done == end:
             after = clocks(head)
     wall_s, driver_s, head_s, machine_s = (now - then for now, then in zip(after, before, strict=True))
-    # Long requests overlap the time that is looked at on both sides.
+    # Long requests may extend beyond the measured time on both sides.
     inside_s = sum(max(0.0, min(ended_s, after[0]) - max(ended_s - seconds, before[0])) for ended_s, seconds in slept)
     modules = end - begin
     return (
-        inside_s / (slots * wall_s), modules / wall_s, 1e3 * driver_s / modules, 1e3 * head_s / modules,
+        inside_s / (slots * wall_s),
+        modules / wall_s,
+        1e3 * driver_s / modules,
+        1e3 * head_s / modules,
         machine_s / (wall_s * (os.cpu_count() or 1)),
-    )  # fmt: skip
+    )
 
 
 def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[FlipRequest]) -> float:
@@ -144,7 +151,7 @@ def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[FlipReque
 
 
 def clocks(head: Sequence[int]) -> tuple[float, float, float, float]:
-    """Seconds: the clock, processor time of this process, of the processes `head`, and of all there are."""
+    """Return, in seconds, the clock and the CPU time of this process, of the processes `head`, and of all processes."""
     ticks = sum(sum(map(int, _fields(f"/proc/{pid}/stat")[11:13])) for pid in head)
     user, nice, system, _idle, _waiting, interrupts, soft = map(int, _fields("/proc/stat")[1:8])
     everything = user + nice + system + interrupts + soft
@@ -153,5 +160,5 @@ def clocks(head: Sequence[int]) -> tuple[float, float, float, float]:
 
 
 def _fields(path: str) -> list[str]:
-    """Of the first line, after the name in parentheses if there is one."""
+    """Return the fields of the first line, after the name in parentheses if there is one."""
     return Path(path).read_text().partition("\n")[0].rpartition(")")[2].split()

@@ -1,6 +1,6 @@
-"""The tables of docs/scale.md: what a head has to do for 1 to 512 slots of a simulated cluster.
+"""Measure the tables of docs/scale.md: the work of a head for 1 to 512 slots of a simulated cluster.
 
-    python -m tests.bench.slots --run runs/demo --slots 1 --slots 512
+python -m tests.bench.slots --run runs/demo --slots 1 --slots 512
 """
 
 from __future__ import annotations
@@ -10,21 +10,36 @@ from pathlib import Path
 
 import click
 
-from components.console import run_step, say
+from components.core.console import run_step, say
 from tests.bench.simulation import Measured, measure_slots
 from tests.bench.workload import read_workload
 
 
 @click.command()
-@click.option("--run", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), show_default=True,
-              help="A finished `mlgo run`.")
-@click.option("--slots", multiple=True, type=click.IntRange(min=1),
-              default=tuple(2**n for n in range(10)), help="Slots of the cluster. Repeatable.")
-@click.option("--modules", multiple=True, type=click.IntRange(min=1), default=(16, 100, 1000),
-              help="Modules of an iteration. Repeatable.")
-@click.option("--repeats", type=click.IntRange(min=1), default=3, help="Iterations whose median counts.")  # fmt: skip
+@click.option(
+    "--run",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Directory of a finished `mlgo run`.",
+)
+@click.option(
+    "--slots",
+    multiple=True,
+    type=click.IntRange(min=1),
+    default=tuple(2**n for n in range(10)),
+    help="Number of slots of the cluster. Repeatable.",
+)
+@click.option(
+    "--modules",
+    multiple=True,
+    type=click.IntRange(min=1),
+    default=(16, 100, 1000),
+    help="Number of modules of an iteration. Repeatable.",
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=3, help="Number of iterations to take the median of.")
 def main(run: Path, slots: tuple[int, ...], modules: tuple[int, ...], repeats: int) -> int:
-    """Prints the tables of docs/scale.md."""
+    """Print the tables of docs/scale.md."""
     with tempfile.TemporaryDirectory(prefix="mlgo-slots-") as scratch:
         workload = read_workload(run.absolute(), Path(scratch))
         for count in slots:
@@ -38,7 +53,7 @@ def _tell(done: Measured) -> None:
     )
     say(
         f"{done.slots} slots {100 * done.busy:.1f}% busy, {done.modules_per_s:.1f} modules/s, each "
-        f"{done.driver_ms:.2f} ms of the trainer and {done.head_ms:.2f} ms of Ray beside it, "
+        f"{done.driver_ms:.2f} ms of the trainer and {done.head_ms:.2f} ms of Ray, "
         f"machine {100 * done.machine:.0f}% busy; {iterations}"
     )
 

@@ -1,4 +1,4 @@
-"""How long the two clangs take to build, and what the policy adds to one."""
+"""Build times of the two clangs, and size and memory that the policy adds to the release clang."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from components.compiler.advisor import Advisor
-from components.console import UserError
-from components.formats.corpus import load_corpus
-from components.storage.cache import default_cache_dir
+from components.core.compiler.advisor import Advisor
+from components.core.console import UserError
+from components.core.formats.corpus import load_corpus
+from components.core.storage.cache import default_cache_dir
 from components.toolchain.build import build, build_tree
 from components.toolchain.sdk import Sdk, find_sdk
 from components.toolchain.source import llvm_source
@@ -22,21 +22,21 @@ from tests.bench.memory import peak_growth_kib
 
 JOBS = 2
 MODULES = 20
-"""Modules whose compiles' memory is measured, spread over the corpus."""
+"""Number of modules to measure the memory of compiles on, spread over the corpus."""
 
 
 def measure(context: BenchContext) -> dict[str, float]:
     """training_clang_s: from LLVM's SDK and its downloaded source, every object compiled, none from ccache.
-    release_clang_s: from a policy, where the training clang was built; both with publication and probe, medians.
-    release_clang_growth_bytes: the release clang over the same clang without a policy, both stripped.
-    release_peak_memory_growth_kib: what a compile with the policy needs over one without, by these two."""
+    release_clang_s: from a policy, after the training clang was built; both include publication and probe, medians.
+    release_clang_growth_bytes: growth of the release clang over the same clang without a policy, both stripped.
+    release_peak_memory_growth_kib: growth of the peak memory of a compile, between the same two clangs."""
     sdk = find_sdk(19, None)
     source = llvm_source("deb", sdk, default_cache_dir())
     training_s, release_s = [], []
     for turn in range(context.repeats):
         cache = context.scratch / f"cache-{turn}"
         cache.mkdir()
-        # The source is downloaded and unpacked already; everything that is compiled starts anew.
+        # The source is already downloaded and unpacked; every object is compiled again.
         (cache / source.parent.name).symlink_to(source.parent)
         training_s.append(_toolchain_s(cache, context.scratch / "training", "--mode", "training"))
         policy = ("--policy", str(context.policy))
@@ -47,9 +47,13 @@ def measure(context: BenchContext) -> dict[str, float]:
     growth = _stripped_bytes(context, release, sdk) - _stripped_bytes(context, plain, sdk)
     modules = load_corpus(context.corpus).modules
     memory = peak_growth_kib(
-        modules[:: max(1, len(modules) // MODULES)], plain, release.resolve(),
-        Advisor("release").flags(context.problem, None, None), context.repeats, context.scratch / "m.o",
-    )  # fmt: skip
+        modules[:: max(1, len(modules) // MODULES)],
+        plain,
+        release.resolve(),
+        Advisor("release").flags(context.problem, None, None),
+        context.repeats,
+        context.scratch / "m.o",
+    )
     return {
         "training_clang_s": statistics.median(training_s),
         "release_clang_s": statistics.median(release_s),
@@ -63,12 +67,12 @@ def _toolchain_s(cache: Path, output: Path, *arguments: str) -> float:
     command += ["--cache", str(cache), "--output", str(output)]
     started_s = time.perf_counter()
     if subprocess.run(command, env=os.environ | {"CCACHE_DISABLE": "1"}, check=False).returncode != 0:
-        raise UserError("a clang could not be built", "see its message above")
+        raise UserError("cannot build a clang", "see the message above")
     return time.perf_counter() - started_s
 
 
 def _plain(cache: Path, sdk: Sdk, source: Path) -> Path:
-    # In the tree of the last turn, found by the same path to the source: it has all objects but one.
+    # Use the build tree of the last repetition, found by the same source path: it has all objects but one.
     linked = cache / source.parent.name / source.name
     with build_tree(cache, sdk, linked, "native") as tree:
         return build(tree, "plain", sdk, linked, "native", JOBS, {}, "cpp")

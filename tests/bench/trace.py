@@ -1,23 +1,23 @@
-"""What tracing costs: its compiles and its writing of Parquet, over the plain compile of the same modules."""
+"""Overhead of tracing: its compiles and writing of Parquet, compared with plain compiles of the same modules."""
 
 from __future__ import annotations
 
 import itertools
 
-from components.compiler.compile import Compiler
-from components.compiler.measure import plain_compile_all
-from components.compiler.quarantine import Quarantine
-from components.formats.corpus import load_corpus
-from components.formats.toolchain import load_toolchain
-from components.formats.trace import TraceWriter
-from components.problems import get
+from components.core.compiler.compile import Compiler
+from components.core.compiler.plain_compile import time_plain_compiles
+from components.core.compiler.quarantine import Quarantine
+from components.core.formats.corpus import load_corpus
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import TraceWriter
+from components.core.problems import get
+from components.core.workers import LocalPool
 from components.trace.collect import logged_features, traced_modules, write_decisions
-from components.workers import LocalPool
 from tests.bench.context import BenchContext
 
 WORKERS = 2
 ONE_OF = 2
-"""Every second module is compiled, from the largest on: the ratio is that of all modules, in half of the time."""
+"""Every second module is compiled, starting with the largest: the ratio is that of all modules, in half of the time."""
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
@@ -28,7 +28,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 
 def trace_over_plain_compile(ctx: BenchContext, problem: str) -> float:
-    """Of the decisions of one problem."""
+    """Return the ratio for the decisions of one problem."""
     toolchain = load_toolchain(ctx.training).require_mode("training")
     features = logged_features(toolchain, problem)
     modules = traced_modules(load_corpus(ctx.corpus), "all")[::ONE_OF]
@@ -43,4 +43,4 @@ def trace_over_plain_compile(ctx: BenchContext, problem: str) -> float:
             write_decisions(pool, compiler, modules, features, writer, Quarantine(0.0, len(modules)))
             writer.close("", "")
 
-        return ctx.ratio(trace, lambda: plain_compile_all(pool, compiler, modules))
+        return ctx.ratio(trace, lambda: time_plain_compiles(pool, compiler, modules))

@@ -1,4 +1,4 @@
-"""A training as the PPO step begins one."""
+"""A trainer, set up as by the PPO step."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from contextlib import closing, contextmanager
 
 import tensorflow as tf
 
-from components.ppo.begun import begun_with
+from components.core.storage.directory import make_directory
+from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.fingerprint import training_fingerprint
+from components.ppo.checkpointing.training_lease import TrainingLease
 from components.ppo.config import PpoConfig
-from components.ppo.fence import Fence
-from components.ppo.store import Store
 from components.ppo.train import Trainer, configure
-from components.storage.directory import make_directory
 
 
 @contextmanager
 def training(config: PpoConfig) -> Iterator[Trainer]:
-    """A trainer in `config.root_dir`, closed at the end. One in a process: it sets gin and TensorFlow up."""
+    """Yield a trainer in `config.root_dir`; only one per process, because it configures gin and TensorFlow."""
     tf.config.experimental.enable_op_determinism()
     configure(config)
     make_directory(config.root_dir)
-    with Fence(config.root_dir) as fence, closing(Trainer(config, begun_with(config), Store(fence, config.keep))) as it:
+    with (
+        TrainingLease(config.root_dir) as fence,
+        closing(Trainer(config, training_fingerprint(config), CheckpointManager(fence, config.max_checkpoints))) as it,
+    ):
         yield it

@@ -1,4 +1,4 @@
-"""How fast behavioural cloning consumes decisions, and how well its policy agrees with the heuristic."""
+"""Speed of behavioral cloning, and agreement of its policy with the heuristic."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.bench.context import BenchContext
 def measure(ctx: BenchContext) -> dict[str, float]:
     """(regalloc_)warmstart_decisions_per_s: median over runs; warmstart_agreement: of the run with the step's settings.
 
-    A rate is decisions consumed by the training loop over its wall time: shuffling included, TensorFlow's tracing (once
-    a run, warmstart_tracing_s) and the measuring of agreement left out.
+    The rate is the number of decisions that the training loop consumes divided by its wall time, including shuffling,
+    without TensorFlow's tracing (once per run, warmstart_tracing_s) and the measurement of agreement.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the step itself does
-    from components.policy import networks
+    from components.core.policy import networks
     from components.warmstart.clone import agreement, clone
     from components.warmstart.config import WarmstartConfig
     from components.warmstart.data import load_decisions

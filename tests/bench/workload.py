@@ -1,4 +1,4 @@
-"""What the iterations of a training send to its workers, how long those take, and what they send back."""
+"""Workload of a training: the requests of its iterations to workers, their compile times, and their answers."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler
-from components.formats.corpus import Module, load_corpus
-from components.formats.toolchain import load_toolchain
-from components.formats.trace import read_columns, read_modules, read_objects
-from components.policy.dense import DensePolicy, read_dense
-from components.policy.observation import logits, observations
-from components.ppo.measured import FlipRequest, FlipShare, MeasureModule
-from components.ppo.replay import Flips
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler
+from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import read_columns, read_modules, read_object_counts
+from components.core.policy.dense import DensePolicy, read_dense
+from components.core.policy.observation import logits, observations
+from components.ppo.credit.measured_flips import FlipRequest, FlipShare, MeasureModule
+from components.ppo.learners.replay import Flips
+from components.ppo.module_sampler import ModuleSampler, sampling_weights
 from components.ppo.rollout import choose_shares
-from components.ppo.sampler import Sampler, worth
 from tests.bench.asleep import Asleep
 
 PROBLEM = problems.get("inlining")
-"""Whose trainings are simulated: their modules are judged by sizes."""
+"""The problem whose training is simulated; its objective is size."""
 FLIP_COMPILES = PROBLEM.samples
 MEASURED_TWICE = 0.1
-"""Of the decisions that are measured."""
+"""Fraction of the measured decisions that are measured twice."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The training modules of a run, and how long their compiles take: as long as the trace says.
+    """The training modules of a run, and the durations of their compiles, from the trace.
 
     Attributes:
-        modules, weights: by name; a weight is how often the sampler takes the module.
-        asleep: what stands in for compiles.
+        modules, weights: by name; a weight is how often the sampler picks the module.
+        asleep: replaces compiles.
     """
 
     modules: Mapping[str, Module]
@@ -48,8 +48,8 @@ class Workload:
 
     def names(self, count: int, seed: int = 0) -> list[str]:
         """Return the modules of the next iterations of a training, `count` in all."""
-        sampler, batch = Sampler(self.weights, seed), PROBLEM.modules
-        return [name for _ in range(-(-count // batch)) for name in sampler.take(batch)][:count]
+        sampler, batch = ModuleSampler(self.weights, seed), PROBLEM.modules
+        return [name for _ in range(-(-count // batch)) for name in sampler.next_batch(batch)][:count]
 
     def requests(self, names: Sequence[str], policy: Path, shares: Sequence[int] | None = None) -> list[FlipRequest]:
         """Return what RolloutCollector.measure sends. shares: of each module; None divides none."""
@@ -68,17 +68,22 @@ class Workload:
 
 
 def read_workload(run: Path, scratch: Path) -> Workload:
-    """Return the training of a finished run. What its workers answer is written to `scratch`, a file a module."""
+    """Return the workload of a finished run. The answers of workers are written to `scratch`, one file per module."""
     table = read_modules(run / "trace")
     corpus = load_corpus(run / "corpus")
     modules = {module.name: module for module in corpus.split("train")}
     known = np.isin(table["module"], list(modules)) & (table["decisions"] > 0) & (table["text_size_bytes"] > 0)
     names, compile_s = table["module"][known].tolist(), table["compile_s"][known]
-    weights = worth(table["decisions"][known], compile_s).tolist()
+    weights = sampling_weights(table["decisions"][known], compile_s).tolist()
     dense, clang = read_dense(run / "warmstart"), load_toolchain(run / "training").clang
     _write_answers(run / "trace", names, dense, scratch)
     measure = MeasureModule(
-        Compiler(clang, dense.problem), dense.features, dense.buckets, FLIP_COMPILES, 0, read_objects(run / "trace")
+        Compiler(clang, dense.problem),
+        dense.features,
+        dense.buckets,
+        FLIP_COMPILES,
+        0,
+        read_object_counts(run / "trace"),
     )
     seconds = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
     asleep = Asleep(measure, FLIP_COMPILES, seconds, scratch, {name: i for i, name in enumerate(names)})
@@ -104,8 +109,8 @@ def _answer(
     dense: DensePolicy,
     random: np.random.Generator,
 ) -> FlipShare:
-    """Return as many measurements as a real module has. What was observed is from the trace, gains are drawn."""
-    # Fits what was measured of 192 modules of full.yaml: 53 of 113 decisions, 188 of 551, 1,604 of 8,346.
+    """Return as many measurements as a real module has; observations are from the trace, gains are random."""
+    # Fitted to measurements of 192 modules of full.yaml: 53 of 113 decisions, 188 of 551, 1,604 of 8,346.
     decisions = random.permutation(len(rows))[: round(1.25 * len(rows) ** 0.79)]
     again = decisions[: round(MEASURED_TWICE * len(decisions))]
     decision = np.concatenate([decisions, again])
@@ -119,5 +124,5 @@ def _answer(
     flips = Flips(observed, logits(dense, observed), action, 1 - action, gain)
     alone, attributed = np.ones_like(decision), float(np.abs(gain).sum())
     return FlipShare(
-        name, 0, 1000, flips, decision, flip_set, alone, alone, 10.0, attributed, 1.0, 1 + FLIP_COMPILES
-    )  # fmt: skip
+        name, 0, {"": 1000}, flips, decision, flip_set, alone, alone, 10.0, attributed, 1.0, 1 + FLIP_COMPILES
+    )

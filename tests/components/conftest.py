@@ -1,18 +1,20 @@
-"""Real modules to compile, and a compiler that misbehaves on those that ask for it."""
+"""Provides corpora of real modules, and a clang that fails on modules with certain names."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from components.compiler.elf import Elf
-from components.formats.corpus import Corpus, load_corpus, write_description
-from components.storage.manifest import write_manifest
+from components.core.compiler.elf import Elf
+from components.core.formats.corpus import Corpus, load_corpus, write_description
+from components.core.storage.manifest import write_manifest
 
 SOURCES = {
     "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",
@@ -34,7 +36,7 @@ SOURCES = {
 
 @pytest.fixture(scope="session")
 def sources() -> dict[str, str]:
-    """What the modules of `tiny_corpus` are made of."""
+    """The sources of the modules of `tiny_corpus`, by path."""
     return SOURCES
 
 
@@ -48,7 +50,7 @@ def clang() -> Path:
 
 @pytest.fixture(scope="session")
 def make_corpus(clang: Path) -> Callable[[Path, dict[str, str]], Corpus]:
-    """Compiles sources (by path) at -Oz with embedded bitcode and makes a corpus of them, manifest included."""
+    """A function that compiles sources (by path) at -Oz with embedded bitcode into a corpus with a manifest."""
 
     def make(directory: Path, sources: dict[str, str]) -> Corpus:
         directory.mkdir(parents=True, exist_ok=True)
@@ -58,8 +60,18 @@ def make_corpus(clang: Path) -> Callable[[Path, dict[str, str]], Corpus]:
             source.parent.mkdir(parents=True, exist_ok=True)
             source.write_text(text)
             command: list[str | Path] = [
-                clang, "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", name, "-o", f"{name}.o", "-MD", "-MF", "d",
-            ]  # fmt: skip
+                clang,
+                "-Oz",
+                "-Xclang",
+                "-fembed-bitcode=all",
+                "-c",
+                name,
+                "-o",
+                f"{name}.o",
+                "-MD",
+                "-MF",
+                "d",
+            ]
             subprocess.run(command, cwd=build, check=True)
             elf = Elf(output.read_bytes())
             for section, suffix in ((".llvmbc", "bc"), (".llvmcmd", "cmd")):
@@ -78,15 +90,18 @@ def make_corpus(clang: Path) -> Callable[[Path, dict[str, str]], Corpus]:
 
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[..., Corpus]) -> Corpus:
-    """Three modules of two projects: app/leaf.c.o, which has no call to decide on, app/tree.c.o, lib/strings.cpp.o."""
+    """Three modules of two projects: app/leaf.c.o, which has no inlining decision, app/tree.c.o, lib/strings.cpp.o."""
     return make_corpus(tmp_path_factory.mktemp("tiny") / "corpus", SOURCES)
 
 
 @pytest.fixture
 def fragile_clang(clang: Path, tmp_path: Path) -> Iterator[Path]:
-    """clang, but with modules called *crash* it dies of a signal, with *hang* it starts a child and waits for ever,
-    with *flaky* it fails the first time, with *full* its disk is full."""
-    # Compiles write nowhere but to their scratch directory, so that the first *flaky* one takes a token instead.
+    """A clang with faults that depend on its arguments, the module's path included.
+
+    With *crash* it dies of a signal, with *hang* it starts a child and waits forever, with *flaky* it fails the first
+    time, with *full* its disk is full. The name of the test is part of the path.
+    """
+    # Compiles can write only to their scratch directory, so the first *flaky* one takes a token instead.
     tokens = tmp_path / "tokens"
     os.mkfifo(tokens)
     held = os.open(tokens, os.O_RDWR)
@@ -111,31 +126,35 @@ exec {clang} "$@"
 
 @pytest.fixture
 def marker(tmp_path: Path) -> Iterator[str]:
-    """A word for the command lines of a test's processes, by which `living` finds them; none may be left at the end."""
+    """A word for the command lines of a test's processes, by which `living` finds them; none may remain at the end."""
     word = f"marker-{os.getpid()}-{tmp_path.name}"
     yield word
     assert living(word) == []
 
 
 def living(word: str) -> list[int]:
-    """Numbers of the processes, zombies aside, that have `word` in their command line."""
+    """Return the ids of the processes with `word` in their command line, except zombies and killed ones."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and word.encode() in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+                pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", (entry / "status").read_text(), re.MULTILINE)
+                # On a busy machine a process with a pending SIGKILL lives until it is scheduled.
+                if not any(int(signals, 16) >> (signal.SIGKILL - 1) & 1 for signals in pending):
+                    found.append(int(entry.name))
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended in the meantime
     return found
 
 
 @pytest.fixture
 def living_with() -> Callable[[str], list[int]]:
+    """The function `living`."""
     return living
 
 
 PRESSED = {
-    # More values alive at once than there are registers, in loops; a function without any; calls, which take registers.
+    # Loops with more live values than registers; a function without register pressure; calls, which clobber registers.
     "app/pressed.c": """\
 extern int ask(int);
 void mix(const int *in, int *out, int n) {
@@ -175,5 +194,8 @@ double fold(const double *p, int n) {
 
 @pytest.fixture(scope="session")
 def pressed_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[..., Corpus]) -> Corpus:
-    """Three modules; app/leaf.c.o has no eviction to decide on, of app/pressed.c.o two functions of three have some."""
+    """Three modules with register pressure.
+
+    app/leaf.c.o has no eviction decision; two of the three functions of app/pressed.c.o have some.
+    """
     return make_corpus(tmp_path_factory.mktemp("pressed") / "corpus", PRESSED)

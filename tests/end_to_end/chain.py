@@ -1,4 +1,4 @@
-"""The whole chain on a small recipe, as a command: what several tests run."""
+"""Helpers to run the whole pipeline on a small recipe with `mlgo run`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ RECIPES = Path(__file__).parents[2] / "components" / "corpus" / "recipes"
 
 def command(run: Path, *more: str, recipe: str = "tiny") -> list[str]:
     return [
-        sys.executable, "-m", "pipelines", "run", "--recipe", str(RECIPES / f"{recipe}.yaml"), "--preset", "tiny",
-        "--output", str(run), *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipelines",
+        "run",
+        "--recipe",
+        str(RECIPES / f"{recipe}.yaml"),
+        "--preset",
+        "tiny",
+        "--output",
+        str(run),
+        *more,
+    ]
 
 
 def mlgo_run(run: Path, *more: str, recipe: str = "tiny") -> str:
@@ -25,5 +34,5 @@ def mlgo_run(run: Path, *more: str, recipe: str = "tiny") -> str:
 
 
 def reused(output: str) -> list[str]:
-    """The steps that a run says it reused."""
+    """Return the names of the steps that a run reports as reused."""
     return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)

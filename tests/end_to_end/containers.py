@@ -1,4 +1,4 @@
-"""What the tests of the images share: how a cautious user runs a container."""
+"""Helpers of the image tests: run containers with minimal privileges."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 USER = "1000:1000"
 CAUTIOUS = (
-    "--read-only", "--tmpfs", "/tmp:exec", "--user", USER, "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-)  # fmt: skip
-"""Not root, nothing writable but /tmp and what is mounted."""
+    "--read-only",
+    "--tmpfs",
+    "/tmp:exec",
+    "--user",
+    USER,
+    "--cap-drop",
+    "ALL",
+    "--security-opt",
+    "no-new-privileges",
+)
+"""Options of `docker run`: not root, nothing writable but /tmp and mounts."""
 
 
 def build_images(output: Path, *more: str) -> Path:
-    """Builds images from this very checkout; returns `output`, the images.json."""
+    """Build images from this checkout; return `output`, the images.json."""
     command = [sys.executable, "-m", "pipelines", "images", "build", "--output", str(output), *more]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:]
@@ -28,10 +36,14 @@ def reference(images: Path, name: str) -> str:
 
 
 def docker(*arguments: str, timeout_s: float = 300, check: bool = True) -> str:
-    """What `docker ARGUMENTS` prints, stderr included."""
+    """Return the output of `docker ARGUMENTS`, including stderr."""
     done = subprocess.run(
-        ["docker", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s,
+        ["docker", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout_s,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0 or not check, f"docker {' '.join(arguments)}\n{done.stdout[-6000:]}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""Each part of the bench on the tiny run: it measures what it says. How much is for a quiet machine to tell."""
+"""Tests that each benchmark runs on the tiny run and returns its figures. Their values need an idle machine."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ FIGURES = {
     "ray": {"ray_overhead_ms_per_module", "ray_slots_busy_512", "ray_over_local_iteration"},
     "ray_training": {"ray_training_busy_512"},
     "release": {"release_compile_overhead_percent"},
-    "toolchain": {"training_clang_s", "release_clang_s", "release_clang_growth_bytes",
-                  "release_peak_memory_growth_kib"},
+    "toolchain": {
+        "training_clang_s",
+        "release_clang_s",
+        "release_clang_growth_bytes",
+        "release_peak_memory_growth_kib",
+    },
     "trace": {"trace_over_plain_compile", "regalloc_trace_over_plain_compile"},
     "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
 }
-"""Those with a goal, of a run whose problem is inlining."""
+"""Figures with a goal, of a run whose problem is inlining."""
 OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}
-"""The tiny run has too few for these to be numbers."""
+"""The tiny run has too few modules for these to be numbers."""
 
 
-def test_every_part_is_tried_and_every_goal_is_measured_by_one() -> None:
+def test_every_benchmark_is_tested_and_every_goal_is_measured() -> None:
     assert set(FIGURES) == set(part_names())
     of_regalloc = {f"regalloc_{key}" for keys in FIGURES.values() for key in keys}
     measured = {key for keys in FIGURES.values() for key in keys}
@@ -41,7 +45,7 @@ def test_every_part_is_tried_and_every_goal_is_measured_by_one() -> None:
 
 
 @pytest.mark.parametrize("part", sorted(FIGURES))
-def test_a_part_measures_what_it_says(part: str, finished: tuple[Path, str], tmp_path: Path) -> None:
+def test_benchmark_returns_its_figures(part: str, finished: tuple[Path, str], tmp_path: Path) -> None:
     figures = measure_alone(part, BenchContext(finished[0], tmp_path, repeats=1, slots=4))
     assert FIGURES[part] <= set(figures)
     for key, figure in figures.items():

@@ -1,4 +1,4 @@
-"""The whole chain on a small recipe, as a user runs it: a clang with a policy comes out; reuse; a kill in between."""
+"""Tests of the whole pipeline on a small recipe: the release clang works, steps are reused, a killed run resumes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import verify
+from components.core.storage import verify
 from tests.end_to_end.chain import command, mlgo_run, reused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 STEPS = (
-    "toolchain-training", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation", "toolchain-release",
-    "size-report",
-)  # fmt: skip
-ARTIFACTS = ("training", "corpus", "trace", "vocab", "warmstart", "policy", "evaluation", "release", "size_report")
+    "toolchain-training",
+    "corpus",
+    "trace",
+    "vocab",
+    "warmstart",
+    "ppo",
+    "evaluation",
+    "toolchain-release",
+    "release-report",
+)
+ARTIFACTS = ("training", "corpus", "trace", "vocab", "warmstart", "policy", "evaluation", "release", "release_report")
 
 HELLO = """
 #include <algorithm>
@@ -35,19 +42,19 @@ int main() {
 """
 
 
-def test_every_artifact_is_whole_and_nothing_is_left_half_done(finished: tuple[Path, str]) -> None:
+def test_every_artifact_is_complete_and_nothing_partial_remains(finished: tuple[Path, str]) -> None:
     run, _output = finished
     for artifact in ARTIFACTS:
         verify(run / artifact)
     assert not list(run.glob(".*partial*"))
 
 
-def test_metrics_agree_with_the_report_and_the_table(finished: tuple[Path, str]) -> None:
+def test_metrics_agree_with_report_and_table(finished: tuple[Path, str]) -> None:
     run, output = finished
-    metrics = json.loads((run / "size_report" / "metrics.json").read_text())
+    metrics = json.loads((run / "release_report" / "metrics.json").read_text())
     judged = json.loads((run / "evaluation" / "metrics.json").read_text())
     assert (metrics["policy_compiled_by"], judged["policy_compiled_by"]) == ("release", "training")
-    # The release clang decides as the training clang did: the verdict was on what users get.
+    # The release clang makes the same decisions as the training clang, so the verdict holds for what users get.
     assert metrics["as_under_the_training_clang"] == metrics["modules"] == judged["modules"]
     assert metrics["warmstart"] == judged["warmstart"] and metrics["sweep"] == judged["sweep"]
     assert metrics["modules"] > 0 and metrics["baseline_bytes"] > 0 and metrics["policy_bytes"] > 0
@@ -56,12 +63,12 @@ def test_metrics_agree_with_the_report_and_the_table(finished: tuple[Path, str])
     assert metrics["warmstart"]["policy_bytes"] > 0
     table = output[output.rindex("Text size of the held-out modules") :]
     assert f"{metrics['baseline_bytes']:,}" in table and f"{metrics['policy_bytes']:,}" in table
-    for path in ("release", "policy", "size_report/report.html"):
+    for path in ("release", "policy", "release_report/report.html"):
         assert str(run / path) in table
-    assert "<html" in (run / "size_report" / "report.html").read_text()[:500].lower()
+    assert "<html" in (run / "release_report" / "report.html").read_text()[:500].lower()
 
 
-def test_the_release_clang_builds_and_links_a_program_that_runs(finished: tuple[Path, str], tmp_path: Path) -> None:
+def test_release_clang_builds_working_program(finished: tuple[Path, str], tmp_path: Path) -> None:
     run, _output = finished
     source, program = tmp_path / "hello.cpp", tmp_path / "hello"
     source.write_text(HELLO)
@@ -73,7 +80,7 @@ def test_the_release_clang_builds_and_links_a_program_that_runs(finished: tuple[
     assert "tensorflow" not in linked.stdout.lower()
 
 
-def test_run_again_it_reuses_every_step_and_says_so(finished: tuple[Path, str]) -> None:
+def test_second_run_reuses_every_step(finished: tuple[Path, str]) -> None:
     run, first = finished
     again = mlgo_run(run)
     assert reused(first) == []
@@ -81,7 +88,7 @@ def test_run_again_it_reuses_every_step_and_says_so(finished: tuple[Path, str]) 
     assert again.splitlines()[-1] == first.splitlines()[-1]
 
 
-def test_killed_while_it_trains_it_goes_on_where_it_stopped(finished: tuple[Path, str]) -> None:
+def test_run_killed_while_training_resumes(finished: tuple[Path, str]) -> None:
     run, _output = finished
     # Another seed: everything from the warmstart on is made anew, in a working directory of its own.
     other = ("--seed", "2")
@@ -105,6 +112,6 @@ def test_killed_while_it_trains_it_goes_on_where_it_stopped(finished: tuple[Path
     again = mlgo_run(run, *other)
     assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} <= set(reused(again))
     assert "ppo" not in reused(again)
-    assert "[ppo] starts: goes on in" in again
+    assert "[ppo] starts: resumes in" in again
     for artifact in ARTIFACTS:
         verify(run / artifact)

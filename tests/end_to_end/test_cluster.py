@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from components.storage import gcs, publish
-from components.storage.fetch import fetch
-from components.storage.uri import GsUri, mirror
+from components.core.storage import gcs, publish
+from components.core.storage.fetch import fetch
+from components.core.storage.uri import GsUri, mirror
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, docker, reference
 from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
 from tests.storage_server import storage_server
@@ -38,17 +38,18 @@ STEP = """
 import sys
 from functools import partial
 from pathlib import Path
-from components.console import run_step
-from components.ppo import kubernetes, rayjob_step
+from components.core.console import run_step
+from components.core.rayjob import kubernetes
+from components.ppo import run_on_cluster
 from components.ppo.__main__ import main
-rayjob_step.ApiServer = partial(kubernetes.ApiServer, Path(sys.argv.pop(1)))
+run_on_cluster.ApiServer = partial(kubernetes.ApiServer, Path(sys.argv.pop(1)))
 run_step(main)
 """
 
 
 @pytest.fixture(scope="module")
 def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of the nodes, built from this very checkout. One on another training image than this does not stay."""
+    """Build the image of the nodes from this checkout; an older one on another training image is dropped."""
     images = tmp_path_factory.mktemp("images") / "images.json"
     before = {"tag": "r/i:0", "reference": "r/i@sha256:" + "0" * 64, "bytes": 1, "local_base": False, "base": ""}
     images.write_text(json.dumps(dict.fromkeys(("toolchain", "training", "cluster"), before)))
@@ -62,16 +63,14 @@ def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Nodes:
-    """A network of docker's with the nodes of one RayJob, started with the lines that KubeRay makes of it."""
+    """A docker network with the nodes of one RayJob, started with the commands that KubeRay would generate."""
 
     def __init__(self, image: str) -> None:
         self.name = f"mlgo-test-{secrets.token_hex(4)}"
         self.head, self.worker = f"{self.name}-head", f"{self.name}-worker"
         self._image, self._token = image, secrets.token_hex(32)
         docker("network", "create", self.name)
-        self.gateway = docker(
-            "network", "inspect", self.name, "--format", "{{(index .IPAM.Config 0).Gateway}}"
-        ).strip()  # fmt: skip
+        self.gateway = docker("network", "inspect", self.name, "--format", "{{(index .IPAM.Config 0).Gateway}}").strip()
 
     def start(self, rayjob: dict[str, Any]) -> None:
         cluster = rayjob["spec"]["rayClusterSpec"]
@@ -91,21 +90,33 @@ class Nodes:
         ray = f"ray start {more} --block --dashboard-agent-listen-port={AGENT_PORT} --metrics-export-port=8080 {given}"
         wait = "" if "--head" in more else f"until ray health-check --address {self.head}:6379; do sleep 1; done; "
         docker(
-            "run", "--detach", "--name", name, *self._common(), "--shm-size", shm.replace("Mi", "m"),
-            "--memory", container["resources"]["limits"]["memory"].replace("Mi", "m"), *variables,
-            "--entrypoint", "/bin/bash", self._image, "-c", f"ulimit -n 65536; {wait}{ray}",
-        )  # fmt: skip
+            "run",
+            "--detach",
+            "--name",
+            name,
+            *self._common(),
+            "--shm-size",
+            shm.replace("Mi", "m"),
+            "--memory",
+            container["resources"]["limits"]["memory"].replace("Mi", "m"),
+            *variables,
+            "--entrypoint",
+            "/bin/bash",
+            self._image,
+            "-c",
+            f"ulimit -n 65536; {wait}{ray}",
+        )
 
     def submit(self, entrypoint: str) -> str:
-        """What the submitter's pod prints when the job has succeeded."""
+        """Run the submitter's command; return its output when the job has succeeded."""
         command = f"ray job submit --address http://{self.head}:8265 -- {entrypoint}"
         return docker("run", "--rm", *self._common(), "--entrypoint", "/bin/bash", self._image, "-c", command)
 
     def await_health(self, name: str) -> None:
-        """As kubelet asks: from outside, without a token."""
+        """Wait until the node is healthy, asking like kubelet: from outside, without a token."""
         address = docker(
-            "inspect", name, "--format", "{{(index .NetworkSettings.Networks \"" + self.name + "\").IPAddress}}"
-        ).strip()  # fmt: skip
+            "inspect", name, "--format", '{{(index .NetworkSettings.Networks "' + self.name + '").IPAddress}}'
+        ).strip()
         give_up_s = time.monotonic() + START_S
         while True:
             with contextlib.suppress(OSError):
@@ -121,9 +132,14 @@ class Nodes:
 
     def _common(self) -> tuple[str, ...]:
         return (
-            *CAUTIOUS, "--network", self.name,
-            "--env", "RAY_AUTH_MODE=token", "--env", f"RAY_AUTH_TOKEN={self._token}",
-        )  # fmt: skip
+            *CAUTIOUS,
+            "--network",
+            self.name,
+            "--env",
+            "RAY_AUTH_MODE=token",
+            "--env",
+            f"RAY_AUTH_TOKEN={self._token}",
+        )
 
 
 @pytest.fixture
@@ -137,17 +153,17 @@ def nodes(image: str) -> Iterator[Nodes]:
 
 @pytest.fixture
 def storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Object storage by an address that is this machine's to containers, too."""
+    """Serve object storage at an address of this machine that containers can reach."""
     with storage_server(BUCKET, "0.0.0.0") as url:
         url = url.replace("127.0.0.1", nodes.gateway)
-        monkeypatch.setenv(gcs.EMULATOR, url)
+        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
         monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
         gcs._client.cache_clear()
         yield url
     gcs._client.cache_clear()
 
 
-def test_what_is_in_the_image(image: str) -> None:
+def test_contents_of_the_image(image: str) -> None:
     (found,) = json.loads(docker("image", "inspect", image))
     assert found["Size"] <= LIMIT_BYTES, f"{found['Size'] / 1e9:.2f} GB"
     assert found["Config"]["User"] == USER
@@ -160,7 +176,7 @@ import ray, numpy, sys
 print(ray.__version__, numpy.__version__, *sys.version_info[:3])
 END
 python /tmp/versions.py && /opt/mlgo/bin/python /tmp/versions.py
-python -c 'import components.workers.agent, aiohttp, pydantic; assert int(pydantic.VERSION[0]) == 2'
+python -c 'import components.core.workers.ray_worker, aiohttp, pydantic; assert int(pydantic.VERSION[0]) == 2'
 ! python -c 'import tensorflow' 2> /dev/null
 """
     told = docker("run", "--rm", *CAUTIOUS, "--entrypoint", "/bin/bash", image, "-c", script).splitlines()
@@ -169,7 +185,7 @@ python -c 'import components.workers.agent, aiohttp, pydantic; assert int(pydant
     assert "\n  ppo " in docker("run", "--rm", *CAUTIOUS, image, "--help")
 
 
-def test_a_step_trains_on_the_cluster_that_its_rayjob_describes(
+def test_ppo_step_trains_on_cluster_of_its_rayjob(
     finished: tuple[Path, str], nodes: Nodes, storage: str, tmp_path: Path
 ) -> None:
     for name in ("corpus", "training", "trace", "warmstart"):
@@ -177,24 +193,47 @@ def test_a_step_trains_on_the_cluster_that_its_rayjob_describes(
             shutil.copytree(finished[0] / name, partial, dirs_exist_ok=True, symlinks=True)
             (partial / "manifest.json").unlink()
     kubernetes = Cluster([[("Initializing", ""), ("Running", "RUNNING"), ("Complete", "SUCCEEDED")]])
-    kubernetes.holds.clear()  # it stays in its first state
+    kubernetes.holds.clear()  # the RayJob stays in its first state
     account = tmp_path / "account"
     account.mkdir()
     certificate = make_certificate(account)
     shutil.copyfile(certificate[0], account / "ca.crt")
     (account / "token").write_text(kubernetes.token)
     command = [
-        sys.executable, "-c", STEP, str(account), "--workers", "rayjob:1", "--cluster", "cpus_per_worker=2",
-        "--cluster-image", "registry/mlgo-cluster@sha256:" + "0" * 64, "--preset", "tiny", "--iterations", "2",
-        "--corpus", f"gs://{BUCKET}/corpus", "--toolchain", f"gs://{BUCKET}/training",
-        "--trace", f"gs://{BUCKET}/trace", "--warmstart", f"gs://{BUCKET}/warmstart",
-        "--root-dir", f"gs://{BUCKET}/ppo", "--output", f"gs://{BUCKET}/policy",
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        STEP,
+        str(account),
+        "--workers",
+        "rayjob:1",
+        "--ray-cluster-options",
+        "cpus_per_worker=2",
+        "--cluster-image",
+        "registry/mlgo-cluster@sha256:" + "0" * 64,
+        "--preset",
+        "tiny",
+        "--iterations",
+        "2",
+        "--corpus",
+        f"gs://{BUCKET}/corpus",
+        "--toolchain",
+        f"gs://{BUCKET}/training",
+        "--trace",
+        f"gs://{BUCKET}/trace",
+        "--warmstart",
+        f"gs://{BUCKET}/warmstart",
+        "--root-dir",
+        f"gs://{BUCKET}/ppo",
+        "--output",
+        f"gs://{BUCKET}/policy",
+    ]
     with kubernetes_server(kubernetes, *certificate) as port:
         environment = os.environ | {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port), "MLGO_POLL_S": "0.2",
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(port),
+            "MLGO_POLL_S": "0.2",
             "MLGO_CACHE_DIR": str(tmp_path / "step"),
-        }  # fmt: skip
+        }
         with subprocess.Popen(
             command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as step:
@@ -214,11 +253,11 @@ def test_a_step_trains_on_the_cluster_that_its_rayjob_describes(
                 step.kill()
     assert step.returncode == 0, told
     assert "Complete, job SUCCEEDED" in told
-    # The step has fetched what came of it, and nothing that went into it.
+    # The step has fetched the results of the training, but none of its inputs.
     assert [path.name for path in (tmp_path / "step" / "gs" / BUCKET).iterdir()] == ["policy"]
     policy = fetch(GsUri(BUCKET, "policy"))
     assert json.loads((policy / "report.json").read_text())["iterations"] == 2
-    # Modules are kept where they are compiled: not on the head, which holds the corpus that it trains on.
+    # Modules are cached on the workers, which compile them, not on the head.
     assert docker("exec", nodes.head, "ls", "/tmp/mlgo-cache").split() == ["gs"]
     assert "modules" in docker("exec", nodes.worker, "ls", "/tmp/mlgo-cache").split()
     assert docker("exec", nodes.worker, "ls", f"/tmp/mlgo-cache/gs/{BUCKET}").split() == ["training"]

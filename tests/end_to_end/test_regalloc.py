@@ -1,4 +1,4 @@
-"""The whole chain for register allocation, as a user runs it: a clang with both policies, and programs measured."""
+"""Tests of the whole pipeline for register allocation: a clang with both policies, and measured programs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.formats.toolchain import load_toolchain
-from components.storage import digest
+from components.core.formats.toolchain import load_toolchain
+from components.core.storage import digest
 from tests.end_to_end.chain import mlgo_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -31,33 +31,34 @@ int wants_many(const int *in, int *out, int n) {
 
 @pytest.fixture(scope="module")
 def both(finished: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run whose release clang carries its own policy and that of the inlining run, and what it printed."""
+    """Return a run whose release clang embeds its own policy and the inlining run's, and the output of the run."""
     run = tmp_path_factory.mktemp("regalloc") / "run"
     inlining = finished[0] / "policy"
-    return run, mlgo_run(run, "--problem", "regalloc", "--with-policy", str(inlining), recipe="codecs")
+    return run, mlgo_run(run, "--problem", "regalloc", "--extra-policy", str(inlining), recipe="codecs")
 
 
-def test_the_release_clang_carries_both_policies_and_uses_each(
+def test_release_clang_embeds_and_uses_both_policies(
     both: tuple[Path, str], finished: tuple[Path, str], tmp_path: Path
 ) -> None:
     run, _output = both
     release = load_toolchain(run / "release")
     assert release.built["policies"] == {
-        "inlining": digest(finished[0] / "policy"), "regalloc": digest(run / "policy"),
-    }  # fmt: skip
+        "inlining": digest(finished[0] / "policy"),
+        "regalloc": digest(run / "policy"),
+    }
     (tmp_path / "s.c").write_text(SOURCE)
     for level, flag in (("-Oz", "-enable-ml-inliner=release"), ("-O2", "-regalloc-enable-advisor=release")):
         words: list[str | Path] = [release.clang, level, "-mllvm", flag, "-c", "s.c", "-o", "s.o"]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0 and done.stderr == "", done.stderr  # LLVM says so where it has no such model
+        assert done.returncode == 0 and done.stderr == "", done.stderr  # LLVM reports a missing model on stderr
 
 
-def test_scores_and_executed_instructions_are_told(both: tuple[Path, str]) -> None:
+def test_scores_and_executed_instructions_are_reported(both: tuple[Path, str]) -> None:
     run, output = both
-    metrics = json.loads((run / "size_report" / "metrics.json").read_text())
+    metrics = json.loads((run / "release_report" / "metrics.json").read_text())
     better = metrics["programs"]["reduction_percent"] >= 0 and metrics["reduction_percent"] >= 0.1
     assert metrics["problem"] == "regalloc" and metrics["verdict"] == ("better" if better else "not better")
-    with (run / "size_report" / "report.csv").open() as stream:
+    with (run / "release_report" / "report.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) > 20 and len({row["identifier"] for row in rows}) > 20
     programs = metrics["programs"]["programs"]

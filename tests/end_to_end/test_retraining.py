@@ -1,4 +1,4 @@
-"""What .github/workflows/retrain.yml runs: a training on a corpus in a bucket, a promotion, no reason for another."""
+"""Test of what .github/workflows/retrain.yml runs: training on a corpus in a bucket, promotion, no further reason."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import gcs
-from components.storage.cache import default_cache_dir
+from components.core.storage import gcs
+from components.core.storage.cache import default_cache_dir
 from tests.storage_server import storage_server
 from tests.workflows import FOLDER, ROOT, Runner, load, steps
 
@@ -25,15 +25,20 @@ STEPS = {step.script.split()[2]: step for step in steps(load(FOLDER / "retrain.y
 
 @pytest.fixture
 def runner(finished: tuple[Path, str], tmp_path: Path) -> Iterator[Runner]:
-    """A machine of a repository whose variables name a bucket with the corpus of the finished chain."""
-    # Mirrors are below the cache directory, which is kept, for the sources and objects in it: they are told by name.
+    """Return a runner of a repository whose variables name a bucket with the corpus of the finished run."""
+    # The cache directory is kept for its sources and objects; mirrors in it are distinguished by the bucket's name.
     bucket = f"mlgo-workflow-{secrets.token_hex(4)}"
-    values = {f"vars.MLGO_{name}": f"gs://{bucket}/{path}" for name, path in (
-        ("STATE", "retrain.json"), ("CORPUS", "corpus"), ("RUNS", "runs"),
-    )}  # fmt: skip
-    values["secrets.MLGO_NOTIFY_URL"] = ""  # as GitHub has it of a secret that nobody set
+    values = {
+        f"vars.MLGO_{name}": f"gs://{bucket}/{path}"
+        for name, path in (
+            ("STATE", "retrain.json"),
+            ("CORPUS", "corpus"),
+            ("RUNS", "runs"),
+        )
+    }
+    values["secrets.MLGO_NOTIFY_URL"] = ""  # GitHub's value of a secret that is not set
     with storage_server(bucket) as url:
-        given = {gcs.EMULATOR: url, "GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": "1"}
+        given = {gcs.EMULATOR_VARIABLE: url, "GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": "1"}
         command = [sys.executable, "-m", "components.corpus", "import", "--input", str(finished[0] / "corpus")]
         command += ["--output", values["vars.MLGO_CORPUS"]]
         subprocess.run(command, cwd=ROOT, env=os.environ | given, check=True)
@@ -41,13 +46,13 @@ def runner(finished: tuple[Path, str], tmp_path: Path) -> Iterator[Runner]:
     shutil.rmtree(default_cache_dir() / "gs" / bucket)
 
 
-def test_the_workflow_trains_promotes_and_is_content(runner: Runner) -> None:
+def test_workflow_trains_promotes_and_has_no_further_reason(runner: Runner) -> None:
     assert runner.run(STEPS["check"])[1]["retrain"] == "true"
-    # Of two values for a parameter the later one counts: an hour becomes seconds, and any policy is good enough.
+    # The last value of a parameter counts: this makes an hour seconds, and accepts any policy.
     said, _outputs = runner.run(STEPS["run"], " --param preset=tiny --param min_reduction_percent=-100")
     policy = f"{runner.values['vars.MLGO_RUNS']}/7-1/policy"
     assert said.splitlines()[-1] == "promoted: nothing was deployed"
-    assert (runner.directory / "runs" / "retrain" / "logs").is_dir(), "the workflow keeps them"
+    assert (runner.directory / "runs" / "retrain" / "logs").is_dir(), "the workflow uploads them"
     said, outputs = runner.run(STEPS["check"])
     assert outputs["retrain"] == "false" and json.loads(outputs["reasons"]) == [], said
     show = [sys.executable, "-m", "pipelines", "retrain", "show", "--state", runner.values["vars.MLGO_STATE"]]

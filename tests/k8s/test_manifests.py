@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.launcher.notify import NOTIFY_VARIABLE
-from pipelines.submit import NOTIFY_KEY
+from components.core.launcher.notify import NOTIFY_VARIABLE
+from pipelines.submit.kfp import NOTIFY_KEY
 from tests.crd import FILES, check, needs_schemas
 
 ROOT = Path(__file__).parents[2]
@@ -98,9 +98,9 @@ def test_nothing_runs_as_root_or_without_limits() -> None:
 
 def test_commands_in_manifests_are_commands_of_ours() -> None:
     """What the CronJob and the RayJob call is parsed by the commands themselves."""
+    from components.core.rayjob.spec import ON_HEAD, TRAINER
     from components.ppo.__main__ import main
-    from components.ppo.rayjob_spec import ON_HEAD, TRAINER
-    from pipelines.retrain_cli import check
+    from pipelines.cli.retrain import check
 
     (job,) = documents(K8S / "base" / "retrain-check.yaml")
     (pod,) = pods(job)

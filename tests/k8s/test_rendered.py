@@ -16,10 +16,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.ppo.kubernetes import SERVICE_ACCOUNT
-from components.ppo.rayjob import rayjob
-from components.ppo.rayjob_spec import GKE_SPOT, RayJobSpec
-from components.ppo.submit import _collection
+from components.core.rayjob.kubernetes import SERVICE_ACCOUNT
+from components.core.rayjob.manifest import rayjob
+from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
+from components.core.rayjob.submit import _collection
 from tests.crd import FILES, check, needs_schemas
 
 K8S = Path(__file__).parents[2] / "k8s"
@@ -271,16 +271,30 @@ def test_a_pod_that_no_policy_names_reaches_nothing_but_dns(place: str) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "port", "open_"),
     [
-        ("worker", "head", 6379, True), ("head", "worker", 10005, True), ("worker", "worker", 10005, True),
-        ("submitter", "head", 8265, True), ("operator", "head", 8265, True),
-        ("step", "head", 8265, False), ("step elsewhere", "head", 8265, False), ("check", "head", 8265, False),
-        ("impostor", "head", 8265, False), ("neighbour", "head", 8265, False), ("stranger", "head", 8265, False),
-        ("submitter", "head", 6379, False), ("step", "head", 6379, False), ("operator", "head", 6379, False),
-        ("stranger", "head", 6379, False), ("stranger", "worker", 10005, False),
-        ("step", "worker", 10005, False), ("submitter", "worker", 8265, False), ("stranger", "submitter", 80, False),
-        ("stranger", "step", 8080, False), ("worker", "step", 8080, False), ("stranger", "check", 80, False),
+        ("worker", "head", 6379, True),
+        ("head", "worker", 10005, True),
+        ("worker", "worker", 10005, True),
+        ("submitter", "head", 8265, True),
+        ("operator", "head", 8265, True),
+        ("step", "head", 8265, False),
+        ("step elsewhere", "head", 8265, False),
+        ("check", "head", 8265, False),
+        ("impostor", "head", 8265, False),
+        ("neighbour", "head", 8265, False),
+        ("stranger", "head", 8265, False),
+        ("submitter", "head", 6379, False),
+        ("step", "head", 6379, False),
+        ("operator", "head", 6379, False),
+        ("stranger", "head", 6379, False),
+        ("stranger", "worker", 10005, False),
+        ("step", "worker", 10005, False),
+        ("submitter", "worker", 8265, False),
+        ("stranger", "submitter", 80, False),
+        ("stranger", "step", 8080, False),
+        ("worker", "step", 8080, False),
+        ("stranger", "check", 80, False),
     ],
-)  # fmt: skip
+)
 def test_who_reaches_whom(place: str, source: str, target: str, port: int, open_: bool) -> None:
     assert reaches(place, source, target, port) is open_
 
@@ -288,19 +302,37 @@ def test_who_reaches_whom(place: str, source: str, target: str, port: int, open_
 @pytest.mark.parametrize(
     ("source", "target", "port", "open_"),
     [
-        ("worker", "dns", 53, True), ("submitter", "dns", 53, True), ("step", "dns", 53, True),
-        ("worker", "stranger", 53, False), ("step", "public", 53, False),
-        ("worker", "public", 443, True), ("head", "public", 443, True), ("check", "public", 443, True),
-        ("step", "public", 443, True), ("step", "public", 80, True), ("submitter", "public", 443, False),
-        ("worker", "public", 80, False), ("worker", "public", 22, False), ("step", "public", 22, False),
-        ("worker", "stranger", 443, False), ("worker", "database", 443, False), ("check", "database", 443, False),
-        ("step", "stranger", 80, False), ("step", "database", 5432, False),
-        ("head", "api", 6443, True), ("step", "api", 6443, True), ("head", "api", 443, True),
-        ("worker", "api", 443, False), ("worker", "api", 6443, False), ("check", "api", 443, False),
+        ("worker", "dns", 53, True),
+        ("submitter", "dns", 53, True),
+        ("step", "dns", 53, True),
+        ("worker", "stranger", 53, False),
+        ("step", "public", 53, False),
+        ("worker", "public", 443, True),
+        ("head", "public", 443, True),
+        ("check", "public", 443, True),
+        ("step", "public", 443, True),
+        ("step", "public", 80, True),
+        ("submitter", "public", 443, False),
+        ("worker", "public", 80, False),
+        ("worker", "public", 22, False),
+        ("step", "public", 22, False),
+        ("worker", "stranger", 443, False),
+        ("worker", "database", 443, False),
+        ("check", "database", 443, False),
+        ("step", "stranger", 80, False),
+        ("step", "database", 5432, False),
+        ("head", "api", 6443, True),
+        ("step", "api", 6443, True),
+        ("head", "api", 443, True),
+        ("worker", "api", 443, False),
+        ("worker", "api", 6443, False),
+        ("check", "api", 443, False),
         ("submitter", "api", 443, False),
-        ("step", "kfp", 8080, True), ("step", "kfp", 3306, False), ("worker", "kfp", 8080, False),
+        ("step", "kfp", 8080, True),
+        ("step", "kfp", 3306, False),
+        ("worker", "kfp", 8080, False),
     ],
-)  # fmt: skip
+)
 def test_what_of_the_world_is_reached(place: str, source: str, target: str, port: int, open_: bool) -> None:
     assert allowed(place, source, target, port, "egress") is open_
 

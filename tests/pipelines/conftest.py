@@ -1,4 +1,4 @@
-"""Toy steps: real processes of a package `components` of their own, so that the runner is tested as it runs."""
+"""Toy steps: real processes with their own package `components`, so that the real runner is tested."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ COPY = '''
 """Writes the sum of the numbers in its inputs plus --add; says so; counts its runs in --count."""
 import sys, time
 from pathlib import Path
-from components.console import UserError, run_step
-from components.storage import publish
+from components.core.console import UserError, run_step
+from components.core.storage import publish
 
 def main():
     flags = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
@@ -48,11 +48,12 @@ run_step(main)
 
 @pytest.fixture
 def toy_root(tmp_path: Path) -> Path:
-    """A directory with a package `components` that holds the real console and storage, and the step `toy`."""
+    """Return a directory with a package `components` that has the real console and storage, and the step `toy`."""
     root = tmp_path / "root"
     real = Path(components.__file__).parent
     (root / "components" / "toy").mkdir(parents=True)
-    for name in ("console", "storage", "__init__.py"):
+    (root / "components" / "core").mkdir()
+    for name in ("core/console", "core/storage", "core/__init__.py", "__init__.py"):
         (root / "components" / name).symlink_to(real / name)
     (root / "components" / "toy" / "__init__.py").write_text("")
     (root / "components" / "toy" / "__main__.py").write_text(COPY)

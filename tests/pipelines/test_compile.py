@@ -1,4 +1,4 @@
-"""The compiled pipeline in the repository is what pipelines/training.py compiles to, in kfp's own environment."""
+"""Tests that the compiled pipeline in the repository is up to date, and of properties of its tasks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")
 
 
 @pytest.mark.slow
-def test_the_golden_is_what_compiling_gives(tmp_path: Path) -> None:
+def test_compiled_pipeline_is_up_to_date(tmp_path: Path) -> None:
     assert (ENVIRONMENT / "bin" / "python").is_file(), "make setup-pipelines"
     command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     made = (tmp_path / "p.yaml").read_text()
-    assert made == COMPILED.read_text(), "make pipeline, and commit what it writes"
+    assert made == COMPILED.read_text(), "run make pipeline, and commit what it writes"
 
 
-def test_without_kfp_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]
     environment = {"MLGO_PIPELINES_PYTHON": str(tmp_path / "nowhere"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
@@ -34,7 +34,7 @@ def test_without_kfp_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def tasks() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Of the compiled pipeline: name -> task, its component and its container, whatever DAG it is in."""
+    """Return the tasks of all DAGs of the compiled pipeline: name -> (task, component, container)."""
     spec = load_spec(COMPILED)
     components = spec["components"]
     dags = [spec["root"]["dag"], *(component["dag"] for component in components.values() if "dag" in component)]
@@ -52,7 +52,7 @@ TASKS = tasks()
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_each_step_has_requests_limits_retries_and_a_time_out(name: str) -> None:
+def test_each_task_has_requests_limits_retries_and_timeout(name: str) -> None:
     task, _component, container = TASKS[name]
     assert len(TASKS) == 11
     resources = container["resources"]
@@ -66,9 +66,17 @@ def test_each_step_has_requests_limits_retries_and_a_time_out(name: str) -> None
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_step_is_cached_only_if_its_parameters_say_all_that_it_depends_on(name: str) -> None:
-    """What a path or a URI holds may change though its name does not; and to tell somebody is not a result."""
+def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
+    """The content behind a path or URI may change while its name stays, and a notification is not a result."""
     task, component, _container = TASKS[name]
     given = set(component.get("inputDefinitions", {}).get("parameters", {}))
-    sound = not given & {"recipe", "existing", "compile_commands", "emphasize", "with_policy", "start_from", "status"}
+    sound = not given & {
+        "recipe",
+        "existing",
+        "compile_commands",
+        "oversample_modules",
+        "extra_policy",
+        "start_from",
+        "status",
+    }
     assert task["cachingOptions"].get("enableCache", False) is sound

@@ -1,4 +1,4 @@
-"""Reading compiled pipelines: ours, and those that this runner cannot run."""
+"""Tests of reading compiled pipelines: ours, and those that this runner does not support."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from components.console import UserError
-from components.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
-from pipelines.checks import checked_values
-from pipelines.flatten import STATUS, steps_of
+from components.core.console import UserError
+from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from pipelines.local.ir import STATUS, steps_of
 from pipelines.spec import COMPILED, load_spec, parameter_values, with_images
+from pipelines.validation import checked_values
 
 
 @pytest.fixture
@@ -36,19 +36,19 @@ def test_parameters_reach_the_steps_as_text(spec: dict[str, Any]) -> None:
     assert arguments[arguments.index("--llvm-major") + 1] == "19", "a default, in YAML 19.0"
 
 
-def test_the_last_step_waits_for_its_status(spec: dict[str, Any]) -> None:
+def test_exit_handler_has_status_placeholder(spec: dict[str, Any]) -> None:
     *_others, last = steps(spec).values()
     assert last.name == "finish" and last.always and STATUS in last.arguments
 
 
-def test_nested_tasks_know_who_makes_what_they_read(spec: dict[str, Any]) -> None:
+def test_inputs_of_nested_tasks_are_resolved(spec: dict[str, Any]) -> None:
     found = steps(spec)
-    assert found["size-report"].inputs["release"] == "release" == found["toolchain-release"].output
-    assert set(found["size-report"].after) >= {"evaluation", "toolchain-release"}
+    assert found["release-report"].inputs["release"] == "release" == found["toolchain-release"].output
+    assert set(found["release-report"].after) >= {"evaluation", "toolchain-release"}
 
 
-@pytest.mark.parametrize(("default", "named"), [(None, "llvm_major is not given"), ([19], "--param llvm_major")])
-def test_defaults_that_no_step_takes_are_named(spec: dict[str, Any], default: object, named: str) -> None:
+@pytest.mark.parametrize(("default", "named"), [(None, "llvm_major has no value"), ([19], "--param llvm_major")])
+def test_invalid_defaults_are_refused(spec: dict[str, Any], default: object, named: str) -> None:
     changed = copy.deepcopy(spec)
     changed["root"]["inputDefinitions"]["parameters"]["llvm_major"]["defaultValue"] = default
     with pytest.raises(UserError, match=named):
@@ -59,23 +59,23 @@ def test_defaults_that_no_step_takes_are_named(spec: dict[str, Any], default: ob
     ("given", "named"),
     [
         ({"sed": "1"}, "no parameter 'sed'"),
-        ({"seed": "one"}, "seed is 'one', and must be a whole number"),
-        ({"llvm_major": "1.5"}, "llvm_major is '1.5', and must be a whole number"),
+        ({"seed": "one"}, "seed is 'one', but must be a whole number"),
+        ({"llvm_major": "1.5"}, "llvm_major is '1.5', but must be a whole number"),
     ],
 )
-def test_wrong_parameters_are_named(spec: dict[str, Any], given: dict[str, str], named: str) -> None:
+def test_invalid_parameters_are_refused(spec: dict[str, Any], given: dict[str, str], named: str) -> None:
     with pytest.raises(UserError, match=named) as raised:
         parameter_values(spec, given)
     assert raised.value.remedy
 
 
-def test_a_parameter_without_a_default_must_be_given(spec: dict[str, Any]) -> None:
+def test_parameter_without_default_is_required(spec: dict[str, Any]) -> None:
     del spec["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"]
-    with pytest.raises(UserError, match="parameter seed is not given"):
+    with pytest.raises(UserError, match="parameter seed has no value"):
         parameter_values(spec, {})
 
 
-def test_images_get_their_digests(spec: dict[str, Any]) -> None:
+def test_image_names_are_replaced_by_digests(spec: dict[str, Any]) -> None:
     before = copy.deepcopy(spec)
     changed = with_images(spec, {IMAGES["training"]: "r/training@sha256:1"})
     images = {name: e["container"]["image"] for name, e in changed["deploymentSpec"]["executors"].items()}
@@ -83,44 +83,44 @@ def test_images_get_their_digests(spec: dict[str, Any]) -> None:
     assert spec == before
 
 
-def test_the_image_of_rays_nodes_is_told_to_the_step_that_starts_them_if_there_is_one(spec: dict[str, Any]) -> None:
-    def told(references: dict[str, str]) -> dict[str, str]:
+def test_ppo_step_gets_image_of_ray_nodes_if_it_is_built(spec: dict[str, Any]) -> None:
+    def environment(references: dict[str, str]) -> dict[str, str]:
         container = with_images(spec, references)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
         return {variable["name"]: variable["value"] for variable in container["env"]}
 
-    assert CLUSTER_VARIABLE not in told({IMAGES["training"]: "r/training@sha256:1"})
-    assert told({IMAGES[CLUSTER]: "r/cluster@sha256:2"})[CLUSTER_VARIABLE] == "r/cluster@sha256:2"
+    assert CLUSTER_VARIABLE not in environment({IMAGES["training"]: "r/training@sha256:1"})
+    assert environment({IMAGES[CLUSTER]: "r/cluster@sha256:2"})[CLUSTER_VARIABLE] == "r/cluster@sha256:2"
 
 
-def test_two_artifacts_of_a_name_are_refused(spec: dict[str, Any]) -> None:
+def test_duplicate_artifact_names_are_refused(spec: dict[str, Any]) -> None:
     outputs = spec["components"]["comp-vocab"]["outputDefinitions"]["artifacts"]
     outputs["trace"] = outputs.pop("vocab")
-    with pytest.raises(UserError, match="two tasks of the pipeline make an artifact named 'trace'"):
+    with pytest.raises(UserError, match="two tasks of the pipeline write an artifact named 'trace'"):
         steps(spec)
 
 
 @pytest.mark.parametrize("condition", ["1 == 1", "inputs.parameter_values['x'] > '3'", "a || b"])
-def test_conditions_of_another_form_are_refused(spec: dict[str, Any], condition: str) -> None:
+def test_unsupported_conditions_are_refused(spec: dict[str, Any], condition: str) -> None:
     tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
     tasks["condition-1"]["triggerPolicy"]["condition"] = condition
-    with pytest.raises(UserError, match="condition unknown here") as raised:
+    with pytest.raises(UserError, match="unsupported condition") as raised:
         steps(spec)
     assert "KFP" in raised.value.remedy
 
 
 @pytest.mark.parametrize("operator", ["==", "!="])
 @pytest.mark.parametrize("negated", [False, True])
-def test_conditions_are_understood(spec: dict[str, Any], operator: str, negated: bool) -> None:
+def test_conditions_are_parsed(spec: dict[str, Any], operator: str, negated: bool) -> None:
     term = f"inputs.parameter_values['pipelinechannel--good'] {operator} 'yes'"
     tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
     tasks["condition-1"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
-    (condition,) = steps(spec)["size-report"].conditions
+    (condition,) = steps(spec)["release-report"].conditions
     assert condition.holds("yes") is ((operator == "==") is not negated)
     assert condition.holds("no") is not condition.holds("yes")
 
 
 @pytest.mark.parametrize("text", ["", "{", "a: b", "[]", "schemaVersion: 2.1.0\nroot: {}\n"])
-def test_what_is_no_pipeline_is_named(tmp_path: Path, text: str) -> None:
+def test_file_that_is_not_a_pipeline_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(UserError, match=r"p\.yaml is not (a compiled pipeline|valid YAML)"):
         load_spec(tmp_path / "p.yaml")
@@ -128,13 +128,13 @@ def test_what_is_no_pipeline_is_named(tmp_path: Path, text: str) -> None:
         load_spec(tmp_path / "q.yaml")
 
 
-def test_a_platform_document_behind_the_spec_does_no_harm(tmp_path: Path, spec: dict[str, Any]) -> None:
+def test_empty_platform_document_is_ignored(tmp_path: Path, spec: dict[str, Any]) -> None:
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(spec) + "---\nplatforms: {}\n")
     assert load_spec(tmp_path / "p.yaml") == spec
 
 
 @pytest.mark.parametrize("broken", ["component", "executor", "producer", "artifact"])
-def test_a_spec_that_does_not_fit_together_is_named(spec: dict[str, Any], broken: str) -> None:
+def test_inconsistent_spec_is_refused(spec: dict[str, Any], broken: str) -> None:
     tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
     if broken == "component":
         del spec["components"]["comp-vocab"]

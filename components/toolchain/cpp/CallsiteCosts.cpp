@@ -14,14 +14,15 @@ AnalysisKey CallsiteCostsAnalysis::Key;
 
 static bool isGiven(StringRef Option) { return cl::getRegisteredOptions().lookup(Option)->getNumOccurrences() > 0; }
 
-// Half of InlineConstants::TotalAllocaSizeRecursiveCaller.
+/// Half of InlineConstants::TotalAllocaSizeRecursiveCaller.
 static constexpr uint64_t LargeAllocaBytes = 512;
 
 CallsiteCostsAnalysis::Result::Result(const Function &Callee) {
   Triple Target(Callee.getParent()->getTargetTriple());
   SeesMore = Target.isAMDGPU() || Target.isNVPTX();
-  // The features leave out what only a target, an option or an attribute adds to the cost of an access or a call, and
-  // forget how many loads had been found redundant when a store ended the search.
+  // The features omit what only a target, an option or an attribute adds to the
+  // cost of an access or a call. They also lose the number of loads that had
+  // been found redundant when a store ended the search.
   FeaturesTellCost = Target.isX86() && !isGiven("inline-memaccess-cost");
   const DataLayout &Layout = Callee.getDataLayout();
   uint64_t AllocaBytes = 0;
@@ -55,7 +56,9 @@ static bool callsItself(const Function &F) {
   });
 }
 
-// A call before `unreachable` is on the way to abort: LLVM grants no growth for it, nor the bonus of a last call.
+/// Returns whether the call is followed by `unreachable`, that is, leads to an
+/// abort. For such a call LLVM grants neither growth nor the bonus of a last
+/// call.
 static bool leadsToUnreachable(const CallBase &Call) {
   const auto *Invoke = dyn_cast<InvokeInst>(&Call);
   return isa<UnreachableInst>((Invoke ? Invoke->getNormalDest() : Call.getParent())->getTerminator());
@@ -82,8 +85,9 @@ std::optional<int> CallsiteCostsAnalysis::Result::estimate(const CallBase &Call,
 }
 
 namespace {
-/// A pointer as base + constant number of bytes, as far as the cost analyses look through: constant inbounds GEPs and
-/// aliases. Base is null if there is a GEP that they give up on.
+/// A pointer as base + constant number of bytes. Like the cost analyses, it
+/// looks through constant inbounds GEPs and aliases. Base is null if there is a
+/// GEP that they do not look through.
 struct BaseAndOffset {
   const Value *Base;
   int64_t Offset;
@@ -92,7 +96,8 @@ struct BaseAndOffset {
 
 static BaseAndOffset stripConstantOffsets(const Value *Pointer, const DataLayout &Layout) {
   APInt Offset(Layout.getIndexTypeSizeInBits(Pointer->getType()), 0);
-  SmallPtrSet<const Value *, 4> Seen; // in dead code a GEP may be its own base
+  // In dead code a GEP may be its own base.
+  SmallPtrSet<const Value *, 4> Seen;
   while (Seen.insert(Pointer).second) {
     if (const auto *GEP = dyn_cast<GEPOperator>(Pointer)) {
       if (!GEP->isInBounds() || !GEP->accumulateConstantOffset(Layout, Offset))
@@ -105,7 +110,8 @@ static BaseAndOffset stripConstantOffsets(const Value *Pointer, const DataLayout
   return {Pointer, Offset.getSExtValue()};
 }
 
-// A function that is passed may be called in the callee, and then its body is looked at. Of data nothing is read.
+/// Returns whether \p C is data, whose content the analyses do not read. A
+/// function is not: the callee may call it, and then they look at its body.
 static bool isPlainData(const Constant &C) {
   if (const auto *Expression = dyn_cast<ConstantExpr>(&C))
     return isa<GEPOperator>(Expression) && isPlainData(*cast<Constant>(Expression->getOperand(0)));
@@ -141,7 +147,8 @@ std::optional<CallsiteView> CallsiteView::of(CallBase &Call, bool CalleeHasLarge
     if (!Stripped.Base) {
       Words.push_back(K);
     } else {
-      // Bases are compared with each other, and an alloca of the caller may become registers; else they are all alike.
+      // The analyses compare bases with each other, and an alloca of the caller
+      // may become registers. Otherwise they do not distinguish bases.
       auto Place = static_cast<uint64_t>(find(Bases, Stripped.Base) - Bases.begin());
       if (Place == Bases.size())
         Bases.push_back(Stripped.Base);

@@ -1,7 +1,8 @@
-// What LLVM's inline cost analyses say of a call, remembered per callee.
+// Cache of the results of LLVM's inline cost analyses, per callee.
 //
-// They walk the whole callee, twice, for each call of it; but of the call they see only a little. Calls that agree in
-// that get the same answers, so a callee is walked once for all of them, until it changes.
+// The analyses walk the whole callee twice for each call, but they look at only
+// a few properties of the call. Calls that agree in these properties have the
+// same results, so a callee is walked once for all of them, until it changes.
 #ifndef MLGO_CALLSITE_COSTS_H
 #define MLGO_CALLSITE_COSTS_H
 
@@ -16,10 +17,13 @@
 #include <unordered_map>
 #include <vector>
 
-/// All that the analyses can see of a call from outside of its callee: attributes of caller and call, and of each
-/// argument what `CallsiteView` says. Two calls of one callee with equal views have equal costs.
+/// Everything that the analyses can see of a call besides its callee: the
+/// attributes of caller and call, and for each argument whether it is constant
+/// data and its base and offset if it is a pointer. Calls of the same callee
+/// with equal views have equal costs.
 struct CallsiteView {
-  /// Nothing if the answers depend on more than a view can hold.
+  /// Returns the view of \p Call, or nothing if its costs depend on more than a
+  /// view can hold.
   static std::optional<CallsiteView> of(llvm::CallBase &Call, bool CalleeHasLargeAllocas);
 
   bool operator==(const CallsiteView &Other) const {
@@ -33,32 +37,41 @@ struct CallsiteView {
   std::vector<uint64_t> Words;
 };
 
-/// Each answer is asked for when it is first needed. The inner optional is LLVM's: nothing if inlining is impossible.
+/// Cached results of the analyses, each computed when it is first needed. The
+/// inner optional is LLVM's: nothing if inlining is impossible.
 struct CallsiteCosts {
   std::optional<std::optional<llvm::InlineResult>> Mandatory;
   std::optional<std::optional<int>> Estimate;
   std::optional<std::optional<llvm::InlineCostFeatures>> Features;
 };
 
-/// The costs of a function's callsites since it last changed.
+/// Caches the costs of a function's callsites until the function changes.
 class CallsiteCostsAnalysis : public llvm::AnalysisInfoMixin<CallsiteCostsAnalysis> {
 public:
   class Result {
   public:
     explicit Result(const llvm::Function &Callee);
 
-    /// The remembered costs of calls like this one; of a call that is like no other, empty ones, valid until the next.
+    /// Returns the cached costs of calls with the view of \p Call. For a call
+    /// without a view returns empty costs, which are valid until the next call
+    /// of this function.
     CallsiteCosts &of(llvm::CallBase &Call);
 
-    /// The cost estimate, where the features tell what it is: they count the same things one by one.
+    /// Returns the cost estimate if it can be computed from \p Features, which
+    /// count its components one by one.
     std::optional<int> estimate(const llvm::CallBase &Call, const llvm::InlineCostFeatures &Features) const;
 
-    bool Valid = true; // false once the inliner changed the function, before the pass manager hears of it
+    /// False once the inliner changed the function, before the pass manager
+    /// invalidates the analysis.
+    bool Valid = true;
 
   private:
-    bool SeesMore = false;         // the target's cost model looks at more of a call than a view holds
-    bool HasLargeAllocas = false;  // so that LLVM looks whether the caller is recursive
-    bool FeaturesTellCost = false; // if nothing about the call forbids
+    /// Whether the target's cost model sees more of a call than a view holds.
+    bool SeesMore = false;
+    /// If true, LLVM checks whether the caller is recursive.
+    bool HasLargeAllocas = false;
+    /// Whether `estimate` is possible, unless the call prevents it.
+    bool FeaturesTellCost = false;
     std::unordered_map<CallsiteView, CallsiteCosts, CallsiteView::Hash> Costs;
     std::unique_ptr<CallsiteCosts> Unlike;
   };

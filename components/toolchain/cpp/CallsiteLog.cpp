@@ -11,7 +11,8 @@ CallsiteLog::CallsiteLog(std::string Path, StringRef Source) : Path(std::move(Pa
 int32_t CallsiteLog::intern(const Function &F) {
   auto [It, IsNew] = Ids.try_emplace(F.getName(), static_cast<int32_t>(Ids.size()));
   if (IsNew) {
-    // A leading \1 tells LLVM not to mangle; the object's symbol table has the rest.
+    // A leading \1 tells LLVM not to mangle the name; it is not part of the
+    // symbol in the object.
     StringRef Symbol = F.getName();
     Symbol.consume_front("\1");
     Names.append(Symbol.data(), Symbol.size());
@@ -35,7 +36,8 @@ CallsiteLog::~CallsiteLog() {
     OS.write(reinterpret_cast<const char *>(Rows.data()), Rows.size() * sizeof(int32_t));
     OS << Flags << Names;
   }
-  // A log without its callsites must not look complete: clang exits with an error here, as raw_fd_ostream itself does.
+  // A log without its callsites must not look complete, so exit with an error,
+  // as raw_fd_ostream itself does.
   if (Error || OS.has_error())
     report_fatal_error(Twine("cannot write ") + Path, /*gen_crash_diag=*/false);
 }

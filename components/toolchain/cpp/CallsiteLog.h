@@ -1,4 +1,4 @@
-// Who called whom at each decision of a training log.
+// Log of the caller and the callee of each decision in a training log.
 #ifndef MLGO_CALLSITE_LOG_H
 #define MLGO_CALLSITE_LOG_H
 
@@ -10,10 +10,14 @@
 #include <utility>
 #include <vector>
 
-/// Written when the advisor goes, as: a line of JSON {"version", "decisions": N, "functions": M, "source"}, the name of
-/// the module's source file; int32[N][3] of caller,
-/// callee and whether the call was inlined; uint8[M] of flags (bit 0: the definition goes when nothing uses it); M names,
-/// each ended by NUL. Numbers are little-endian. Function ids are indices of the last two.
+/// Caller, callee and outcome of each decision; written by the destructor.
+///
+/// File format: a line of JSON {"version", "decisions": N, "functions": M,
+/// "source"}, where "source" is the name of the module's source file;
+/// int32[N][3] of caller, callee and whether the call was inlined; uint8[M] of
+/// flags (bit 0: the definition is discardable if unused); M names, each
+/// terminated by NUL. Numbers are little-endian. Callers and callees are
+/// indices of the flags and names.
 class CallsiteLog {
 public:
   CallsiteLog(std::string Path, llvm::StringRef Source);

@@ -1,4 +1,5 @@
-// Which function of a module calls which, as llvm::CallGraph would say, in a form that is made in no time.
+// Graph of the direct calls in a module, equivalent to llvm::CallGraph but much
+// cheaper to build.
 #ifndef MLGO_DIRECT_CALL_GRAPH_H
 #define MLGO_DIRECT_CALL_GRAPH_H
 
@@ -11,13 +12,14 @@
 
 #include <deque>
 
-/// Nodes of the functions that the module defines, and one that has an edge to each of them that can be called from
-/// elsewhere. An edge stands for a call; those for functions that a callee is known to call back (pthread_create) come
-/// behind, for cycles go through them too.
+/// Nodes for the functions that the module defines, and one node with an edge
+/// to each function that can be called from outside of the module. Edges are
+/// calls, followed by functions that a callee is known to call back
+/// (pthread_create), because cycles can go through them, too.
 class DirectCallGraph {
 public:
   struct Node {
-    llvm::Function *F = nullptr; // null in the node that stands for elsewhere
+    llvm::Function *F = nullptr; ///< Null in the node `Elsewhere`.
     llvm::SmallVector<Node *, 8> Edges;
     size_t NumCalls = 0;
 
@@ -31,7 +33,8 @@ public:
         Node &N = Nodes.emplace_back();
         N.F = &F;
         NodeOf[&F] = &N;
-        // As llvm::CallGraph has it, by which dead local functions are no part of the graph that is walked.
+        // As in llvm::CallGraph: dead local functions are not reachable from
+        // the entry node and thus not visited.
         if (!F.hasLocalLinkage() || F.hasAddressTaken(nullptr, /*IgnoreCallbackUses=*/true,
                                                       /*IgnoreAssumeLikeCalls=*/true, /*IgnoreLLVMUsed=*/false))
           Elsewhere.Edges.push_back(&N);
@@ -52,10 +55,12 @@ public:
     }
   }
 
+  /// Represents callers outside of the module.
   Node Elsewhere;
 
 private:
-  std::deque<Node> Nodes; // does not move them when it grows
+  /// A deque, because edges point to nodes, which must not move when it grows.
+  std::deque<Node> Nodes;
 };
 
 template <> struct llvm::GraphTraits<DirectCallGraph *> {

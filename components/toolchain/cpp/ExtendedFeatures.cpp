@@ -5,8 +5,8 @@
 using namespace llvm;
 using namespace mlgo;
 
-/// Uses of a function that are looked at: some have thousands, and each
-/// decision about them would look at all.
+/// Limit of the uses of a function that are counted: some functions have
+/// thousands, and every decision about them would visit all.
 static constexpr unsigned MaxUses = 64;
 
 const std::vector<TensorSpec> &mlgo::inliningFeatures() {
@@ -21,8 +21,9 @@ const std::vector<TensorSpec> &mlgo::inliningFeatures() {
   return Features;
 }
 
-/// By what becomes of the definition: what is available externally is in no
-/// object, so that no call of it can take it away.
+/// Returns the value of callee_linkage, which orders linkages by what happens
+/// to the definition. A function that is available externally is not in the
+/// object, so inlining its last call cannot remove it.
 static int64_t linkageOf(const Function &F) {
   if (F.hasLocalLinkage())
     return 3;
@@ -54,8 +55,8 @@ static UseCounts countUses(const Function &F, const Function *Caller) {
   return Counts;
 }
 
-/// Whether control cannot leave the call's block but by an exception or a trap,
-/// or came there by an exception.
+/// Returns whether control can leave the call's block only by an exception or a
+/// trap, or entered it by an exception.
 static bool isCold(const CallBase &Call) {
   const BasicBlock *Block = Call.getParent();
   return isa<UnreachableInst, ResumeInst>(Block->getTerminator()) ||

@@ -1,9 +1,10 @@
-//===- ExtendedFeatures.h - Inlining features beyond LLVM's ------*- C++ -*-===//
+//===- ExtendedFeatures.h - Inlining features beyond LLVM's -----*- C++ -*-===//
 //
-// Features of an inlining decision that LLVM's MLInlineAdvisor lacks: what
-// foretells whether the callee's definition can go, and what unwind tables a
-// function costs. Policies of `--features extended` see them; those of
-// `--features llvm`, which upstream LLVM can run, do not.
+// Features of an inlining decision that LLVM's MLInlineAdvisor lacks. They help
+// to predict whether the callee's definition can be dropped, and the size of
+// the functions' unwind tables. Policies trained with `--features extended` use
+// them; those trained with `--features llvm`, which upstream LLVM can run, do
+// not.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_EXTENDED_FEATURES_H
@@ -58,17 +59,17 @@ enum class ExtendedFeature : size_t {
       Count
 };
 
-/// The place of a feature among those of `inliningFeatures`.
+/// Returns the index of \p Feature in `inliningFeatures`.
 inline size_t indexOf(ExtendedFeature Feature) {
   return llvm::NumberOfFeatures + static_cast<size_t>(Feature);
 }
 
-/// LLVM's features and then the extended ones, each int64 [1].
+/// Returns LLVM's features followed by the extended ones, each int64 [1].
 const std::vector<llvm::TensorSpec> &inliningFeatures();
 
-/// What was decided so far about the calls of each function. Functions go by
-/// their names: a pass that replaces one gives its name to the new one, and its
-/// address to any other.
+/// Counts of the decisions so far about the calls of each function. Functions
+/// are identified by name: a pass that replaces a function gives the new one
+/// its name, while the address may be reused for any other function.
 class DecisionHistory {
 public:
   struct Counts {

@@ -70,7 +70,7 @@ std::optional<int64_t> FlipMeasurement::atDecision(StringRef Function) {
     if (Child < 0)
       fail("cannot fork: " + Twine(strerror(errno)));
     if (Child == 0) {
-      // A child must not outlive the process that its driver knows and kills.
+      // The driver knows and kills only the parent; do not outlive it.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != Parent)
         _exit(1);

@@ -1,10 +1,10 @@
-//===- FlipMeasurement.h - What flips of decisions come to -------*- C++ -*-===//
+//===- FlipMeasurement.h - Scores of flipped decisions ----------*- C++ -*-===//
 //
 // A decision of the register allocator changes nothing outside of its function.
-// So to know what another one would have come to, nothing else has to be
-// compiled again: the process forks at the decision, the child takes the other
-// one, goes on to the function's score and ends there. The parent goes on with
-// the base's decision.
+// So measuring the effect of another decision does not require compiling
+// anything else again: the process forks at the decision; the child takes the
+// other decision, continues to the function's score and exits. The parent
+// continues with the base's decision.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_FLIP_MEASUREMENT_H
@@ -21,29 +21,32 @@
 
 namespace mlgo {
 
-/// Measures the flips in the file FILE of -mlgo-measure-flips, each alone. It
-/// has the format of forced decisions, but a decision may be in it with several
-/// actions. FILE.scores has their scores: a line of JSON {"version": 1,
-/// "decisions": N}; float32[N], little-endian, in the order of FILE, NaN for
-/// those that the compile never came to.
+/// Measures the flips in the file FILE of -mlgo-measure-flips, each separately.
+/// FILE has the format of forced decisions, but may contain a decision several
+/// times, with different actions. The scores are written to FILE.scores: a line
+/// of JSON {"version": 1, "decisions": N}; float32[N], little-endian, in the
+/// order of FILE, NaN for decisions that the compile did not reach.
 class FlipMeasurement {
 public:
-  /// Null without the option. A file that cannot be read ends the compile.
+  /// Returns null without the option. Aborts the compile if the file cannot be
+  /// read.
   static std::unique_ptr<FlipMeasurement> load(llvm::StringRef Problem);
 
   ~FlipMeasurement();
 
-  /// Called at each decision of `Function`, in order: forks for each of its
-  /// flips. Returns the action to take in a child, nothing in the parent.
+  /// Forks for each flip of the current decision. Must be called at each
+  /// decision of \p Function, in order. Returns the action to take in a child,
+  /// nothing in the parent.
   std::optional<int64_t> atDecision(llvm::StringRef Function);
 
-  /// Whether this is a child, which ends with its function.
+  /// Returns whether this process is a child, which exits at the end of its
+  /// function.
   bool isFlipped() const { return Current >= 0; }
 
-  /// Ends the child.
+  /// Records the score of the child's flip and exits the child.
   [[noreturn]] void finish(float Score);
 
-  /// Called by the parent, behind the last function.
+  /// Writes FILE.scores. Called by the parent after the last function.
   llvm::Error write() const;
 
 private:
@@ -57,8 +60,8 @@ private:
   const std::string Path;
   llvm::StringMap<llvm::DenseMap<int32_t, std::vector<Flip>>> Flips;
   llvm::StringMap<int32_t> Ordinals;
-  llvm::MutableArrayRef<float> Scores; // shared with the children
-  int64_t Current = -1;                // the child's row
+  llvm::MutableArrayRef<float> Scores; ///< In memory shared with the children.
+  int64_t Current = -1;                ///< The child's row.
 };
 
 } // namespace mlgo

@@ -87,8 +87,8 @@ Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
     for (size_t I = 0; I < RowWords; ++I)
       Words[I] = support::endian::read32le(Row + I * sizeof(int32_t));
     auto [First, Second, Ordinal, Action] = Words;
-    // Only a call has two names, and its callee may have none; INT32_MAX is no
-    // number of a decision, for some maps have it as their empty key.
+    // Only a call has two names, and its callee may be unnamed. INT32_MAX is
+    // not a valid ordinal because DenseMap reserves it as the empty key.
     const bool IsCall = Problem == "inlining";
     if (First < 0 || First >= Names || Second < -1 ||
         Second >= (IsCall ? Names : 0) || Ordinal < 0 ||

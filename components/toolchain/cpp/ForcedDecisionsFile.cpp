@@ -1,4 +1,5 @@
-// Of the training clang alone: the release clang takes decisions from a plan.
+// Loads forced decisions. Only part of the training clang: the release clang
+// takes decisions from a plan.
 #include "ForcedDecisions.h"
 
 #include "llvm/Support/CommandLine.h"

@@ -8,7 +8,8 @@ using namespace llvm;
 
 AnalysisKey FunctionFactsAnalysis::Key;
 
-// LLVM asks a dominator tree what can be reached. That is all it is asked here, and a walk tells it for much less.
+// LLVM uses a dominator tree to find the reachable blocks. As nothing else is
+// needed from it here, a walk is much cheaper.
 BlockSet reachableBlocks(const Function &F) {
   BlockSet Reached;
   SmallVector<const BasicBlock *, 32> Open{&F.getEntryBlock()};
@@ -69,16 +70,17 @@ FactsAfterInlining::FactsAfterInlining(const FunctionFacts &Before, const CallBa
     AfterCall = CallBlock->getTerminator();
   }
   Beyond.erase(CallBlock);
-  const BasicBlock *Entry = &CallBlock->getParent()->getEntryBlock(); // allocas move there
+  // Inlining moves allocas to the entry.
+  const BasicBlock *Entry = &CallBlock->getParent()->getEntryBlock();
   for (const BasicBlock *Block : Beyond)
     add(*Block, Rest, -1);
-  if (!Beyond.contains(Entry)) // no block branches to the entry, but that is for the verifier to say
+  // Valid IR does not branch to the entry, but this is not the place to verify.
+  if (!Beyond.contains(Entry))
     add(*Entry, Rest, -1);
   if (CallBlock != Entry)
     add(*CallBlock, Rest, -1);
 }
 
-// Adds `From`, and what can be reached from it, to `Found`: up to the blocks beyond, through the one that may be split.
 void FactsAfterInlining::addReachable(const BasicBlock *From, BlockSet &Found) const {
   SmallVector<const BasicBlock *, 32> Open{From};
   Found.insert(From);
@@ -88,7 +90,8 @@ void FactsAfterInlining::addReachable(const BasicBlock *From, BlockSet &Found) c
         Open.push_back(Successor);
 }
 
-// Backwards, to something that is known to be reachable.
+/// Returns whether \p Block can be reached from one of the blocks in
+/// \p Reachable, by walking backwards.
 static bool isReachableFrom(const BasicBlock *Block, const BlockSet &Reachable) {
   BlockSet Seen;
   Seen.insert(Block);
@@ -103,15 +106,15 @@ static bool isReachableFrom(const BasicBlock *Block, const BlockSet &Reachable) 
   return false;
 }
 
-// Does what was inlined return? If not, the rest of the call's block has become a block that nothing leads to.
 bool FactsAfterInlining::comesBack(const BlockSet &Reached) const {
   if (NormalDest)
     return Reached.contains(NormalDest);
   return any_of(Reached, [this](const BasicBlock *Block) { return Block->getTerminator() == AfterCall; });
 }
 
-// Everything could be reached before, by paths that may have gone through the block of the call. If the rest of that
-// block and all that was behind it can be reached still, everything can; else all is counted.
+// Before inlining all blocks were reachable, by paths that may have gone
+// through the block of the call. If the rest of that block and its successors
+// are still reachable, all blocks are; otherwise everything is counted again.
 FunctionFacts FactsAfterInlining::get() const {
   const Function &Caller = *CallBlock->getParent();
   if (!Rest.AllReachable)

@@ -1,4 +1,5 @@
-// The properties of a function that the inlining features need, without the analyses that the others would need.
+// The properties of a function that the inlining features need, computed
+// without the analyses that LLVM's other function properties need.
 #ifndef MLGO_FUNCTION_FACTS_H
 #define MLGO_FUNCTION_FACTS_H
 
@@ -9,19 +10,32 @@
 
 #include <cstdint>
 
-/// The five of LLVM's FunctionPropertiesInfo that are features of an inlining decision, equal to them, and those that
-/// only extended features need.
+/// The five properties of LLVM's FunctionPropertiesInfo that are features of an
+/// inlining decision, with equal values, and those that only the extended
+/// features need. Everything but `Uses` is counted in reachable blocks only.
 struct FunctionFacts {
-  int64_t Blocks = 0;            // that can be reached from the entry; the next three count in those only
-  int64_t ConditionalBlocks = 0; // targets of conditional branches and switches, counted once per branch
-  int64_t DirectCalls = 0;       // of functions that the module defines
-  int64_t Instructions = 0;      // but debug information and pseudo probes
-  int64_t OtherCalls = 0;        // indirect ones, and of functions that the module does not define, but intrinsics
-  int64_t Invokes = 0;           // calls with a landing pad
-  int64_t MemoryAccesses = 0;    // loads and stores
-  int64_t Allocas = 0;           // stack objects
-  int64_t Uses = 0;              // of the function, and one more if it can be called from elsewhere
-  bool AllReachable = true;      // are all blocks counted?
+  /// Blocks that can be reached from the entry.
+  int64_t Blocks = 0;
+  /// Targets of conditional branches and switches, counted once per branch.
+  int64_t ConditionalBlocks = 0;
+  /// Calls of functions that the module defines.
+  int64_t DirectCalls = 0;
+  /// Instructions, without debug information and pseudo probes.
+  int64_t Instructions = 0;
+  /// Indirect calls, and calls of functions that the module does not define,
+  /// without intrinsics.
+  int64_t OtherCalls = 0;
+  /// Calls with a landing pad.
+  int64_t Invokes = 0;
+  /// Loads and stores.
+  int64_t MemoryAccesses = 0;
+  /// Stack objects.
+  int64_t Allocas = 0;
+  /// Uses of the function, plus one if it can be called from outside of the
+  /// module.
+  int64_t Uses = 0;
+  /// Whether all blocks are reachable.
+  bool AllReachable = true;
 
   static FunctionFacts of(const llvm::Function &F);
   static int64_t usesOf(const llvm::Function &F);
@@ -30,13 +44,17 @@ struct FunctionFacts {
 using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock *, 32>;
 BlockSet reachableBlocks(const llvm::Function &F);
 
-/// The facts of a function since it last changed. Like LLVM's own analysis it is not told of new or vanished uses, so
-/// `Uses` is as old as the function's last change: features must be what a policy was trained on.
+/// Caches the facts of a function until it changes. Like LLVM's analysis it is
+/// not invalidated by new or removed uses, so `Uses` is as old as the
+/// function's last change. This must stay so: features must have the values
+/// that policies were trained on.
 class FunctionFactsAnalysis : public llvm::AnalysisInfoMixin<FunctionFactsAnalysis> {
 public:
   struct Result {
     FunctionFacts Facts;
-    bool UsesAreCounted = true; // false once the inliner changed the function, before the pass manager hears of it
+    /// False once the inliner changed the function, before the pass manager
+    /// invalidates the analysis.
+    bool UsesAreCounted = true;
   };
   Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) { return {FunctionFacts::of(F)}; }
 
@@ -45,23 +63,35 @@ private:
   static llvm::AnalysisKey Key;
 };
 
-/// The facts of a caller after a call in it was inlined, for the price of the blocks that this changes: a caller of
-/// thousands of blocks may see thousands of inlinings. Made before, asked after.
+/// Computes the facts of a caller after a call in it was inlined, by visiting
+/// only the blocks that this changes: thousands of calls may be inlined into a
+/// caller with thousands of blocks. Construct it before inlining and call get()
+/// afterwards.
 class FactsAfterInlining {
 public:
   FactsAfterInlining(const FunctionFacts &Before, const llvm::CallBase &Call);
   FunctionFacts get() const;
 
 private:
+  /// Adds \p From and the blocks that can be reached from it to \p Found. Does
+  /// not go beyond the blocks in `Beyond`, except for `UnwindBlock`.
   void addReachable(const llvm::BasicBlock *From, BlockSet &Found) const;
+
+  /// Returns whether the inlined code returns. If not, the rest of the call's
+  /// block has become an unreachable block.
   bool comesBack(const BlockSet &Reached) const;
 
   const llvm::BasicBlock *const CallBlock;
-  const llvm::BasicBlock *UnwindBlock = nullptr; // of an invoke; what is inlined may split it
-  const llvm::Instruction *AfterCall = nullptr;  // what ends the call's block, of a plain call; only to compare with
-  const llvm::BasicBlock *NormalDest = nullptr;  // of an invoke
-  BlockSet Beyond;                               // where what is inlined ends
-  FunctionFacts Rest;                            // the caller's without CallBlock, the entry and Beyond
+  /// Unwind destination of an invoke; inlining may split it.
+  const llvm::BasicBlock *UnwindBlock = nullptr;
+  /// Terminator of the block of a plain call; only compared, not dereferenced.
+  const llvm::Instruction *AfterCall = nullptr;
+  /// Normal destination of an invoke.
+  const llvm::BasicBlock *NormalDest = nullptr;
+  /// Blocks at which the inlined code ends.
+  BlockSet Beyond;
+  /// Facts of the caller without CallBlock, the entry and Beyond.
+  FunctionFacts Rest;
 };
 
 #endif

@@ -1,8 +1,8 @@
-//===- FunctionScores.h - What a compile comes to, by function ---*- C++ -*-===//
+//===- FunctionScores.h - Scores of a module's functions --------*- C++ -*-===//
 //
-// A training log carries each function's score next to all of its decisions, of
-// 3.5 KB each. Who knows the decisions already and asks what a few of them are
-// worth reads the scores alone.
+// A training log has each function's score along with all of its decisions, of
+// 3.5 KB each. A measurement of a few changed decisions knows the decisions
+// already and needs only the scores.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_FUNCTION_SCORES_H
@@ -18,12 +18,12 @@ namespace mlgo {
 
 /// The scores of a module's functions.
 ///
-/// File format (components/compiler/function_scores.py reads it): a line of
+/// File format (components/core/compiler/function_scores.py reads it): a line of
 /// JSON {"version": 1, "functions": N}; float32[N], little-endian; N names,
-/// each ended by NUL.
+/// each terminated by NUL.
 class FunctionScores {
 public:
-  /// Each function once.
+  /// Adds the score of a function. Must be called once per function.
   void add(llvm::StringRef Function, float Score);
 
   llvm::Error write(const std::string &Path) const;

@@ -12,9 +12,10 @@
 
 using namespace llvm;
 
-static constexpr char RemarkPass[] = "inline-ml"; // LLVM's name, for -Rpass=
+/// LLVM's name of the pass, for -Rpass=.
+static constexpr char RemarkPass[] = "inline-ml";
 
-// LLVM's own option, which MLInlineAdvisor.cpp registers and keeps to itself.
+/// Returns the value of LLVM's option, which is static in MLInlineAdvisor.cpp.
 static float sizeIncreaseThreshold() {
   return static_cast<cl::opt<float> *>(cl::getRegisteredOptions().lookup("ml-advisor-size-increase-threshold"))
       ->getValue();
@@ -38,7 +39,8 @@ InlineFeatureAdvisor::InlineFeatureAdvisor(Module &M, ModuleAnalysisManager &MAM
   NodeCount = Levels.size();
 }
 
-// A function stands one level above the highest that it calls, calls within a cycle aside.
+// A function is one level above the highest function that it calls, not
+// counting calls within a cycle.
 void InlineFeatureAdvisor::levelFunctions() {
   DirectCallGraph Calls(M);
   for (auto Cycle = scc_begin(&Calls); !Cycle.isAtEnd(); ++Cycle) {
@@ -66,8 +68,9 @@ const FunctionFacts &InlineFeatureAdvisor::facts(Function &F) {
   return *Known;
 }
 
-// Function passes ran since the last entry. They changed functions of the SCC seen last, and may have split it or made
-// new functions (CoroSplit), which then are neighbours of those: the count of nodes and edges is brought up to date.
+// Function passes have run since the last entry. They changed functions of the
+// last SCC, and may have split it or created functions (CoroSplit), which are
+// neighbors of the existing ones. Update the counts of nodes and edges.
 void InlineFeatureAdvisor::onPassEntry(LazyCallGraph::SCC *Current) {
   if (!Current || Stopped)
     return;
@@ -171,7 +174,7 @@ void InlineFeatureAdvisor::setFeatures(CallBase &Call, const CallsiteCosts &Know
 
 std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
   OptimizationRemarkEmitter &ORE = getCallerORE(Call);
-  // Advice that nothing comes of is not tracked.
+  // Advice that changes nothing is not tracked.
   auto Untracked = [&](bool Advice) { return std::make_unique<InlineAdvice>(this, Call, ORE, Advice); };
   if (!isReachable(Call))
     return Untracked(false);

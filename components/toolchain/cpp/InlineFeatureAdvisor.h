@@ -1,9 +1,13 @@
-// The base of our inline advisors: keeps the state of the module and makes the features of a decision.
+// Base class of our inline advisors: tracks the state of the module and
+// computes the features of a decision.
 //
-// The features, their values and the order of the decisions are those of LLVM's MLInlineAdvisor, for which policies are
-// made (a test compares them, decision by decision). It exists because LLVM's costs a tenth of the compile: two walks
-// of the callee for each decision, and a dominator tree and loops of the caller after each inlining. This one remembers
-// callees (CallsiteCosts.h) and counts with a plain walk (FunctionFacts.h).
+// The features, their values and the order of the decisions are those of LLVM's
+// MLInlineAdvisor, for which policies are trained (a test compares them
+// decision by decision). This class exists because LLVM's takes a tenth of the
+// compile time: it walks the callee twice for each decision, and computes a
+// dominator tree and the loops of the caller after each inlining. This one
+// caches the costs of callees (CallsiteCosts.h) and counts with a plain walk
+// (FunctionFacts.h).
 #ifndef MLGO_INLINE_FEATURE_ADVISOR_H
 #define MLGO_INLINE_FEATURE_ADVISOR_H
 
@@ -17,6 +21,8 @@
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/IR/DiagnosticInfo.h"
 
+/// Inlines by the decisions of a model runner, with LLVM's and the extended
+/// features.
 class InlineFeatureAdvisor : public llvm::InlineAdvisor {
 public:
   InlineFeatureAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM, std::unique_ptr<llvm::MLModelRunner> Runner,
@@ -30,7 +36,8 @@ public:
 protected:
   class TrackedAdvice;
 
-  /// Decides on a call whose features the model runner holds. Mandatory inlining is no decision and does not come here.
+  /// Decides on a call whose features the model runner holds. Not called for
+  /// mandatory inlining, which is not a decision.
   virtual std::unique_ptr<llvm::InlineAdvice> decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE);
 
   std::unique_ptr<llvm::InlineAdvice> getAdviceImpl(llvm::CallBase &Call) override;
@@ -52,17 +59,23 @@ private:
   void setFeatures(llvm::CallBase &Call, const CallsiteCosts &Known);
   void inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted);
 
-  const float SizeIncreaseThreshold; // factor
+  const float SizeIncreaseThreshold; ///< As a factor of InitialSize.
   llvm::LazyCallGraph &Graph;
-  llvm::DenseMap<const Node *, unsigned> Levels;      // of every node, longest chain of calls below it
-  llvm::SmallPtrSet<const Node *, 4> NodesInLastSCC;  // that the last pass worked on and that are still there
-  llvm::DenseMap<const llvm::Function *, std::unique_ptr<FunctionFacts>> Facts; // of this pass
+  /// For every node, the length of the longest chain of calls below it.
+  llvm::DenseMap<const Node *, unsigned> Levels;
+  /// Nodes that the last pass processed and that still exist.
+  llvm::SmallPtrSet<const Node *, 4> NodesInLastSCC;
+  /// Facts in the current pass.
+  llvm::DenseMap<const llvm::Function *, std::unique_ptr<FunctionFacts>> Facts;
   int64_t NodeCount = 0, EdgeCount = 0, EdgesOfLastSCC = 0;
-  int32_t InitialSize = 0, CurrentSize = 0; // instructions in the module
-  bool Stopped = false;                     // it has grown beyond bounds: nothing more is inlined or tracked
+  /// Instructions in the module.
+  int32_t InitialSize = 0, CurrentSize = 0;
+  /// Whether the module has grown beyond the threshold: only mandatory inlining
+  /// continues, and nothing is tracked any more.
+  bool Stopped = false;
 };
 
-/// Tells its advisor what became of it.
+/// Advice that reports its outcome to the advisor.
 class InlineFeatureAdvisor::TrackedAdvice : public llvm::InlineAdvice {
 public:
   TrackedAdvice(InlineFeatureAdvisor *Advisor, llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE,
@@ -80,8 +93,10 @@ private:
   friend InlineFeatureAdvisor;
   template <typename Remark> void remark(llvm::StringRef Name);
 
-  int64_t CallerSize = 0, CalleeSize = 0, DirectCalls = 0; // before
-  std::optional<FactsAfterInlining> FactsAfter;            // if it is recommended
+  /// Before inlining.
+  int64_t CallerSize = 0, CalleeSize = 0, DirectCalls = 0;
+  /// Set if inlining is recommended.
+  std::optional<FactsAfterInlining> FactsAfter;
 };
 
 #endif

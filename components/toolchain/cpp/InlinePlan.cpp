@@ -32,7 +32,7 @@ class Plan {
 public:
   static Expected<Plan> read(const std::string &Path);
 
-  /// The decisions of the entry that fits `M` best, if one does.
+  /// Returns the decisions of the entry that matches \p M best, if any.
   Expected<std::optional<ForcedDecisions>> decisionsOf(const Module &M) const;
 
 private:
@@ -112,8 +112,8 @@ static bool defines(const Module &M, StringRef Symbol) {
   return F && !F->isDeclaration();
 }
 
-/// How many functions that decide in `Rows` are defined in `M`, and how many
-/// there are.
+/// Returns how many of the callers in \p Rows are defined in \p M, and the
+/// number of callers.
 static std::pair<size_t, size_t> definedCallers(const DecisionRows &Rows,
                                                 const Module &M) {
   std::vector<bool> Decides(Rows.Names.size());
@@ -145,7 +145,7 @@ Plan::decisionsOf(const Module &M) const {
     if (!Rows)
       return Rows.takeError();
     auto [Found, Callers] = definedCallers(*Rows, M);
-    // A name is a hint only: a program has many main.cpp.
+    // A file name is only a hint: a program may have many main.cpp.
     if ((Exact || 2 * Found > Callers) && (!Best || Found > MostFound)) {
       Best = std::move(*Rows);
       MostFound = Found;

@@ -1,8 +1,8 @@
-//===- InlinePlan.h - Decisions that were searched for -----------*- C++ -*-===//
+//===- InlinePlan.h - Inlining decisions found by a search ------*- C++ -*-===//
 //
-// A plan holds the inlining decisions of a program's modules, as a search by
-// measured flips found them (components/tune). The release clang takes them in
-// place of its policy's: -mllvm -mlgo-inline-plan=FILE.
+// A plan holds the inlining decisions of a program's modules that a search by
+// measured flips found (components/tune). With -mllvm -mlgo-inline-plan=FILE
+// the release clang takes them instead of its policy's.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_INLINE_PLAN_H
@@ -13,28 +13,30 @@
 
 namespace mlgo {
 
-/// Whether -mlgo-inline-plan names a plan.
+/// Returns whether -mlgo-inline-plan is given.
 bool hasInlinePlan();
 
-/// The plan's decisions about `M`; none if it has nothing on this module, or if
-/// it cannot be read, which is an error of the compile.
+/// Returns the plan's decisions for \p M. Returns none if the plan has no entry
+/// for this module, and emits an error if it cannot be read.
 ///
-/// File format (components/compiler/inline_plan.py writes it): a line of JSON
-/// {"version": 1, "problem", "llvm_major", "modules": N, "crc"}; an index,
+/// File format (components/core/compiler/inline_plan.py writes it): a line of
+/// JSON {"version": 1, "problem", "llvm_major", "modules": N, "crc"}; an index,
 /// uint64[N][5] of the MD5 (low word) of the source file's name and of its last
-/// component, and of offset, size and CRC-32 of the module's decisions, of which
-/// "crc" is the CRC-32; the decisions, as ForcedDecisions.h has them. Numbers
-/// are little-endian.
+/// component, and of offset, size and CRC-32 of the module's decisions ("crc"
+/// is the CRC-32 of the index); the decisions, in the format of
+/// ForcedDecisions.h. Numbers are little-endian.
 ///
-/// A module is found by the name of its source file. Where that is another one,
-/// because the program is built elsewhere, a file of the same name is taken that
-/// defines most of the same functions.
+/// A module is found by the path of its source file. If no entry has this path,
+/// because the program is built elsewhere, an entry with the same file name is
+/// used if the module defines more than half of its callers. Of several
+/// entries, the one with the most such callers is used.
 ForcedDecisions loadInlinePlan(llvm::Module &M);
 
 } // namespace mlgo
 
-/// Decides by a plan, and about calls that are not in it by the policy. A remark
-/// (-Rpass-analysis=inline-plan) tells how many were found.
+/// Decides by a plan, and by the policy for calls that are not in the plan. A
+/// remark (-Rpass-analysis=inline-plan) reports how many of the plan's
+/// decisions were found.
 class PlannedInlineAdvisor : public InlineFeatureAdvisor {
 public:
   PlannedInlineAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,

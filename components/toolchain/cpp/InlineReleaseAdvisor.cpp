@@ -1,9 +1,11 @@
-// The inline advisor of the release clang: decides by the policy that is compiled in.
+// The inline advisor of the release clang, which decides by the embedded
+// policy.
 //
-// It provides llvm::getReleaseModeAdvisor, which -enable-ml-inliner=release asks for. With
-// -inliner-interactive-channel-base another process decides, on the same features that a policy sees. LLVM's own
-// advisor, in MLInlineAdvisor.cpp, is compiled under another name (see CMakeLists.txt) and serves
-// -inliner-interactive-include-default alone.
+// It provides llvm::getReleaseModeAdvisor, which -enable-ml-inliner=release
+// calls. With -inliner-interactive-channel-base another process decides, from
+// the features that a policy sees. LLVM's own advisor, in MLInlineAdvisor.cpp,
+// is compiled under another name (see CMakeLists.txt) and used only for
+// -inliner-interactive-include-default.
 #include "InlineFeatureAdvisor.h"
 #include "InlinePlan.h"
 #include "InlinerSizeModel.h"

@@ -1,8 +1,10 @@
 // The inline advisor of the training clang, with a log of every decision.
 //
-// It provides llvm::getDevelopmentModeAdvisor, the one symbol that -enable-ml-inliner=development asks for, in place of
-// llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp. The log has LLVM's format (docs/MLGO.rst, "Logging Facility").
-// Beside it lies <log>.calls, the caller and callee of each decision, by which a reward can be given to functions.
+// It provides llvm::getDevelopmentModeAdvisor, the only symbol that
+// -enable-ml-inliner=development needs, and replaces
+// llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp. The log has LLVM's format
+// (docs/MLGO.rst, "Logging Facility"). <log>.calls has the caller and the
+// callee of each decision, so that rewards can be attributed to functions.
 #include "CallsiteLog.h"
 #include "ForcedDecisions.h"
 #include "InlineFeatureAdvisor.h"
@@ -18,13 +20,15 @@
 
 using namespace llvm;
 
-// These two have the names and meanings of LLVM's own development mode, which ml-compiler-opt's runners pass.
+// These two options have the names and meanings of LLVM's development mode,
+// which ml-compiler-opt's runners pass.
 static cl::opt<std::string> TrainingLog("training-log", cl::Hidden,
                                         cl::desc("Write every inlining decision and its features to this file"));
 static cl::opt<std::string> PolicyDirectory("ml-inliner-model-under-training", cl::Hidden,
                                             cl::desc("Directory of the policy: policy.so and output_spec.json"));
 
 namespace {
+/// Writes the training log and the log of callsites.
 class DecisionLog {
 public:
   DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath, StringRef Source,
@@ -86,7 +90,8 @@ private:
   class LoggedAdvice;
 
   const std::unique_ptr<DecisionLog> Log;
-  const std::unique_ptr<mlgo::ForcedDecisions> Forced; // null if none are
+  /// Null if no decisions are forced.
+  const std::unique_ptr<mlgo::ForcedDecisions> Forced;
   const std::string ForcedReport;
 };
 
@@ -101,7 +106,7 @@ class InlineTrainingAdvisor::LoggedAdvice : public TrackedAdvice {
 public:
   LoggedAdvice(InlineTrainingAdvisor *Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Advice, bool Default)
       : TrackedAdvice(Advisor, Call, ORE, Advice), Default(Default), Log(*Advisor->Log),
-        // Now, because the callee may be gone when the advice is recorded.
+        // Now, because the callee may be deleted when the advice is recorded.
         Callsite(Log.intern(*Caller, *Callee)) {}
 
 private:
@@ -132,7 +137,7 @@ private:
 
 std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
-  // The heuristic is asked only if somebody wants to know.
+  // The heuristic is evaluated only if its decision is used or logged.
   const bool Default = (HasPolicy && !Log) || GetDefaultAdvice(Call);
   setDecisionSubject(xxh3_64bits(Call.getCalledFunction()->getName()));
   bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
@@ -156,7 +161,8 @@ std::unique_ptr<InlineAdvisor>
 llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                 std::function<bool(CallBase &)> GetDefaultAdvice) {
   LLVMContext &Context = M.getContext();
-  // Here, before the policy is loaded, because its random stream starts with the sample's seed.
+  // Before the policy is loaded, because its random stream starts with the
+  // sample's seed.
   std::optional<SampleFiles> Sample = forkIntoSamples();
   std::string LogPath = Sample ? Sample->Log : TrainingLog;
   std::string CallsPath = Sample ? Sample->Calls : TrainingLog + ".calls";

@@ -1,4 +1,5 @@
-// Stands in for libraries that Debian's LLVM asks for and that a compile has no use for.
+// Stubs for libraries that Debian's LLVM refers to and that a compile does not
+// need.
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Passes/PassPlugin.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -6,14 +7,16 @@
 
 using namespace llvm;
 
-// Debian's clang libraries were built with Polly as an extension and ask it for its passes. The polyhedral optimizer is
-// off unless asked for and is a package of its own, so here it has none to register.
+// Debian's clang libraries were built with Polly as an extension and ask it for
+// its passes. The polyhedral optimizer is off by default and in a separate
+// package, so this stub registers no passes.
 PassPluginLibraryInfo getPollyPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING, [](PassBuilder &) {}};
 }
 
-// Z3 serves an option of the static analyzer. It is a shared library of 28 MB, and loading it would cost every start of
-// the compiler. These are the functions of LLVM's file that uses it.
+// Z3 is only used by an option of the static analyzer. It is a shared library
+// of 28 MB, and loading it would slow down every start of the compiler. These
+// are the functions of the LLVM file that uses it.
 SMTSolverRef llvm::CreateZ3Solver() { report_fatal_error("this clang is not linked with Z3", /*gen_crash_diag=*/false); }
 void SMTSort::dump() const {}
 void SMTExpr::dump() const {}

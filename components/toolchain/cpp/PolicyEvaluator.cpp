@@ -1,8 +1,11 @@
-// Runs an emitted policy inside the training clang.
+// Runs a native policy (generated C++) inside the training clang.
 //
-// LLVM's ModelUnderTrainingRunner asks for one class, TFModelEvaluator (llvm/Analysis/Utils/TFUtils.h), which LLVM
-// implements on TFLite. This one loads POLICYDIR/policy.so, the same C++ that is later linked into the release clang,
-// and takes its decision from the logits: the largest, or, with -mlgo-seed, one drawn from their softmax.
+// LLVM's ModelUnderTrainingRunner needs a single class, TFModelEvaluator
+// (llvm/Analysis/Utils/TFUtils.h), which LLVM implements with TFLite. This
+// implementation loads POLICYDIR/policy.so, compiled from the same C++ that is
+// later linked into the release clang. The decision is the action with the
+// largest logit or, with -mlgo-seed, one sampled from the softmax of the
+// logits.
 #include "PolicySampling.h"
 #include "llvm/Analysis/TensorSpec.h"
 #include "llvm/Analysis/Utils/TFUtils.h"
@@ -17,7 +20,8 @@
 using namespace llvm;
 
 namespace {
-// The prefix of -ml-inliner-trained-model-feed-prefix, which LLVM puts before each feature's name.
+/// The default of -ml-inliner-trained-model-feed-prefix, which LLVM prepends to
+/// each feature's name.
 constexpr StringLiteral FeedPrefix = "action_";
 
 using DescribeFn = const char *(*)();
@@ -33,9 +37,13 @@ public:
 
 class TFModelEvaluatorImpl {
 public:
-  std::vector<std::vector<char>> Inputs;  // one buffer per TensorSpec the compiler feeds
-  std::vector<std::vector<char>> Outputs; // [0] the decision, then what output_spec.json lists
-  std::vector<const void *> PolicyInputs; // pointers into Inputs, in the policy's order of features
+  /// One buffer for each TensorSpec that the compiler feeds.
+  std::vector<std::vector<char>> Inputs;
+  /// [0] is the decision, the others are the logits that output_spec.json
+  /// lists.
+  std::vector<std::vector<char>> Outputs;
+  /// Pointers into Inputs, in the policy's order of features.
+  std::vector<const void *> PolicyInputs;
   std::vector<TensorSpec> OutputSpecs;
   std::vector<float> Logits;
   LogitsFn RunLogits = nullptr;
@@ -54,7 +62,8 @@ static bool fail(const Twine &Message) {
   return false;
 }
 
-/// The shape of a feature that a policy describes; nothing if it is not a list of numbers.
+/// Returns the shape of a feature in a policy's description, or nothing if it
+/// is not a list.
 static std::optional<std::vector<int64_t>> shapeOf(const json::Object *Spec) {
   const json::Array *Extents = Spec ? Spec->getArray("shape") : nullptr;
   if (!Extents)
@@ -130,7 +139,8 @@ int64_t TFModelEvaluatorImpl::choose() {
   for (float Logit : Logits)
     Total += Weights.emplace_back(std::exp(static_cast<double>(Logit) - *Best));
   double Draw = drawUnit() * Total;
-  // What is excluded has the logit -inf and weighs nothing. Rounding must not end there: the last one to weigh is last.
+  // Masked actions have the logit -inf and the weight 0. Rounding must not
+  // select one of them, so end at the last action with a weight.
   size_t Last = Weights.size() - 1;
   while (Last > 0 && !(Weights[Last] > 0))
     --Last;

@@ -1,8 +1,11 @@
-// Several samples of a policy for the price of one front half.
+// Samples a policy several times while compiling only once up to the first
+// decision.
 //
-// Everything before the first decision (for the inliner: reading the bitcode and the passes that simplify functions; for
-// the register allocator all of the optimizer) is the same for every sample of a module. So the process forks there: the
-// children go on with seeds of their own, share what was done by copy-on-write, and each writes its own files.
+// Everything before the first decision (for the inliner: reading the bitcode
+// and the passes that simplify functions; for the register allocator: the whole
+// optimizer) is the same for every sample of a module. So the process forks
+// there: each child continues with its own seed, shares the memory by
+// copy-on-write, and writes its own files.
 #include "PolicySampling.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -35,7 +38,8 @@ bool isSamplingPolicy() { return Seed.getNumOccurrences() > 0; }
 uint64_t policySeed() { return Seed + SampleIndex; }
 
 namespace {
-/// SplitMix64 (Steele, Lea, Flood 2014): a whole stream from one word of seed, so equal seeds give equal decisions.
+/// SplitMix64 (Steele, Lea, Flood 2014): generates a stream from one word of
+/// seed, so that equal seeds give equal decisions.
 struct SplitMix64 {
   uint64_t State;
   uint64_t next() {
@@ -57,7 +61,7 @@ static std::optional<uint64_t> Restart;
 void restartDraws(uint64_t Hash) { Restart = Hash; }
 
 double drawUnit() {
-  // First asked for behind the fork, where the seed is the sample's.
+  // Initialized after the fork, when the seed is the sample's.
   static SplitMix64 Stream{policySeed()};
   if (Restart) {
     // Equal or neighboring seeds must not give overlapping streams.
@@ -93,7 +97,7 @@ std::optional<SampleFiles> forkIntoSamples() {
     if (Child < 0)
       leave(1, Twine("cannot fork: ") + strerror(errno));
     if (Child == 0) {
-      // A sample must not outlive the process that its driver knows and kills.
+      // The driver knows and kills only the parent; do not outlive it.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != Parent)
         _exit(1);

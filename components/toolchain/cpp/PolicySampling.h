@@ -1,4 +1,5 @@
-// How a policy under training is run: greedily, sampled with a seed, or sampled several times from one front half.
+// Modes of running a policy under training: greedy, sampled with a seed, or
+// several samples that share the compile up to the first decision.
 #ifndef MLGO_POLICY_SAMPLING_H
 #define MLGO_POLICY_SAMPLING_H
 
@@ -6,38 +7,46 @@
 #include <optional>
 #include <string>
 
-/// True if -mlgo-seed was given: decisions are drawn from the policy's distribution, not its most likely ones.
+/// Returns whether -mlgo-seed was given: decisions are then sampled from the
+/// policy's distribution instead of taking the most likely ones.
 bool isSamplingPolicy();
 
-/// The seed of this process's decisions: -mlgo-seed, plus the sample's index in a forked sample.
+/// Returns the seed of this process's decisions: -mlgo-seed, plus the sample's
+/// index in a forked sample.
 uint64_t policySeed();
 
-/// Names what the next decision is about, by a hash; 0 for nothing. Decisions about the same thing share one draw in
-/// half of the samples, see drawUnit.
+/// Sets a hash of the subject of the next decision (for the inliner: the
+/// callee); 0 for none. Decisions about the same subject share one random draw
+/// in half of the samples, see drawUnit.
 void setDecisionSubject(uint64_t Hash);
 
-/// Begins a new stream of draws, of the seed and `Hash`: what is drawn from
-/// here on does not depend on how many decisions there were before.
+/// Starts a new random stream that is seeded by the seed and \p Hash, so that
+/// further draws do not depend on the number of earlier decisions.
 void restartDraws(uint64_t Hash);
 
-/// A number in [0, 1) for the next decision, the same for the same seed.
+/// Returns a uniform random number in [0, 1) for the next decision, determined
+/// by the seed.
 ///
-/// In samples with an even seed, draws are independent of each other. In those with an odd one, all decisions about one
-/// subject (for the inliner: a callee) share a draw, so that calls that the policy is equally sure about go the same
-/// way: whether a function can be dropped because nobody calls it any more is otherwise hardly ever tried. Each decision
-/// by itself is drawn from the policy's distribution either way.
+/// In samples with an even seed, draws are independent of each other. In
+/// samples with an odd seed, all decisions about one subject (for the inliner:
+/// a callee) share a draw, so that calls to which the policy assigns equal
+/// probabilities are decided the same way. Otherwise samples would hardly ever
+/// explore whether a function can be dropped because nothing calls it any more.
+/// In both cases, each single decision is sampled from the policy's
+/// distribution.
 double drawUnit();
 
-/// What one sample of a compile writes. With -mlgo-sample-logs=false Log and
-/// Calls are empty, and the register allocator writes Scores.
+/// The files that one sample of a compile writes. With -mlgo-sample-logs=false
+/// Log and Calls are empty, and the register allocator writes Scores.
 struct SampleFiles {
   unsigned Index;
   std::string Object, Log, Calls, Forced, Scores;
 };
 
-/// With -mlgo-samples=K: forks K children one after another and waits for each; returns in a child, with the files that
-/// belong to it and stdout redirected to its object, and never returns in the parent, which exits with 0 only if every
-/// child did. Without it: returns nothing.
+/// With -mlgo-samples=K, forks K children one after another and waits for each.
+/// Returns in a child, with the child's files and stdout redirected to its
+/// object. Does not return in the parent, which exits with 0 only if every
+/// child did. Without the option, returns nothing.
 std::optional<SampleFiles> forkIntoSamples();
 
 #endif

@@ -1,15 +1,18 @@
-// The eviction advisor of the training clang's register allocator, with a log of every decision.
+// The eviction advisor of the training clang's register allocator, with a log
+// of every decision.
 //
-// It provides llvm::createDevelopmentModeAdvisor, which -regalloc-enable-advisor=development asks for. Features and
-// scores are LLVM's own: nothing of MLRegAllocEvictAdvisor.cpp has a name outside of that file, so it is included here,
-// and its development mode, which this one replaces, steps aside under another name. What differs is when things begin:
-// a policy is sampled several times by forking at the first decision, behind all passes that no decision can change.
+// It provides llvm::createDevelopmentModeAdvisor, which
+// -regalloc-enable-advisor=development calls. Features and scores are LLVM's:
+// MLRegAllocEvictAdvisor.cpp exports none of them, so it is included here, and
+// its development mode, which this one replaces, gets another name. The
+// difference is when things start: a policy is sampled several times by forking
+// at the first decision, after all passes that no decision can change.
 //
-// With -mlgo-forced-decisions a few decisions are not the heuristic's or the
-// policy's but a file's. What a decision changes is the score of its own
-// function alone, so that one forced decision in each function of a module
-// measures all of them in one compile; and so that -mlgo-measure-flips needs
-// the rest of a function's allocation for each decision, and nothing else.
+// With -mlgo-forced-decisions a few decisions are taken from a file instead of
+// the heuristic or the policy. A decision changes only the score of its own
+// function. Therefore one compile can measure one forced decision in each
+// function of a module, and -mlgo-measure-flips only has to repeat the rest of
+// a function's allocation for each decision.
 #include "FlipMeasurement.h"
 #include "ForcedDecisions.h"
 #include "FunctionScores.h"
@@ -27,7 +30,9 @@ RegAllocEvictionAdvisorAnalysis *createLLVMDevelopmentModeAdvisor();
 #undef createDevelopmentModeAdvisor
 
 namespace {
-constexpr size_t LogBufferBytes = 1 << 18; // a decision is 3.5 KB, and raw_ostream would write each one
+/// A decision takes 3.5 KB; with its default buffer raw_ostream would write
+/// each one separately.
+constexpr size_t LogBufferBytes = 1 << 18;
 
 std::vector<TensorSpec> loggedFeatures() {
   std::vector<TensorSpec> Features{RA_EVICT_FEATURES_LIST(_DECL_FEATURES)};
@@ -44,9 +49,10 @@ std::vector<TensorSpec> policyInputs() {
   return Inputs;
 }
 
-/// The name of a function's context; those without a name would all be one. In
-/// UTF-8, as the log's JSON has it, so that a function has one name in the log,
-/// in its scores and in files of forced decisions.
+/// Returns the name of a function's context; functions without a name get
+/// distinct ones. The name is UTF-8, as in the log's JSON, so that a function
+/// has the same name in the log, in its scores and in files of forced
+/// decisions.
 std::string contextName(const MachineFunction &MF) {
   StringRef Name = MF.getName();
   if (Name.empty())
@@ -54,8 +60,9 @@ std::string contextName(const MachineFunction &MF) {
   return json::isUTF8(Name) ? Name.str() : json::fixUTF8(Name);
 }
 
-/// The decisions of a module, in LLVM's format: a context for each function that has some, with its score as the outcome
-/// of the last; the outcomes of the others are 0.
+/// Log of the decisions of a module, in LLVM's format: a context for each
+/// function with decisions; the reward of its last decision is its score, the
+/// rewards of the others are 0.
 class EvictionLog {
 public:
   EvictionLog(std::unique_ptr<raw_ostream> Stream, const ModelUnderTrainingRunner *Policy)
@@ -97,7 +104,7 @@ private:
   Logger Log;
 };
 
-/// What all functions of a module share.
+/// State that all functions of a module share.
 class Session {
 public:
   explicit Session(LLVMContext &Context) : Context(Context) {
@@ -107,13 +114,13 @@ public:
       Runner = ModelUnderTrainingRunner::createAndEnsureValid(Context, ModelUnderTraining, DecisionName, policyInputs());
   }
 
-  /// Null if the policy could not be loaded; that has been said then.
+  /// Returns null if the policy could not be loaded, which has been reported.
   MLModelRunner *runner() const { return Runner.get(); }
   bool hasPolicy() const { return isa<ModelUnderTrainingRunner>(*Runner); }
   LLVMContext &context() const { return Context; }
 
-  /// Before the first decision, or behind the last function if there was none:
-  /// forks, reads what is forced and opens the log.
+  /// Forks, reads forced decisions and opens the log. Called before the first
+  /// decision, or after the last function if there was none.
   void begin() {
     if (std::exchange(Begun, true))
       return;
@@ -134,14 +141,14 @@ public:
     Log = std::make_unique<EvictionLog>(std::move(Stream), dyn_cast<ModelUnderTrainingRunner>(Runner.get()));
   }
 
-  /// What is decided in `Function` where the base takes `Position`, which the
-  /// mask allows: another one if that is forced.
+  /// Returns the decision in \p Function: a forced one, if any, otherwise the
+  /// base's decision \p Position, which the mask allows.
   int64_t decide(StringRef Function, int64_t Position) {
     std::optional<int64_t> Other =
         Forced ? Forced->next(Function) : std::nullopt;
     if (Flips)
       if (std::optional<int64_t> Flip = Flips->atDecision(Function)) {
-        // What is buffered is the parent's to write.
+        // The parent writes the buffered part of the log.
         (void)Log.release();
         Other = Flip;
       }
@@ -162,7 +169,8 @@ public:
       Log->record(Function, *Runner, Position);
   }
 
-  /// Behind the last decision in `Function`, which may have none.
+  /// Records the score of \p Function. Called after its last decision, also if
+  /// it has none.
   void score(StringRef Function, function_ref<float()> GetScore) {
     if (Flips && Flips->isFlipped()) {
       if (Context.getDiagHandlerPtr()->HasErrors)
@@ -176,7 +184,8 @@ public:
       Scores->add(Function, GetScore());
   }
 
-  /// Behind the last function: writes what has been gathered.
+  /// Writes the report of forced decisions and the scores. Called after the
+  /// last function.
   void finish() {
     if (Forced)
       check(Forced->writeReport(Sample ? Sample->Forced
@@ -196,11 +205,15 @@ private:
   LLVMContext &Context;
   std::unique_ptr<MLModelRunner> Runner;
   std::optional<SampleFiles> Sample;
-  std::unique_ptr<mlgo::ForcedDecisions> Forced; // null if none are
-  std::unique_ptr<mlgo::FlipMeasurement> Flips;  // null if none are
+  /// Null if no decisions are forced.
+  std::unique_ptr<mlgo::ForcedDecisions> Forced;
+  /// Null if no flips are measured.
+  std::unique_ptr<mlgo::FlipMeasurement> Flips;
   std::unique_ptr<EvictionLog> Log;
-  std::unique_ptr<mlgo::FunctionScores> Scores; // of samples without a log
-  std::string LastDecided; // the function of the last decision that is recorded
+  /// Only in samples without a log.
+  std::unique_ptr<mlgo::FunctionScores> Scores;
+  /// The function of the last recorded decision.
+  std::string LastDecided;
   bool Begun = false;
 };
 
@@ -210,7 +223,7 @@ public:
                           const MachineBlockFrequencyInfo &Frequencies, const MachineLoopInfo &Loops)
       : MLEvictAdvisor(MF, RA, S.runner(), Frequencies, Loops), S(S),
         Name(contextName(MF)) {
-    // What is drawn here must not depend on how many decisions others had.
+    // Draws must not depend on the number of decisions in other functions.
     restartDraws(xxh3_64bits(Name));
   }
 
@@ -226,7 +239,9 @@ private:
       S.record(Name, Position);
     } else if (S.hasPolicy()) {
       S.context().emitError("the policy evicts from position " + Twine(Position) + ", which the mask excludes");
-    } // else the heuristic finds nothing where a policy would have to: no example of anything, so it is not logged
+    }
+    // Otherwise the heuristic finds no candidate where a policy must choose
+    // one. That is not an example to learn from, so it is not logged.
     return Position;
   }
 
@@ -268,7 +283,7 @@ private:
 
   bool doFinalization(Module &) override {
     if (S->runner()) {
-      S->begin(); // samples of a module without decisions are samples, too
+      S->begin(); // A module without decisions has samples, too.
       S->finish();
     }
     S.reset();
@@ -276,7 +291,7 @@ private:
   }
 
   std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
-    if (!S->runner()) // an error was told, but the compile goes on until its end
+    if (!S->runner()) // The error was reported, but the compile continues.
       return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
     return std::make_unique<EvictionTrainingAdvisor>(
         MF, RA, *S, getAnalysis<MachineBlockFrequencyInfoWrapperPass>().getMBFI(),

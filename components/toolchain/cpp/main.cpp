@@ -1,4 +1,5 @@
-// The entry point that LLVM's build generates for clang: clang_main comes from clang/tools/driver/driver.cpp.
+// The entry point that LLVM's build generates for clang; clang_main is defined
+// in clang/tools/driver/driver.cpp.
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
 

@@ -1,4 +1,4 @@
-"""Small builds with what an extraction meets: C, C++, assembly, objects without bitcode, missing ones; and ThinLTO."""
+"""Small builds to extract from: C, C++, assembly, objects without bitcode, missing and broken objects; and ThinLTO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRACTED = ["obj/src/one.c.o", "obj/src/two.cc.o", "obj/lib/three.c.o"]
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build directory; its compile_commands.json has one entry without -o and one of each kind of object."""
+    """Return a build directory whose compile_commands.json has an entry without -o and one for each kind of object."""
     directory = tmp_path_factory.mktemp("project") / "build"
     entries: list[dict[str, object]] = []
     for name, text in SOURCES.items():
@@ -61,7 +61,7 @@ LINKED = {
         "int helper(int x) { return twice(x) + leaf(x + 1) * leaf(x); }\n"
     ),
     "lib/leaf.c": "int leaf(int x) { return x * x - 3; }\nint unused(int x) { return leaf(x) - 7; }\n",
-    "lib/name.cc": "#include <string>\nstd::string name(int a) { return std::to_string(a) + \"name\"; }\n",
+    "lib/name.cc": '#include <string>\nstd::string name(int a) { return std::to_string(a) + "name"; }\n',
 }
 LEVELS = {"app/main.cc": "-O2", "lib/helper.c": "-O3", "lib/leaf.c": "-Oz", "lib/name.cc": "-O2"}
 POST_MERGE = ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"]
@@ -73,10 +73,10 @@ def run(directory: Path, *command: str) -> None:
 
 @pytest.fixture(scope="session")
 def distributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build with distributed ThinLTO as a build system runs it: indexing, a back-end compile for each object, link.
+    """Return a build with distributed ThinLTO, as build systems run it: index, compile each object's back end, link.
 
-    thin/*.o have the modules and thin/*.o.thinlto.bc their indexes; obj/*.o are the native objects with bitcode, named
-    in compile_commands.json and link.params; plain/*.o are the same without the bitcode. All paths are relative.
+    thin/*.o have the modules and thin/*.o.thinlto.bc their indexes. obj/*.o are the native objects with bitcode, listed
+    in compile_commands.json and link.params; plain/*.o are the same objects without bitcode. All paths are relative.
     """
     directory = tmp_path_factory.mktemp("distributed")
     objects = {name: f"{name}.o" for name in LINKED}
@@ -106,7 +106,7 @@ def distributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build with local ThinLTO, one object in an archive; lto/program.o1, .o2 ... are the objects that lld made."""
+    """Return a build with local ThinLTO and one object in an archive; lld wrote the objects lto/program.o1, .o2 etc."""
     directory = tmp_path_factory.mktemp("local")
     for name, text in LINKED.items():
         for folder in ("src", "obj", "lto"):

@@ -1,4 +1,4 @@
-"""The command as users run it: what it writes, says and refuses, and what it leaves behind."""
+"""mlgo corpus, run as a command: its output, messages and errors, and the files it leaves behind."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.formats.corpus import load_corpus
-from components.storage import read_manifest, verify
+from components.core.formats.corpus import load_corpus
+from components.core.storage import read_manifest, verify
 
 NAMES = ["obj/src/one.c.o", "obj/src/two.cc.o", "obj/lib/three.c.o"]
 
@@ -20,14 +20,14 @@ def corpus(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
 
 
-def refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
+def assert_refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
     assert run.returncode == 1, run.stderr
     assert run.stderr.startswith("error: ") and "remedy: " in run.stderr and "Traceback" not in run.stderr
     for word in words:
         assert word in run.stderr
 
 
-def test_extract_writes_a_whole_corpus(build: Path, tmp_path: Path) -> None:
+def test_extract_writes_a_complete_corpus(build: Path, tmp_path: Path) -> None:
     run = corpus("extract", "--compile-commands", build / "compile_commands.json", "--output", tmp_path / "c")
     assert run.returncode == 0, run.stderr
     assert "3 extracted" in run.stdout and "unbuilt.c.o" in run.stdout
@@ -37,14 +37,19 @@ def test_extract_writes_a_whole_corpus(build: Path, tmp_path: Path) -> None:
     verify(tmp_path / "c")
     report = json.loads((tmp_path / "c/report.json").read_text())
     assert report["counts"] == {
-        "extracted": 3, "no_bitcode": 1, "assembly": 1, "failed": 2, "missing": 1, "no_output": 1,
-    }  # fmt: skip
+        "extracted": 3,
+        "no_bitcode": 1,
+        "assembly": 1,
+        "failed": 2,
+        "missing": 1,
+        "no_output": 1,
+    }
     assert len(report["left_out"]) == 6 and all(item["detail"] for item in report["left_out"])
     assert sum(report["projects"]["build"].values()) == sum(report["counts"].values())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c"], "nothing is left beside the artifact"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c"], "only the artifact remains"
 
 
-def test_extract_again_replaces_and_options_reach_the_extraction(build: Path, tmp_path: Path) -> None:
+def test_second_extract_replaces_the_corpus_and_uses_its_options(build: Path, tmp_path: Path) -> None:
     options = ["--compile-commands", build / "compile_commands.json", "--output", tmp_path / "c"]
     assert corpus("extract", *options).returncode == 0
     run = corpus("extract", *options, "--cmd-filter", "^-Oz$", "--obj-base-dir", build.parent, "--num-workers", 1)
@@ -52,7 +57,7 @@ def test_extract_again_replaces_and_options_reach_the_extraction(build: Path, tm
     assert [module.name for module in load_corpus(tmp_path / "c")] == [f"build/{name}" for name in NAMES[:2]]
 
 
-def test_split_again_by_project(build: Path, tmp_path: Path) -> None:
+def test_split_command_holds_out_a_project(build: Path, tmp_path: Path) -> None:
     output = tmp_path / "c"
     options = ["--compile-commands", build / "compile_commands.json", "--obj-base-dir", build / "obj"]
     assert corpus("extract", *options, "--output", output).returncode == 0
@@ -61,7 +66,7 @@ def test_split_again_by_project(build: Path, tmp_path: Path) -> None:
     splits = load_corpus(output).splits()
     assert splits.heldout == ("lib/three.c.o",) and splits.heldout_projects == ("lib",) and splits.seed == 3
     verify(output)
-    refused(corpus("split", "--corpus", output, "--heldout-project", "nothing"), "nothing", "src")
+    assert_refused(corpus("split", "--corpus", output, "--heldout-project", "nothing"), "nothing", "src")
     assert load_corpus(output).splits() == splits and read_manifest(output)
 
 
@@ -83,10 +88,12 @@ def test_make_and_combine(build: Path, tmp_path: Path) -> None:
     verify(root)
 
 
-def test_nothing_extracted_is_an_error_that_leaves_nothing(build: Path, tmp_path: Path) -> None:
+def test_extract_without_modules_fails_and_writes_nothing(build: Path, tmp_path: Path) -> None:
     output = tmp_path / "c"
     options = ["--compile-commands", build / "compile_commands.json", "--output", output]
-    refused(corpus("extract", *options, "--cmd-filter", "^-O3$"), "yields no module", "filtered out", "unbuilt.c.o")
+    assert_refused(
+        corpus("extract", *options, "--cmd-filter", "^-O3$"), "yields no module", "filtered out", "unbuilt.c.o"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -103,19 +110,19 @@ def test_nothing_extracted_is_an_error_that_leaves_nothing(build: Path, tmp_path
         (["make", "--input", "{t}/gone", "--output", "{t}/c"], ["there is no directory"]),
     ],
 )
-def test_bad_input_is_one_message(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+def test_bad_input_fails_with_one_message(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     project = "name: p\nsource: {path: gone}\ncmake: {}\n"
     (tmp_path / "r.yaml").write_text(project)
     (tmp_path / "split.yaml").write_text("projects: [r.yaml]\nsplit: {held: 1}\n")
-    refused(corpus(*(argument.format(t=tmp_path) for argument in arguments)), *words)
+    assert_refused(corpus(*(argument.format(t=tmp_path) for argument in arguments)), *words)
     assert not (tmp_path / "c").exists() and not list(tmp_path.glob(".c.*"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["nothing to extract from", "--compile-commands FILE"]),
-        (["--input-type", "params"], ["nothing to extract from", "--input PLACE"]),
+        ([], ["has no input", "--compile-commands FILE"]),
+        (["--input-type", "params"], ["has no input", "--input PATH"]),
         (["--compile-commands", "{b}/compile_commands.json", "--input", "{b}"], ["--input", "name two inputs"]),
         (["--compile-commands", "{b}/compile_commands.json", "--input-type", "params"], ["params", "two inputs"]),
         (["--input", "{b}/compile_commands.json", "--thinlto-build", "local"], ["no list of objects", "obj-base-dir"]),
@@ -123,32 +130,34 @@ def test_bad_input_is_one_message(tmp_path: Path, arguments: list[str], words: l
         (["--input", "{b}/x", "--input-type", "json", "--thinlto-build", "local"], ["no list of objects"]),
         (["--thinlto-build", "local", "--obj-base-dir", "{t}/gone"], ["there is no directory {t}/gone"]),
         (["--thinlto-build", "local", "--obj-base-dir", "{b}"], ["holds no *.3.import.bc", "--save-temps=import"]),
-        (["--thinlto-build", "local", "--cmd-filter", "x"], ["nothing to filter", "leave it out"]),
+        (["--thinlto-build", "local", "--cmd-filter", "x"], ["saves none", "omit --cmd-filter"]),
         (["--input", "{b}", "--input-type", "directory", "--default-args", "-O2"], ["--thinlto-build local"]),
         (["--input", "{t}", "--input-type", "directory"], ["{t} holds no *.o file", "build directory"]),
         (["--input", "{t}/gone", "--input-type", "directory"], ["there is no directory"]),
         (["--input", "{b}/obj/src", "--input-type", "directory", "--obj-base-dir", "{b}/obj/lib"], ["lies outside"]),
-        (["--input", "{b}/obj", "--input-type", "directory", "--thinlto-build", "distributed"],
-         ["yields no module", "without a ThinLTO index", "-lto-embed-bitcode=post-merge-pre-opt"]),
+        (
+            ["--input", "{b}/obj", "--input-type", "directory", "--thinlto-build", "distributed"],
+            ["yields no module", "without a ThinLTO index", "-lto-embed-bitcode=post-merge-pre-opt"],
+        ),
         (["--input", "{t}/params", "--input-type", "params"], ["2 missing", "one.o", "--obj-base-dir"]),
         (["--input", "{t}/params", "--input-type", "json"], ["not valid JSON"]),
         (["--input", "{t}/params", "--input-type", "bazel_aquery"], ["not valid JSON", "bazel aquery"]),
         (["--input", "{b}/compile_commands.json", "--input-type", "bazel_aquery"], ['no list of "actions"']),
         (["--input", "{b}/compile_commands.json", "--input-type", "params"], ["yields no module"]),
     ],
-)  # fmt: skip
-def test_an_input_that_is_none_is_one_message(
+)
+def test_bad_extract_input_fails_with_one_message(
     build: Path, tmp_path: Path, arguments: list[str], words: list[str]
 ) -> None:
     (tmp_path / "params").write_text("-o\nprogram\none.o\ntwo.o\n")
     before = sorted(tmp_path.iterdir())
     filled = [argument.format(t=tmp_path, b=build) for argument in arguments]
     run = corpus("extract", *filled, "--output", tmp_path / "c")
-    refused(run, *(word.format(t=tmp_path) for word in words))
+    assert_refused(run, *(word.format(t=tmp_path) for word in words))
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_help_has_examples() -> None:
     for command in ([], ["extract"], ["build"], ["make"], ["combine"], ["split"]):
         run = corpus(*command, "--help")
-        assert run.returncode == 0 and "python -m components.corpus" in run.stdout
+        assert run.returncode == 0 and "mlgo corpus" in run.stdout

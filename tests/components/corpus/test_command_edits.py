@@ -1,4 +1,4 @@
-"""--cmd-add, --cmd-remove and --cmd-replace: what a module is compiled with, changed in its corpus."""
+"""--cmd-add, --cmd-remove and --cmd-replace edit the arguments of a corpus's modules."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.compiler.replay_options import MissingValue, group_options
-from components.console import UserError
+from components.core.compiler.replay_options import MissingValue, group_options
+from components.core.console import UserError
+from components.core.formats.corpus import Corpus, load_corpus, write_description
 from components.corpus.__main__ import main
 from components.corpus.command_edits import CommandEdits
-from components.formats.corpus import Corpus, load_corpus, write_description
 
 RECORDED = [
-    "-cc1", "-triple", "x86_64", "-O2", "-mllvm", "-inline-threshold=5", "-fvisibility=hidden", "-target-cpu", "x86-64",
-]  # fmt: skip
+    "-cc1",
+    "-triple",
+    "x86_64",
+    "-O2",
+    "-mllvm",
+    "-inline-threshold=5",
+    "-fvisibility=hidden",
+    "-target-cpu",
+    "x86-64",
+]
 
 
 @pytest.mark.parametrize(
@@ -43,20 +51,20 @@ RECORDED = [
             "-cc1 -triple x86_64 -O2 -mllvm -inline-threshold=9 -fvisibility=hidden -target-cpu x86-64 -mllvm -x=a_b",
         ),
     ],
-)  # fmt: skip
-def test_options_go_by_their_names_with_their_values(edits: CommandEdits, expected: str) -> None:
+)
+def test_options_are_edited_by_name_with_their_values(edits: CommandEdits, expected: str) -> None:
     changed, found = edits.apply(RECORDED)
     assert changed == [word.replace("_b", " b") for word in expected.split(" ")]
     assert found == edits.names()
 
 
-def test_a_value_is_not_taken_for_an_option() -> None:
+def test_value_is_not_mistaken_for_an_option() -> None:
     changed, found = CommandEdits(remove=("-O2",)).apply(["-cc1", "-main-file-name", "-O2"])
     assert changed == ["-cc1", "-main-file-name", "-O2"] and not found
 
 
 @given(st.lists(st.sampled_from([*RECORDED, "-o", "-D", "-Dx", "-mllvm", ""])))
-def test_groups_are_the_arguments_in_their_order(arguments: list[str]) -> None:
+def test_option_groups_preserve_arguments_and_order(arguments: list[str]) -> None:
     try:
         groups = list(group_options(arguments))
     except MissingValue:
@@ -70,11 +78,21 @@ def run(*arguments: str | Path) -> None:
         raise done.exception
 
 
-def test_an_import_changes_its_copy_only(make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path) -> None:
+def test_import_edits_only_the_copy(make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path) -> None:
     source = make_corpus(tmp_path / "source", {f"{name}.c": f"int {name};" for name in "abc"})
     before = [module.cmd.read_bytes() for module in source]
-    run("import", "--input", source.directory, "--output", tmp_path / "copy", "--cmd-replace", "-target-cpu", "znver4",
-        "--cmd-add", "-mllvm -inline-threshold=3")  # fmt: skip
+    run(
+        "import",
+        "--input",
+        source.directory,
+        "--output",
+        tmp_path / "copy",
+        "--cmd-replace",
+        "-target-cpu",
+        "znver4",
+        "--cmd-add",
+        "-mllvm -inline-threshold=3",
+    )
     assert [module.cmd.read_bytes() for module in source] == before
     for module in load_corpus(tmp_path / "copy"):
         arguments = module.arguments()
@@ -82,7 +100,7 @@ def test_an_import_changes_its_copy_only(make_corpus: Callable[[Path, dict[str, 
         assert arguments[-2:] == ("-mllvm", "-inline-threshold=3") and module.cmd.read_bytes().endswith(b"\0")
 
 
-def test_arguments_of_all_modules_in_one_change_as_well(
+def test_global_command_override_is_edited(
     make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path
 ) -> None:
     source = make_corpus(tmp_path / "source", {"a.c": "int a;"}).directory
@@ -101,7 +119,7 @@ def test_arguments_of_all_modules_in_one_change_as_well(
         (["--cmd-add", " "], "adds nothing"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_invalid_edits_are_refused(
     make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path, flags: list[str], message: str
 ) -> None:
     source = make_corpus(tmp_path / "source", {"a.c": "int a;"}).directory

@@ -1,4 +1,4 @@
-"""Extraction against mlgo-utils' extract_ir: the same files, byte for byte; and what is left out and why."""
+"""Extraction writes the same files as mlgo-utils' extract_ir, byte for byte, and reports skipped objects."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from components.console import UserError
+from components.core.console import UserError
+from components.core.formats.corpus import write_description
 from components.corpus.extract import ExtractConfig, extract_objects
-from components.corpus.objects import ObjectFile, from_compile_commands
 from components.corpus.outcome import Outcome
-from components.formats.corpus import write_description
+from components.corpus.sources.objects import ObjectFile, from_compile_commands
 
 OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 
@@ -25,12 +25,18 @@ def extract(build: Path, output: Path, config: ExtractConfig = ExtractConfig()) 
 
 
 def extract_ir(build: Path, output: Path, *flags: str) -> None:
-    """mlgo-utils' own tool on the same build."""
+    """Run mlgo-utils' extract_ir on the same build."""
     output.mkdir()
     command = [
-        sys.executable, "-m", "mlgo.corpus.extract_ir", f"--input={build / 'compile_commands.json'}",
-        f"--output_dir={output}", f"--llvm_objcopy_path={OBJCOPY}", "--num_workers=2", *flags,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "mlgo.corpus.extract_ir",
+        f"--input={build / 'compile_commands.json'}",
+        f"--output_dir={output}",
+        f"--llvm_objcopy_path={OBJCOPY}",
+        "--num_workers=2",
+        *flags,
+    ]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -44,12 +50,12 @@ def files(directory: Path) -> dict[str, bytes]:
         ([], ExtractConfig()),
         (["--cmd_filter=^-O2$"], ExtractConfig(cmd_filter="^-O2$")),
         (["--cmd_filter=^-O[2z]$"], ExtractConfig(cmd_filter="^-O[2z]$", num_workers=3)),
-        # The bytes after the last NUL are an argument to mlgo-utils, an empty one.
+        # mlgo-utils treats the bytes after the last NUL as an argument, which is empty.
         (["--cmd_filter=^$"], ExtractConfig(cmd_filter="^$")),
         (["--cmd_filter=no such flag"], ExtractConfig(cmd_filter="no such flag")),
     ],
 )
-def test_the_files_are_those_of_mlgo_utils(
+def test_extracted_files_equal_those_of_mlgo_utils(
     build: Path, tmp_path: Path, flags: list[str], config: ExtractConfig
 ) -> None:
     if not Path(OBJCOPY).exists():
@@ -65,19 +71,25 @@ def test_the_files_are_those_of_mlgo_utils(
 def test_every_object_has_an_outcome(build: Path, tmp_path: Path) -> None:
     kinds = {Path(outcome.object.name).name: outcome.kind for outcome in extract(build, tmp_path)}
     assert kinds == {
-        "one.c.o": "extracted", "two.cc.o": "extracted", "three.c.o": "extracted", "plain.c.o": "no_bitcode",
-        "fast.S.o": "assembly", "broken.c.o": "failed", "empty.c.o": "failed", "unbuilt.c.o": "missing",
-    }  # fmt: skip
+        "one.c.o": "extracted",
+        "two.cc.o": "extracted",
+        "three.c.o": "extracted",
+        "plain.c.o": "no_bitcode",
+        "fast.S.o": "assembly",
+        "broken.c.o": "failed",
+        "empty.c.o": "failed",
+        "unbuilt.c.o": "missing",
+    }
 
 
-def test_filtered_modules_are_told_from_missing_ones(build: Path, tmp_path: Path) -> None:
+def test_filtered_modules_are_distinguished_from_missing_ones(build: Path, tmp_path: Path) -> None:
     outcomes = extract(build, tmp_path, ExtractConfig(cmd_filter="^-O2$"))
     kinds = {Path(outcome.object.name).name: outcome.kind for outcome in outcomes}
     assert kinds["three.c.o"] == "extracted" and kinds["one.c.o"] == kinds["two.cc.o"] == "filtered"
     assert kinds["plain.c.o"] == "no_bitcode"
 
 
-def test_sections_of_other_names(build: Path, tmp_path: Path) -> None:
+def test_section_names_can_be_configured(build: Path, tmp_path: Path) -> None:
     source = build / "obj/src/one.c.o"
     rename = ["--rename-section=.llvmbc=.bits", "--rename-section=.llvmcmd=.flags"]
     subprocess.run([OBJCOPY, *rename, source, tmp_path / "one.o"], check=True)
@@ -88,20 +100,20 @@ def test_sections_of_other_names(build: Path, tmp_path: Path) -> None:
     assert (tmp_path / "one.o.bc").read_bytes()[:4] == b"BC\xc0\xde"
 
 
-def test_raw_bitcode_in_place_of_an_object_says_so(build: Path, tmp_path: Path) -> None:
+def test_raw_bitcode_instead_of_an_object_is_reported(build: Path, tmp_path: Path) -> None:
     command: list[str | Path] = ["clang-19", "-flto", "-c", build.parent / "src/one.c", "-o", tmp_path / "lto.o"]
     subprocess.run(command, check=True)
     outcome = extract_objects([ObjectFile(str(tmp_path / "lto.o"), "lto.o")], tmp_path, ExtractConfig())[0]
     assert outcome.kind == "failed" and "bitcode, not an ELF" in outcome.detail
 
 
-def test_a_filter_that_is_no_regular_expression(build: Path, tmp_path: Path) -> None:
+def test_invalid_cmd_filter_is_refused(build: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--cmd-filter"):
         extract(build, tmp_path, ExtractConfig(cmd_filter="(-O2"))
 
 
-def test_an_output_that_cannot_be_written_stops_the_extraction(build: Path, tmp_path: Path) -> None:
-    """Only what is wrong with single objects may be counted and passed over."""
+def test_unwritable_output_stops_the_extraction(build: Path, tmp_path: Path) -> None:
+    """Only problems of single objects are counted and skipped."""
     objects = [ObjectFile(str(build / "obj/src/one.c.o"), "one.o")]
     (tmp_path / "one.o.cmd").mkdir()
     with pytest.raises(OSError, match=r"one\.o\.cmd"):

@@ -1,4 +1,4 @@
-"""Profiles travel with the modules that were compiled with them: real ones, replayed by clang."""
+"""Profiles are copied with the modules that were compiled with them; clang replays real ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from components.compiler.command_line import replay_arguments, require_replayable
-from components.compiler.elf import Elf
-from components.compiler.profiles import profiles_of
-from components.console import UserError
+from components.core.compiler.command_line import replay_arguments, require_replayable
+from components.core.compiler.elf import Elf
+from components.core.compiler.profiles import module_profiles
+from components.core.console import UserError
+from components.core.formats.corpus import Module, load_corpus
+from components.core.storage import verify
 from components.corpus.__main__ import main
-from components.formats.corpus import Module, load_corpus
-from components.storage import verify
 
 SOURCE = """
 int other(int);
@@ -31,7 +31,7 @@ HOT = ".text.hot."
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """A finished build with a sample profile in its directory: two modules with it, one without."""
+    """Return a finished build with a sample profile in its directory: two modules use it, one does not."""
     directory = tmp_path / "build"
     directory.mkdir()
     (directory / "app.prof").write_text(PROFILE)
@@ -59,14 +59,14 @@ def extract(build: Path, output: Path, *more: str) -> Path:
 
 
 def is_hot(module: Module, tmp_path: Path) -> bool:
-    """Whether clang puts the replayed module's function where the profile has it put."""
+    """Return whether clang puts the replayed module's function into the section for hot functions."""
     output = tmp_path / "replayed.o"
     arguments = replay_arguments(module.arguments(), module.bitcode, output, corpus=module.directory)
     subprocess.run(["clang-19", *arguments], check=True, cwd=tmp_path)
     return HOT in Elf(output.read_bytes()).section_sizes(allocated_only=True)
 
 
-def test_modules_compile_as_their_profile_says_when_the_build_is_gone(build: Path, tmp_path: Path) -> None:
+def test_profiles_are_used_after_the_build_is_removed(build: Path, tmp_path: Path) -> None:
     corpus = extract(build, tmp_path / "corpus")
     verify(corpus)
     assert len(list((corpus / "profiles").iterdir())) == 1
@@ -75,12 +75,14 @@ def test_modules_compile_as_their_profile_says_when_the_build_is_gone(build: Pat
     modules = load_corpus(moved).modules
     require_replayable(modules)
     assert {module.name: is_hot(module, tmp_path) for module in modules} == {
-        "hot.o": True, "lib/hot.o": True, "cold.o": False,
-    }  # fmt: skip
-    assert [len(profiles_of(module)) for module in modules] == [1, 1, 0]
+        "hot.o": True,
+        "lib/hot.o": True,
+        "cold.o": False,
+    }
+    assert [len(module_profiles(module)) for module in modules] == [1, 1, 0]
 
 
-def test_an_imported_corpus_and_a_combined_one_keep_them(build: Path, tmp_path: Path) -> None:
+def test_import_and_combine_keep_profiles(build: Path, tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
     corpus = extract(build, tmp_path / "corpus")
     run("import", "--input", corpus, "--output", tmp_path / "all/one")
@@ -92,7 +94,7 @@ def test_an_imported_corpus_and_a_combined_one_keep_them(build: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("named", ["/etc/passwd", "../../secret", "../profiles/link"])
-def test_an_import_publishes_nothing_from_outside_of_the_corpus(build: Path, tmp_path: Path, named: str) -> None:
+def test_import_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Path, named: str) -> None:
     corpus = extract(build, tmp_path / "corpus")
     (tmp_path / "secret").write_text("secret")
     (corpus / "profiles/link").symlink_to(tmp_path / "secret")
@@ -107,7 +109,7 @@ def test_an_import_publishes_nothing_from_outside_of_the_corpus(build: Path, tmp
     assert is_hot(load_corpus(tmp_path / "copy").modules[1], tmp_path)
 
 
-def test_an_import_takes_no_link_out_of_the_corpus(build: Path, tmp_path: Path) -> None:
+def test_import_refuses_links_out_of_the_corpus(build: Path, tmp_path: Path) -> None:
     corpus = extract(build, tmp_path / "corpus")
     outside = (corpus / "cold.o.cmd").rename(tmp_path / "outside.cmd")
     (corpus / "cold.o.cmd").symlink_to(outside)
@@ -115,7 +117,7 @@ def test_an_import_takes_no_link_out_of_the_corpus(build: Path, tmp_path: Path) 
         run("import", "--input", corpus, "--output", tmp_path / "copy")
 
 
-def test_a_profile_that_is_gone_is_named_and_can_be_left_out(build: Path, tmp_path: Path) -> None:
+def test_missing_profile_is_reported_and_can_be_removed(build: Path, tmp_path: Path) -> None:
     (build / "app.prof").unlink()
     with pytest.raises(UserError, match=r"app\.prof") as raised:
         extract(build, tmp_path / "corpus")
@@ -124,7 +126,7 @@ def test_a_profile_that_is_gone_is_named_and_can_be_left_out(build: Path, tmp_pa
     assert not any(is_hot(module, tmp_path) for module in load_corpus(corpus).modules)
 
 
-def test_a_profile_can_be_given_to_all_modules(build: Path, tmp_path: Path) -> None:
+def test_profile_can_be_added_to_all_modules(build: Path, tmp_path: Path) -> None:
     corpus = extract(build, tmp_path / "corpus")
     profile = shutil.copy(build / "app.prof", tmp_path / "new.prof")
     run("import", "--input", corpus, "--output", tmp_path / "other", f"--cmd-add=-fprofile-sample-use={profile}")
@@ -133,7 +135,7 @@ def test_a_profile_can_be_given_to_all_modules(build: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../outside.prof", "../profiles/link.profile", "../profiles/none"])
-def test_what_is_outside_of_the_corpus_is_refused(build: Path, tmp_path: Path, path: str) -> None:
+def test_replay_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Path, path: str) -> None:
     corpus = extract(build, tmp_path / "corpus")
     (tmp_path / "outside.prof").write_text(PROFILE)
     (corpus / "profiles/link.profile").symlink_to(tmp_path / "outside.prof")

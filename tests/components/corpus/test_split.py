@@ -1,4 +1,4 @@
-"""The split of a corpus: disjoint, complete, by content, the same whatever the order and the place."""
+"""The split of a corpus is a partition by content, independent of the order and the directory of its modules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.console import UserError
+from components.core.console import UserError
+from components.core.formats.corpus import Module
 from components.corpus.split import SplitConfig, split_modules
-from components.formats.corpus import Module
 
 
 def write(directory: Path, contents: dict[str, str]) -> list[Module]:
@@ -40,8 +40,8 @@ def test_any_split_is_a_partition_by_content(
     modules = write(tmp_path_factory.mktemp("corpus"), contents)
     present = tuple(sorted(projects & {module.project for module in modules}))
     config = SplitConfig(validation, heldout, present, seed)
-    unseen = {contents[module.name] for module in modules if module.project in present}
-    if unseen >= set(contents.values()):
+    heldout_contents = {contents[module.name] for module in modules if module.project in present}
+    if heldout_contents >= set(contents.values()):
         with pytest.raises(UserError, match="none is left to train on"):
             split_modules(modules, config)
         return
@@ -52,15 +52,15 @@ def test_any_split_is_a_partition_by_content(
     assert not found[0] & found[1] and not found[0] & found[2] and not found[1] & found[2]
     assert all(module.name in splits.heldout for module in modules if module.project in present)
     assert splits.train and splits.heldout_projects == present
-    rest = len(set(contents.values()) - unseen)
+    rest = len(set(contents.values()) - heldout_contents)
     if rest >= 3:
         assert bool(splits.validation) == (validation > 0)
-        assert (len(found[2] - unseen) > 0) == (heldout > 0)
-        assert len(found[2] - unseen) <= max(1, heldout * rest) and len(found[1]) <= max(1, validation * rest)
+        assert (len(found[2] - heldout_contents) > 0) == (heldout > 0)
+        assert len(found[2] - heldout_contents) <= max(1, heldout * rest) and len(found[1]) <= max(1, validation * rest)
     assert split_modules(modules[::-1], config).train == splits.train[::-1]
 
 
-def test_the_split_depends_on_content_and_seed_only(tmp_path: Path) -> None:
+def test_split_depends_only_on_content_and_seed(tmp_path: Path) -> None:
     contents = {f"p/{i}.o": f"content {i}" for i in range(50)}
     here = split_modules(write(tmp_path / "here", contents), SplitConfig())
     renamed = {f"q/{name}": text for name, text in contents.items()}
@@ -70,26 +70,26 @@ def test_the_split_depends_on_content_and_seed_only(tmp_path: Path) -> None:
     assert split_modules(write(tmp_path / "here", contents), SplitConfig(seed=1)).heldout != here.heldout
 
 
-def test_a_known_project_shares_no_content_with_a_heldout_one(tmp_path: Path) -> None:
+def test_content_of_a_heldout_project_is_held_out_everywhere(tmp_path: Path) -> None:
     contents = {f"p/{i}.o": f"{i}" for i in range(20)} | {"q/same.o": "3", "q/own.o": "own"}
     config = SplitConfig(heldout_fraction=0, heldout_projects=("q",))
     splits = split_modules(write(tmp_path, contents), config)
     assert splits.heldout == ("p/3.o", "q/same.o", "q/own.o")
 
 
-def test_an_unknown_project_is_named_with_the_known_ones(tmp_path: Path) -> None:
+def test_unknown_heldout_project_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no project 'zlib'") as caught:
         split_modules(write(tmp_path, {"lz4/a.o": "a"}), SplitConfig(heldout_projects=("zlib",)))
     assert "lz4" in caught.value.remedy
 
 
 @pytest.mark.parametrize(("validation", "heldout"), [(-0.1, 0.1), (0.1, 1.0), (0.6, 0.5), (float("nan"), 0.1)])
-def test_fractions_that_make_no_sense(validation: float, heldout: float) -> None:
+def test_invalid_fractions_are_refused(validation: float, heldout: float) -> None:
     with pytest.raises(UserError):
         SplitConfig(validation, heldout)
 
 
-def test_few_modules_and_large_fractions_leave_none_to_train_on(tmp_path: Path) -> None:
+def test_split_without_training_modules_is_refused(tmp_path: Path) -> None:
     modules = write(tmp_path, {f"p/{i}.o": str(i) for i in range(3)})
     with pytest.raises(UserError, match="2 held out and 1 to validate leave none to train on"):
         split_modules(modules, SplitConfig(validation_fraction=0.05, heldout_fraction=0.9))

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.core.formats.corpus import Corpus, load_corpus
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.splits import Splits, write_splits
+from components.core.formats.toolchain import load_toolchain
+from components.core.objectives import SCORE, SIZE
+from components.core.objectives.geometric_mean import FLOOR
+from components.core.policy.dense import DensePolicy, Layer
+from components.core.policy.export import export_fast
+from components.core.storage import publish
+from components.core.storage.manifest import write_manifest
 from components.evaluation.measurements import Excluded, Measurements
-from components.evaluation.score_measurements import ScoreMeasurements
-from components.formats.corpus import Corpus, load_corpus
-from components.formats.policy import PolicyInfo, write_policy_info
-from components.formats.splits import Splits, write_splits
-from components.formats.toolchain import load_toolchain
-from components.policy.dense import DensePolicy, Layer
-from components.policy.export import export_fast
-from components.problems.scores import FLOOR
-from components.storage import publish
-from components.storage.manifest import write_manifest
 
 SOURCES = {
     "known/words.cpp": """
@@ -77,10 +77,11 @@ def measurements(**sizes: list[int]) -> Measurements:
     } | sizes
     named = {name.replace("inline_threshold_", "inline-threshold="): np.array(c) for name, c in columns.items()}
     return Measurements(
+        objective=SIZE,
         modules=("zstd/a.o", "zstd/b.o", "lz4/c.o", "snappy/<script>alert(1)</script>$x_{$.o"),
         projects=("zstd", "zstd", "lz4", "snappy"),
         unseen_project=np.array([False, False, False, True]),
-        sizes=named,
+        values=named,
         languages=("c", "c", "c", "c++"),
         sections={variant: sections(named[variant]) for variant in ("baseline", "policy")},
         excluded=(Excluded("zstd/broken.o", "policy", "timeout", "no answer within 60 s <b>"),),
@@ -98,7 +99,7 @@ def measured() -> Measurements:
     return measurements()
 
 
-def scores(**variants: Any) -> ScoreMeasurements:
+def scores(**variants: Any) -> Measurements:
     """Four modules, one without a function, and five functions; keyword arguments replace or add variants.
 
     With FLOOR added, the policy halves, keeps, doubles, quarters and keeps the scores."""
@@ -107,25 +108,26 @@ def scores(**variants: Any) -> ScoreMeasurements:
         "policy": np.array([10, 100, 20, 25, 60]) - FLOOR,
         "warmstart": np.array([20, 100, 10, 100, 60]) - FLOOR,
     } | variants
-    return ScoreMeasurements(
+    return Measurements(
+        objective=SCORE,
         modules=("zstd/a.o", "zstd/leaf.o", "lz4/b.o", "snappy/<b>c.o"),
         projects=("zstd", "zstd", "lz4", "snappy"),
         unseen_project=np.array([False, False, False, True]),
         functions=("mix", "calls", "mix", "_ZN<script>$x_{$E", "fold"),
         module=np.array([0, 0, 2, 3, 3]),
-        scores={name: np.array(column, dtype=np.float64) for name, column in columns.items()},
+        values={name: np.array(column, dtype=np.float64) for name, column in columns.items()},
         excluded=(Excluded("zstd/broken.o", "policy", "timeout", "no answer within 60 s <b>"),),
         compile_s={"baseline": 1.5},
     )
 
 
 @pytest.fixture
-def make_scores() -> Callable[..., ScoreMeasurements]:
+def make_scores() -> Callable[..., Measurements]:
     return scores
 
 
 @pytest.fixture
-def scored() -> ScoreMeasurements:
+def scored() -> Measurements:
     return scores()
 
 
@@ -155,7 +157,7 @@ def write_policy(output: Path, toolchain: Path, inlines: bool) -> Path:
 def write_evicting_policy(output: Path, toolchain: Path, heaviest: bool) -> Path:
     """A policy artifact that evicts what is used most densely, or least: the standing of that one feature decides."""
     names = [feature.name for feature in load_toolchain(toolchain).features["regalloc"] if feature.name != "mask"]
-    layers = zeros(4 * len(names), 4, 1)  # the last quarter of the inputs are the standings, see policy/inputs.py
+    layers = zeros(4 * len(names), 4, 1)  # the last quarter of the inputs are the action_ranks, see feature_encoding.py
     layers[0][0][3 * len(names) + names.index("use_def_density"), 0] = 1.0
     layers[1][0][0, 0] = 1.0 if heaviest else -1.0
     return write_layers(output, toolchain, "regalloc", layers)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from components.core.formats.corpus import Corpus
+from components.core.formats.splits import Splits, write_splits
 from components.evaluation.__main__ import EXIT_NOT_BETTER
-from components.formats.corpus import Corpus
-from components.formats.splits import Splits, write_splits
 
 
 def step(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -36,8 +36,9 @@ def test_release_clang_warmstart_and_sweep(
     assert metrics["sweep"]["5"]["policy_bytes"] == metrics["baseline_bytes"]
     assert metrics["warmstart"]["policy_bytes"] != metrics["policy_bytes"] != metrics["baseline_bytes"]
     assert {name: group["modules"] for name, group in metrics["groups"].items()} == {
-        "unseen_modules": 2, "unseen_projects": 1,
-    }  # fmt: skip
+        "unseen_modules": 2,
+        "unseen_projects": 1,
+    }
     with open(output / "report.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert sum(int(row["policy_bytes"]) for row in rows) == metrics["policy_bytes"]
@@ -46,8 +47,16 @@ def test_release_clang_warmstart_and_sweep(
     assert metrics["release"] == ("yes" if metrics["verdict"] == "better" else "no")
 
     # The training clang that runs the same policy takes the same decisions.
-    done = step(*inputs, "--thresholds", "", "--output", tmp_path / "greedy", "--fail-if-not-better",
-                "--min-reduction-percent", "99")  # fmt: skip
+    done = step(
+        *inputs,
+        "--thresholds",
+        "",
+        "--output",
+        tmp_path / "greedy",
+        "--fail-if-not-better",
+        "--min-reduction-percent",
+        "99",
+    )
     assert done.returncode == EXIT_NOT_BETTER, done.stderr
     assert "policy, compiled by the training clang" in done.stdout
     greedy = json.loads((tmp_path / "greedy" / "metrics.json").read_text())
@@ -55,8 +64,17 @@ def test_release_clang_warmstart_and_sweep(
     assert (greedy["sweep"], greedy["warmstart"], greedy["best_threshold"]) == ({}, None, None)
 
     # Completed by the release clang, it says what the whole evaluation said; only the policy is compiled.
-    done = step(*inputs, "--evaluation", tmp_path / "greedy", "--release-toolchain", release, "--release-if", "always",
-                "--output", tmp_path / "report")  # fmt: skip
+    done = step(
+        *inputs,
+        "--evaluation",
+        tmp_path / "greedy",
+        "--release-toolchain",
+        release,
+        "--release-if",
+        "always",
+        "--output",
+        tmp_path / "report",
+    )
     assert done.returncode == 0, done.stderr
     assert "held-out modules, policy" in done.stdout and "held-out modules, baseline" not in done.stdout
     report = json.loads((tmp_path / "report" / "metrics.json").read_text())
@@ -68,8 +86,20 @@ def test_release_clang_warmstart_and_sweep(
     assert report["variants"][1]["clang"] == str(release / "bin" / "clang")
     assert f"{metrics['policy_bytes']:,}" in (tmp_path / "report" / "summary.md").read_text()
 
-    done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", always, "--evaluation",
-                tmp_path / "greedy", "--release-toolchain", release, "--output", tmp_path / "mixed")  # fmt: skip
+    done = step(
+        "--corpus",
+        corpus_directory,
+        "--toolchain",
+        training_toolchain,
+        "--policy",
+        always,
+        "--evaluation",
+        tmp_path / "greedy",
+        "--release-toolchain",
+        release,
+        "--output",
+        tmp_path / "mixed",
+    )
     assert done.returncode == 1 and "another policy" in done.stderr
 
     card = json.loads((tmp_path / "report" / "model-card.json").read_text())
@@ -88,8 +118,18 @@ def test_release_clang_warmstart_and_sweep(
 def test_a_release_clang_of_another_policy_is_refused(
     tmp_path: Path, corpus_directory: Path, training_toolchain: Path, release: Path, always: Path
 ) -> None:
-    done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", always,
-                "--release-toolchain", release, "--output", tmp_path / "out")  # fmt: skip
+    done = step(
+        "--corpus",
+        corpus_directory,
+        "--toolchain",
+        training_toolchain,
+        "--policy",
+        always,
+        "--release-toolchain",
+        release,
+        "--output",
+        tmp_path / "out",
+    )
     assert done.returncode == 1
     assert "embeds another policy" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -103,8 +143,9 @@ def test_a_damaged_policy_is_refused_before_any_compile(
     subprocess.run(["cp", "-r", never, copy], check=True)
     content = (copy / "policy.so").read_bytes()
     (copy / "policy.so").write_bytes(content[: len(content) // 2])
-    done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", copy,
-                "--output", tmp_path / "out")  # fmt: skip
+    done = step(
+        "--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", copy, "--output", tmp_path / "out"
+    )
     assert done.returncode == 1
     assert "policy.so" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request
-from components.evaluation.words import change
-from components.formats.corpus import Corpus, load_corpus
-from components.formats.splits import Splits, write_splits
-from components.problems.scores import FLOOR
-from components.storage.manifest import write_manifest
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.formats.corpus import Corpus, load_corpus
+from components.core.formats.splits import Splits, write_splits
+from components.core.objectives.geometric_mean import FLOOR
+from components.core.storage.manifest import write_manifest
+from components.evaluation.report.formatting import change
 from tests.components.conftest import PRESSED
 from tests.components.evaluation.conftest import write_evicting_policy
 from tests.components.evaluation.test_evaluate import step
@@ -93,8 +93,17 @@ def test_scores_are_those_that_the_training_clang_logs(
     release = tmp_path / "release"
     command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", str(other)]
     subprocess.run([*command, "--output", str(release)], check=True)
-    done = step(*inputs, "--evaluation", output, "--release-toolchain", release, "--output", tmp_path / "report",
-                "--min-reduction-percent", 99)  # fmt: skip
+    done = step(
+        *inputs,
+        "--evaluation",
+        output,
+        "--release-toolchain",
+        release,
+        "--output",
+        tmp_path / "report",
+        "--min-reduction-percent",
+        99,
+    )
     assert done.returncode == 0, done.stderr
     assert "compiling held-out modules" not in done.stdout + done.stderr
     report = json.loads((tmp_path / "report" / "metrics.json").read_text())

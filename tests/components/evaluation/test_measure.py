@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.compiler.advisor import Advisor
-from components.compiler.command_line import replay_arguments
-from components.console import UserError
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.command_line import replay_arguments
+from components.core.console import UserError
+from components.core.formats.corpus import Corpus, Module
+from components.core.objectives import SIZE
+from components.core.workers.local_pool import LocalPool
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measure import measure
 from components.evaluation.measurements import threshold_name
 from components.evaluation.variants import Variant, threshold_flags
-from components.formats.corpus import Corpus, Module
-from components.workers.local import LocalPool
 
 CLANG = Path("/usr/lib/llvm-19/bin/clang")
 DEFAULT = Advisor("default")
@@ -42,35 +43,35 @@ def sweep(*thresholds: int) -> list[Variant]:
 
 def test_sizes_are_those_of_llvm_size(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     heldout = corpus.split("heldout")
-    measured = measure(pool, config(tmp_path), [BASELINE], heldout, ("unknown",))
+    measured = measure(pool, config(tmp_path), SIZE, [BASELINE], heldout, ("unknown",))
     assert measured.modules == ("known/words.cpp.o", "known/sorted.cpp.o", "unknown/stack.cpp.o")
     assert measured.unseen_project.tolist() == [False, False, True]
-    for module, size_bytes in zip(heldout, measured.sizes["baseline"].tolist(), strict=True):
+    for module, size_bytes in zip(heldout, measured.values["baseline"].tolist(), strict=True):
         argv = [str(CLANG), *replay_arguments(module.arguments(), module.bitcode, tmp_path / "o")]
         subprocess.run(argv, check=True)
         said = subprocess.run(["llvm-size-19", tmp_path / "o"], check=True, capture_output=True, text=True).stdout
         assert size_bytes == int(said.splitlines()[1].split()[0])
     assert measured.languages == ("c++", "c++", "c++")
-    assert np.sum(list(measured.sections["baseline"].values()), axis=0).tolist() == measured.sizes["baseline"].tolist()
+    assert np.sum(list(measured.sections["baseline"].values()), axis=0).tolist() == measured.values["baseline"].tolist()
     assert all(measured.sections["baseline"][name].all() for name in (".text", ".eh_frame", ".gcc_except_table"))
 
 
 def test_what_an_earlier_evaluation_measured_is_taken_over(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     heldout = corpus.split("heldout")
     variants = [BASELINE, Variant("policy", CLANG, DEFAULT)]
-    earlier = measure(pool, config(tmp_path), variants, heldout, ())
+    earlier = measure(pool, config(tmp_path), SIZE, variants, heldout, ())
     missing = Variant("baseline", tmp_path / "no-clang", DEFAULT)
-    again = measure(pool, config(tmp_path), [missing, variants[1]], heldout, (), earlier)
+    again = measure(pool, config(tmp_path), SIZE, [missing, variants[1]], heldout, (), earlier)
     assert again.to_json() | {"compile_s": None} == earlier.to_json() | {"compile_s": None}
-    known = measure(pool, config(tmp_path), variants, heldout, (), replace(earlier, sections={}))
+    known = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sections={}))
     assert list(known.sections) == ["policy"]
 
 
 def test_sweep_moves_the_heuristic_and_its_own_threshold_is_five(
     tmp_path: Path, pool: LocalPool, corpus: Corpus
 ) -> None:
-    measured = measure(pool, config(tmp_path), [BASELINE, *sweep(0, 5, 225)], corpus.split("heldout"), ())
-    baseline, by_threshold = measured.sizes["baseline"], measured.thresholds
+    measured = measure(pool, config(tmp_path), SIZE, [BASELINE, *sweep(0, 5, 225)], corpus.split("heldout"), ())
+    baseline, by_threshold = measured.values["baseline"], measured.thresholds
     assert list(by_threshold) == [0, 5, 225]
     assert (by_threshold[5] == baseline).all()
     assert (by_threshold[0] != baseline).any()
@@ -89,10 +90,10 @@ def damaged(corpus: Corpus, directory: Path) -> Module:
 def test_a_module_that_fails_is_in_nobodys_sum(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     modules = [*corpus.split("heldout"), damaged(corpus, tmp_path)]
     with pytest.raises(UserError, match="damaged"):
-        measure(pool, config(tmp_path, max_failed_fraction=0.2), [BASELINE], modules, ())
-    measured = measure(pool, config(tmp_path, max_failed_fraction=0.25), [BASELINE, *sweep(15)], modules, ())
+        measure(pool, config(tmp_path, max_failed_fraction=0.2), SIZE, [BASELINE], modules, ())
+    measured = measure(pool, config(tmp_path, max_failed_fraction=0.25), SIZE, [BASELINE, *sweep(15)], modules, ())
     assert "damaged" not in measured.modules
-    assert {len(sizes) for sizes in measured.sizes.values()} == {3}
+    assert {len(sizes) for sizes in measured.values.values()} == {3}
     (excluded,) = measured.excluded
     assert (excluded.module, excluded.variant, excluded.reason) == ("damaged", "baseline", "failed")
     assert "error:" in excluded.detail
@@ -107,28 +108,28 @@ def test_a_module_that_hangs_under_one_variant_is_left_out_of_all(
     variants = [BASELINE, Variant("policy", hanging, DEFAULT)]
     started_s = time.monotonic()
     measured = measure(
-        pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=10.0), variants, corpus.split("heldout"), ()
+        pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=10.0), SIZE, variants, corpus.split("heldout"), ()
     )
     assert time.monotonic() - started_s < 600  # not the hour that it would sleep
     assert measured.modules == ("known/words.cpp.o", "unknown/stack.cpp.o")
     assert [(e.module, e.variant, e.reason) for e in measured.excluded] == [("known/sorted.cpp.o", "policy", "timeout")]
-    assert (measured.sizes["policy"] == measured.sizes["baseline"]).all()
+    assert (measured.values["policy"] == measured.values["baseline"]).all()
 
 
 def test_nothing_left_is_an_error(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     with pytest.raises(UserError, match="none of the 1 held-out modules"):
-        measure(pool, config(tmp_path, max_failed_fraction=1.0), [BASELINE], [damaged(corpus, tmp_path)], ())
+        measure(pool, config(tmp_path, max_failed_fraction=1.0), SIZE, [BASELINE], [damaged(corpus, tmp_path)], ())
 
 
 def test_same_content_twice_is_counted_twice(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     module = corpus.split("heldout")[0]
     for suffix in ("bc", "cmd"):
         (tmp_path / f"copy.{suffix}").write_bytes((module.directory / f"{module.name}.{suffix}").read_bytes())
-    measured = measure(pool, config(tmp_path), [BASELINE], [module, Module("copy", tmp_path)], ())
-    first, second = measured.sizes["baseline"].tolist()
+    measured = measure(pool, config(tmp_path), SIZE, [BASELINE], [module, Module("copy", tmp_path)], ())
+    first, second = measured.values["baseline"].tolist()
     assert first == second > 0
 
 
 def test_sizes_are_integers_of_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
-    measured = measure(pool, config(tmp_path), [BASELINE], corpus.split("heldout")[:1], ())
-    assert measured.sizes["baseline"].dtype == np.int64
+    measured = measure(pool, config(tmp_path), SIZE, [BASELINE], corpus.split("heldout")[:1], ())
+    assert measured.values["baseline"].dtype == np.int64

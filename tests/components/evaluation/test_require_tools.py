@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from components.console import UserError
+from components.core.console import UserError
+from components.core.formats.toolchain import Toolchain
+from components.core.objectives import OBJECTIVES, SCORE, SIZE
+from components.core.projects.recipe import PACKAGED, load_recipes
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.judges import JUDGES
-from components.formats.toolchain import Toolchain
-from components.projects.recipe import PACKAGED, load_recipes
+from components.evaluation.projects.whole_projects import require_tools
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
 
@@ -32,34 +33,35 @@ def release(path: Path, problem: str, version: str | None = None) -> Toolchain:
     return Toolchain(path, "release", version or own, "x86_64-pc-linux-gnu", {problem: ()}, {})
 
 
-@pytest.mark.parametrize(("measure", "problem", "other"), [("size", "inlining", "regalloc"),
-                                                           ("score", "regalloc", "inlining")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("measure", "problem", "other"), [("size", "inlining", "regalloc"), ("score", "regalloc", "inlining")]
+)
 def test_the_stock_clang_must_be_there_and_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: str, problem: str, other: str
 ) -> None:
-    judge, fine = JUDGES[measure], release(tmp_path, problem)
-    judge.require_tools(config(tmp_path, problem, CLANG), fine, ())
-    judge.require_tools(config(tmp_path, problem, None), fine, ())
+    objective, fine = OBJECTIVES[measure], release(tmp_path, problem)
+    require_tools(objective, config(tmp_path, problem, CLANG), fine, ())
+    require_tools(objective, config(tmp_path, problem, None), fine, ())
     with pytest.raises(UserError, match=f"embeds no policy for {other}"):
-        judge.require_tools(config(tmp_path, other, CLANG), fine, ())
+        require_tools(objective, config(tmp_path, other, CLANG), fine, ())
     with pytest.raises(UserError, match="does not run"):
-        judge.require_tools(config(tmp_path, problem, tmp_path / "clang"), fine, ())
+        require_tools(objective, config(tmp_path, problem, tmp_path / "clang"), fine, ())
     with pytest.raises(UserError, match=r"the release clang 1\.2\.3"):
-        judge.require_tools(config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"), ())
+        require_tools(objective, config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"), ())
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="no clang-19 to build the baseline"):
-        judge.require_tools(config(tmp_path, problem, None), fine, ())
+        require_tools(objective, config(tmp_path, problem, None), fine, ())
 
 
 def test_a_limit_of_slowdown_wants_benchmarks_and_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limited = replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0)
     fine, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
-    JUDGES["size"].require_tools(limited, fine, [lz4])
+    require_tools(SIZE, limited, fine, [lz4])
     with pytest.raises(UserError, match="no held-out project has benchmarks"):
-        JUDGES["size"].require_tools(limited, fine, [replace(lz4, benchmarks=())])
+        require_tools(SIZE, limited, fine, [replace(lz4, benchmarks=())])
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="valgrind is missing"):
-        JUDGES["size"].require_tools(limited, fine, [lz4])
+        require_tools(SIZE, limited, fine, [lz4])
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,6 @@ def test_a_limit_of_slowdown_where_it_says_nothing_is_refused(
 
 def test_only_programs_want_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
-    JUDGES["size"].require_tools(config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"), ())
+    require_tools(SIZE, config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"), ())
     with pytest.raises(UserError, match="valgrind is missing"):
-        JUDGES["score"].require_tools(config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"), ())
+        require_tools(SCORE, config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"), ())

@@ -6,11 +6,11 @@ import os
 import numpy as np
 import pytest
 
-from components.formats.splits import Splits, write_splits
-from components.formats.toolchain import load_toolchain
-from components.formats.vocab import load_vocab
-from components.policy.dense import DensePolicy
-from components.storage import write_manifest
+from components.core.formats.splits import Splits, write_splits
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.vocab import load_vocab
+from components.core.policy.dense import DensePolicy
+from components.core.storage import write_manifest
 from tests.components.ppo.runs import ITERATIONS, LEARNING, step, train
 
 CPP = """#include <map>
@@ -33,9 +33,14 @@ def artifacts(tmp_path_factory, make_corpus, training_toolchain):
     write_manifest(corpus.directory)
     # Relative, as a user types it, though the compiles run in other directories.
     step(
-        "trace", "--corpus", os.path.relpath(corpus.directory), "--toolchain", os.path.relpath(training_toolchain),
-        "--output", root / "trace",
-    )  # fmt: skip
+        "trace",
+        "--corpus",
+        os.path.relpath(corpus.directory),
+        "--toolchain",
+        os.path.relpath(training_toolchain),
+        "--output",
+        root / "trace",
+    )
     step("vocab", "--trace", root / "trace", "--output", root / "vocab")
     vocab = load_vocab(root / "vocab")
     features = tuple(f for f in load_toolchain(training_toolchain).features["inlining"] if f.name in vocab)
@@ -47,10 +52,27 @@ def artifacts(tmp_path_factory, make_corpus, training_toolchain):
     (root / "start").mkdir()
     DensePolicy("inlining", features, vocab, layers).save(root / "start")
     return [
-        "--corpus", corpus.directory, "--toolchain", training_toolchain, "--trace", root / "trace",
-        "--warmstart", root / "start", "--iterations", ITERATIONS, "--modules", 2, "--samples", 3,
-        "--validate-every", 2, "--workers", "local:2", "--seed", 5,
-    ]  # fmt: skip
+        "--corpus",
+        corpus.directory,
+        "--toolchain",
+        training_toolchain,
+        "--trace",
+        root / "trace",
+        "--warmstart",
+        root / "start",
+        "--iterations",
+        ITERATIONS,
+        "--modules",
+        2,
+        "--samples",
+        3,
+        "--validate-every",
+        2,
+        "--workers",
+        "local:2",
+        "--seed",
+        5,
+    ]
 
 
 @pytest.fixture(scope="session", params=["dqn", "ppo"])

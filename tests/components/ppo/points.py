@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from components.formats.features import FeatureSpec
-from components.policy.dense import DensePolicy
-from components.policy.inputs import inputs_per_feature
-from components.ppo.checkpoint import Checkpoint
+from components.core.formats.features import FeatureSpec
+from components.core.policy.dense import DensePolicy
+from components.core.policy.feature_encoding import inputs_per_feature
+from components.ppo.checkpointing.checkpoint import Checkpoint
 
 
 def policy(value):

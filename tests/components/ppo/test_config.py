@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.console import UserError
+from components.core.console import UserError
 from components.ppo.config import PpoConfig
 
 
@@ -35,7 +35,7 @@ def test_the_algorithm_follows_the_problem() -> None:
         ({"credit_assignment": "function"}, "--algorithm dqn learns from --credit-assignment counterfactual only"),
         ({"algorithm": "es", "credit_assignment": "counterfactual"}, "es learns from --credit-assignment module only"),
         ({"algorithm": "es", "samples": 3}, "--samples 3: perturbations come in pairs"),
-        ({"algorithm": "es", "min_finished_fraction": 0.5}, "--min-finished-fraction 0.5 with --algorithm es"),
+        ({"algorithm": "es", "min_completed_fraction": 0.5}, "--min-completed-fraction 0.5 with --algorithm es"),
         ({"algorithm": "ppo", "credit_assignment": "module", "samples": 1}, "--samples 1: a sample is judged against"),
     ],
 )

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.ppo.checkpoint import STATE
-from components.storage import gcs
-from components.storage.document import read_document, write_document
-from components.storage.uri import parse_place
+from components.core.storage import gcs
+from components.core.storage.uri import parse_place
+from components.core.storage.versioned_json import read_versioned, write_versioned
+from components.ppo.checkpointing.checkpoint import STATE
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT
 from tests.storage_server import Faults, storage_server
 
@@ -69,7 +69,7 @@ class Run:
     def learned(self):
         """What a training is compared by, once it is over: rewards, validations and its last weights, to the bit."""
         report = self.report()
-        digest = read_document(f"{self.root}/latest.json").content["policy"]
+        digest = read_versioned(f"{self.root}/latest.json").content["policy"]
         return report["mean_rewards"], report["validation_history"], report["best_iteration"], digest
 
 
@@ -121,7 +121,7 @@ def undisturbed(inputs, whole):
 def bucket(monkeypatch):
     faults = Faults()
     with storage_server("trainings", faults=faults) as url:
-        monkeypatch.setenv(gcs.EMULATOR, url)
+        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
         gcs._client.cache_clear()
         yield faults
     gcs._client.cache_clear()
@@ -164,7 +164,7 @@ def test_ended_by_a_signal_it_keeps_its_last_iteration(inputs, undisturbed, tmp_
         assert time.monotonic() - began < 20
         assert run.process.returncode == status and "Traceback" not in said, said
         assert iteration(root) > before and f"the state after iteration {iteration(root)} is kept in {root}" in said
-        assert "run the same command again to go on" in said
+        assert "run the same command again to continue" in said
         assert json.loads((root / "latest.json").read_text())["released"]
     assert iteration(root) < ITERATIONS
     assert Run(inputs, root, tmp_path).learned() == undisturbed
@@ -200,7 +200,7 @@ def test_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
     said = second.end(signal.SIGTERM)
     assert second.process.returncode == 143, said
     # Where it lies: what is in a mirror would not be believed anyway.
-    newest = read_document(f"{root}/latest.json").content["checkpoints"][-1]
+    newest = read_versioned(f"{root}/latest.json").content["checkpoints"][-1]
     uri: Any = parse_place(f"{root}/checkpoints/{newest}")
     for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/data/"):
         if blob.name.endswith(STATE):
@@ -218,9 +218,9 @@ def test_a_training_that_slept_is_replaced_and_told(inputs, undisturbed, tmp_pat
     first = Run(inputs, root, tmp_path, cache=tmp_path / "one")
     first.until(lambda: list(mirror(tmp_path / "one").glob("checkpoints/000002-*/manifest.json")))
     first.process.send_signal(signal.SIGSTOP)
-    found = read_document(f"{root}/latest.json")
+    found = read_versioned(f"{root}/latest.json")
     far = {**found.content, "boot": "that of another machine", "renewed": 1e9}
-    write_document(f"{root}/latest.json", far, found)
+    write_versioned(f"{root}/latest.json", far, found)
     (tmp_path / "second").mkdir()
     second = Run(inputs, root, tmp_path / "second", cache=tmp_path / "two")
     second.until(lambda: list(mirror(tmp_path / "two").glob("checkpoints/*/manifest.json")))
@@ -256,5 +256,5 @@ def test_changed_inputs_are_refused_or_begin_anew_where_that_is_asked_for(inputs
     other = Run(inputs, root, tmp_path, "--samples", "2")
     said = other.end()
     assert other.process.returncode == 1 and "was begun with --samples 3 (now 2)" in said, said
-    Run(inputs, root, tmp_path, "--samples", "2", "--iterations", "1", "--root-by-inputs").report()
+    Run(inputs, root, tmp_path, "--samples", "2", "--iterations", "1", "--fingerprint-root-dir").report()
     assert len(list(root.glob("*/latest.json"))) == 1 and iteration(root) == ITERATIONS

@@ -8,13 +8,13 @@ from contextlib import closing, contextmanager
 import gin
 import pytest
 
-from components.console import UserError
-from components.ppo.begun import begun_with
+from components.core.console import UserError
+from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.fingerprint import training_fingerprint
+from components.ppo.checkpointing.training_lease import TrainingLease
 from components.ppo.config import PpoConfig
-from components.ppo.dqn import DqnLearner
-from components.ppo.fence import Fence
+from components.ppo.learners.dqn import DqnLearner
 from components.ppo.rollout import RolloutCollector
-from components.ppo.store import Store
 from components.ppo.train import Trainer, configure
 
 pytestmark = pytest.mark.slow
@@ -37,14 +37,27 @@ def begin(artifacts, tmp_path):
     @contextmanager
     def training(name="root", **options):
         config = PpoConfig(
-            given["--corpus"], given["--toolchain"], given["--trace"], given["--warmstart"], tmp_path / name,
-            tmp_path / "policy", iterations=3, modules=2, samples=3, validate_every=1, seed=5, workers="local:2",
+            given["--corpus"],
+            given["--toolchain"],
+            given["--trace"],
+            given["--warmstart"],
+            tmp_path / name,
+            tmp_path / "policy",
+            iterations=3,
+            modules=2,
+            samples=3,
+            validate_every=1,
+            seed=5,
+            workers="local:2",
             **options,
-        )  # fmt: skip
+        )
         gin.clear_config()
         configure(config)
         config.root_dir.mkdir(exist_ok=True)
-        with Fence(config.root_dir) as fence, closing(Trainer(config, begun_with(config), Store(fence, 3))) as trainer:
+        with (
+            TrainingLease(config.root_dir) as fence,
+            closing(Trainer(config, training_fingerprint(config), CheckpointManager(fence, 3))) as trainer,
+        ):
             trainer.resume()
             yield trainer
 
@@ -130,7 +143,7 @@ def test_what_ends_the_fit_ends_the_training(begin, before, error):
 
 def test_an_interruption_ends_the_fit_and_keeps_the_iteration_before(begin, before):
     """Of a fit that would take days."""
-    endless = ("DqnParameters.epochs=1e9", "DqnParameters.max_steps=1000000000")
+    endless = ("DqnParameters.num_epochs=1e9", "DqnParameters.max_steps=1000000000")
     with begin(gin_bindings=endless) as trainer:
         trainer.iterate(time.monotonic())
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import gcs, publish
-from components.storage.uri import GsUri, mirror
-from components.workers.settings import NODE_SETTINGS
+from components.core.storage import gcs, publish
+from components.core.storage.uri import GsUri, mirror
+from components.core.workers.settings import NODE_SETTINGS
+from tests.components.core.workers.conftest import Nodes
 from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, train
-from tests.components.workers.conftest import Nodes
 from tests.storage_server import Faults, storage_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -37,7 +37,7 @@ def test_on_this_machine(inputs, first, tmp_path):
 
 @LEARNING_BY_DEFAULT
 def test_an_iteration_that_is_closed_early_tells_what_it_left_out(inputs, tmp_path):
-    command = [sys.executable, "-m", "components.ppo", *with_options(inputs, min_finished_fraction=0.5, iterations=2)]
+    command = [sys.executable, "-m", "components.ppo", *with_options(inputs, min_completed_fraction=0.5, iterations=2)]
     command += ["--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
     left_out = re.findall(r"closed with 1 of 2 modules; left out: app/m\d\.cpp\.o \((\d+) bytes, (\S+) s in", said)
@@ -49,7 +49,7 @@ def bucket(monkeypatch, tmp_path):
     """Every third request to it fails, for a while; everything that starts from here on knows it."""
     faults = Faults()
     with storage_server(BUCKET, faults=faults) as url:
-        monkeypatch.setenv(gcs.EMULATOR, url)
+        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
         monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "here"))
         for name, value in NODE_SETTINGS.items():
             monkeypatch.setenv(name, value)
@@ -82,8 +82,11 @@ def test_on_a_cluster_that_loses_a_node_while_object_storage_fails(inputs, first
         environment = os.environ | {"MLGO_CACHE_DIR": str(tmp_path / "trainer")}
         trainer = subprocess.Popen(
             [sys.executable, "-m", "components.ppo", *map(str, options)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         checkpoints = tmp_path / "trainer" / "gs" / BUCKET / "ppo" / "@" / "ppo" / "checkpoints"
         end = time.monotonic() + 120
         while not list(checkpoints.glob("*/manifest.json")) and trainer.poll() is None and time.monotonic() < end:

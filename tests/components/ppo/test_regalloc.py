@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from components import problems
-from components.formats.corpus import load_corpus
-from components.formats.policy import load_policy_info
-from components.formats.splits import Splits, write_splits
-from components.policy.compare import compare
-from components.storage import write_manifest
+from components.core import problems
+from components.core.formats.corpus import load_corpus
+from components.core.formats.policy import load_policy_info
+from components.core.formats.splits import Splits, write_splits
+from components.core.policy.compare import compare
+from components.core.storage import write_manifest
 from tests.components.ppo.runs import LEARNING, step, train
 
 pytestmark = pytest.mark.slow
@@ -33,19 +33,48 @@ def regalloc(tmp_path_factory, make_corpus, training_toolchain):
     step("trace", "--corpus", corpus, *toolchain, "--output", root / "trace", "--problem", "regalloc")
     step("vocab", "--trace", root / "trace", "--output", root / "vocab")
     step(
-        "warmstart", "--trace", root / "trace", "--vocab", root / "vocab", *toolchain, "--output", root / "warmstart",
-        "--epochs", 200, "--batch-size", 32, "--heldout-fraction", 0,
-    )  # fmt: skip
+        "warmstart",
+        "--trace",
+        root / "trace",
+        "--vocab",
+        root / "vocab",
+        *toolchain,
+        "--output",
+        root / "warmstart",
+        "--epochs",
+        200,
+        "--batch-size",
+        32,
+        "--heldout-fraction",
+        0,
+    )
     return root
 
 
 @pytest.fixture(scope="module")
 def arguments(regalloc, training_toolchain):
     return [
-        "--corpus", regalloc / "corpus", "--toolchain", training_toolchain, "--trace", regalloc / "trace",
-        "--warmstart", regalloc / "warmstart", "--iterations", 3, "--modules", 2, "--samples", 3,
-        "--validate-every", 2, "--workers", "local:2", "--seed", 5,
-    ]  # fmt: skip
+        "--corpus",
+        regalloc / "corpus",
+        "--toolchain",
+        training_toolchain,
+        "--trace",
+        regalloc / "trace",
+        "--warmstart",
+        regalloc / "warmstart",
+        "--iterations",
+        3,
+        "--modules",
+        2,
+        "--samples",
+        3,
+        "--validate-every",
+        2,
+        "--workers",
+        "local:2",
+        "--seed",
+        5,
+    ]
 
 
 def test_warmstart_makes_a_policy_of_which_all_forms_agree(regalloc):
@@ -70,8 +99,16 @@ def test_the_same_seed_gives_the_same_rewards(arguments, tmp_path, learning):
 
 def test_a_trace_of_another_problem_is_refused(arguments, tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        step("ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy",
-             capture_output=True, text=True)  # fmt: skip
+        step(
+            "ppo",
+            *arguments,
+            "--root-dir",
+            tmp_path / "root",
+            "--output",
+            tmp_path / "policy",
+            capture_output=True,
+            text=True,
+        )
     assert "is of the problem regalloc, not inlining" in caught.value.stderr
     assert "Traceback" not in caught.value.stderr
 
@@ -89,9 +126,19 @@ def test_a_compiler_of_other_features_is_refused_with_the_difference(arguments, 
     write_manifest(other)
     given = dict(zip(arguments[::2], arguments[1::2], strict=True)) | {"--toolchain": other}
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        step("ppo", *itertools.chain(*given.items()), "--problem", "regalloc", "--root-dir", tmp_path / "root",
-             "--output", tmp_path / "policy", capture_output=True, text=True)  # fmt: skip
+        step(
+            "ppo",
+            *itertools.chain(*given.items()),
+            "--problem",
+            "regalloc",
+            "--root-dir",
+            tmp_path / "root",
+            "--output",
+            tmp_path / "policy",
+            capture_output=True,
+            text=True,
+        )
     said = caught.value.stderr
-    assert "this compiler does not log: use_def_density" in said and "the policy does not know: density" in said
+    assert "this compiler does not log: use_def_density" in said and "the policy does not use: density" in said
     assert "mask is int64[1, 33] in the policy and int64[1, 65] in the compiler" in said
     assert "Traceback" not in said and not (tmp_path / "policy").exists()

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components import problems
-from components.compiler.compile import CompileError, Compiler
-from components.compiler.quarantine import Quarantine
-from components.console import UserError
-from components.formats.corpus import Corpus, Module, load_corpus
-from components.formats.trace import read_modules
-from components.policy.dense import read_dense
+from components.core import problems
+from components.core.compiler.compile import CompileError, Compiler
+from components.core.compiler.quarantine import Quarantine
+from components.core.console import UserError
+from components.core.formats.corpus import Corpus, Module, load_corpus
+from components.core.formats.trace import read_modules
+from components.core.objectives import OBJECTIVES
+from components.core.policy.dense import read_dense
+from components.core.workers import LocalPool
 from components.ppo import rollout
-from components.ppo.measured import FlipRequest, FlipShare, merge
-from components.ppo.measures import MEASURES
-from components.ppo.replay import Flips
+from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
+from components.ppo.learners.replay import Flips
+from components.ppo.policy_weights import emitted
 from components.ppo.rollout import MeasuredModules, RolloutCollector, choose_shares, end_s
-from components.ppo.weights import emitted
-from components.workers import LocalPool
 
 FLIP_COMPILES = 8
 
@@ -37,12 +37,15 @@ def measured(name: str, share: int, shares: int) -> FlipShare:
     decision, flip_set = np.array([row for row in rows if row[1] % shares == share], np.int64).reshape(-1, 2).T
     gain = np.random.default_rng(0).normal(size=(40, 5))[decision, flip_set]
     flips = Flips(
-        np.stack([decision, -decision], 1).astype(np.float32), np.zeros((len(decision), 2), np.float32),
-        decision % 2, 1 - decision % 2, gain,
-    )  # fmt: skip
+        np.stack([decision, -decision], 1).astype(np.float32),
+        np.zeros((len(decision), 2), np.float32),
+        decision % 2,
+        1 - decision % 2,
+        gain,
+    )
     compiles = 1 + len(range(share, 5, shares))
     alone = np.ones(len(decision), np.int64)
-    return FlipShare(name, share, 1000, flips, decision, flip_set, alone, alone, 3.0 * share, 7.0, 0.5, compiles)
+    return FlipShare(name, share, {"": 1000}, flips, decision, flip_set, alone, alone, 3.0 * share, 7.0, 0.5, compiles)
 
 
 def assert_same(left: Flips, right: Flips) -> None:
@@ -73,7 +76,7 @@ def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
 def test_nothing_measured_merges_to_nothing() -> None:
     none = np.zeros(0, np.int64)
     flips = Flips(np.zeros((0, 6), np.float32), np.zeros((0, 2), np.float32), none, none, np.zeros(0))
-    merged = merge([FlipShare("a", i, 5, flips, none, none, none, none, 0.0, 0.0, 0.1, 1) for i in range(2)])
+    merged = merge([FlipShare("a", i, {"": 5}, flips, none, none, none, none, 0.0, 0.0, 0.1, 1) for i in range(2)])
     assert len(merged.flips) == 0 and merged.flips.observed.shape == (0, 6) and merged.compiles == 2
 
 
@@ -140,9 +143,15 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
 
         def run(names: list[str], quarantine: Quarantine, fraction: float = 1.0) -> MeasuredModules:
             collector = RolloutCollector(
-                Compiler(Path("clang"), "inlining"), pool, problems.get("inlining"), dict.fromkeys(names, 2000),
-                dict.fromkeys(names, 0.1), True, 1.0, fraction,
-            )  # fmt: skip
+                Compiler(Path("clang"), "inlining"),
+                pool,
+                problems.get("inlining"),
+                {name: {"": 2000} for name in names},
+                dict.fromkeys(names, 0.1),
+                True,
+                1.0,
+                fraction,
+            )
             modules = [Module(name, Path()) for name in names]
             return collector.measure(modules, tmp_path, dense, FLIP_COMPILES, 0, quarantine)  # type: ignore[arg-type]
 
@@ -177,7 +186,7 @@ def test_real_flips_do_not_depend_on_the_division(artifacts, monkeypatch, shares
     table = read_modules(given["--trace"])
     compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
     problem = problems.get("inlining")
-    baselines = MEASURES[problem.measure].baselines(given["--trace"])
+    baselines = OBJECTIVES[problem.objective].baselines(given["--trace"])
     found = []
     with LocalPool(2) as pool, emitted(dense, clang) as policy:
         collector = RolloutCollector(Compiler(clang, "inlining"), pool, problem, baselines, compile_s, True, 1.0)

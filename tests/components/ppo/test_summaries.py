@@ -5,10 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
+from components.core.storage.uri import mirror, uri_of
+from components.core.storage.workdir import listing, push_file
 from components.ppo import summaries as module
 from components.ppo.summaries import Summaries
-from components.storage.uri import mirror, uri_of
-from components.storage.workdir import listing, push_file
 
 
 @pytest.fixture(params=["path", "uri"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.formats.corpus import load_corpus
-from components.policy.dense import DensePolicy
-from components.storage import write_manifest
+from components.core.formats.corpus import load_corpus
+from components.core.policy.dense import DensePolicy
+from components.core.storage import write_manifest
 from tests.components.ppo.runs import ITERATIONS, LEARNING, LEARNING_BY_DEFAULT, step, train
 
 PPO_LOSSES = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction", "learning_rate")
@@ -58,13 +58,11 @@ def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp
 @pytest.mark.slow
 @LEARNING_BY_DEFAULT
 def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_training(inputs, tmp_path):
-    from components.policy.dense import read_dense
+    from components.core.policy.dense import read_dense
 
     start = Path(inputs[inputs.index("--warmstart") + 1])
     dense = read_dense(start)
-    renamed = tuple(
-        type(f)("colour", f.dtype, f.shape) if f.name == "threshold" else f for f in dense.features
-    )
+    renamed = tuple(type(f)("colour", f.dtype, f.shape) if f.name == "threshold" else f for f in dense.features)
     buckets = {**dense.buckets, "colour": dense.buckets["threshold"]}
     (tmp_path / "other").mkdir()
     DensePolicy("inlining", renamed, buckets, dense.layers).save(tmp_path / "other")
@@ -82,9 +80,15 @@ def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_pa
     arguments = [*inputs, "--gin-binding", "PpoParameters.initial_entropy='x'"]
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step(
-            "ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy",
-            capture_output=True, text=True,
-        )  # fmt: skip
+            "ppo",
+            *arguments,
+            "--root-dir",
+            tmp_path / "root",
+            "--output",
+            tmp_path / "policy",
+            capture_output=True,
+            text=True,
+        )
     assert "PpoParameters.initial_entropy is 'x'" in caught.value.stderr and "Traceback" not in caught.value.stderr
 
 
@@ -99,9 +103,15 @@ def test_a_module_that_does_not_compile_is_set_aside_and_stays_so(inputs, tmp_pa
     given = [*inputs, "--corpus", corpus.directory, "--iterations", 2]
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step(
-            "ppo", *given, "--root-dir", tmp_path / "refused", "--output", tmp_path / "policy",
-            capture_output=True, text=True,
-        )  # fmt: skip
+            "ppo",
+            *given,
+            "--root-dir",
+            tmp_path / "refused",
+            "--output",
+            tmp_path / "policy",
+            capture_output=True,
+            text=True,
+        )
     said = caught.value.stderr
     assert "1 of 4 modules do not compile (1 failed), more than the allowed fraction of 0.05" in said
     assert damaged.name in said and "Traceback" not in said and not (tmp_path / "policy").exists()

@@ -1,4 +1,4 @@
-"""Policies over the features that the training clang logs, and the release clang of one of them."""
+"""Random policies with the features that the training clang logs, and a release clang with one of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.formats.features import FeatureSpec
-from components.formats.policy import PolicyInfo, write_policy_info
-from components.formats.toolchain import load_toolchain
-from components.policy.dense import DensePolicy
-from components.policy.emit import emit
-from components.policy.export import export_fast
-from components.storage import publish
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.policy.codegen import generate
+from components.core.policy.dense import DensePolicy
+from components.core.policy.export import export_fast
+from components.core.storage import publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
@@ -23,7 +23,10 @@ PublishPolicy = Callable[..., Path]
 
 
 def random_policy(features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePolicy:
-    """One hidden layer with random weights, boundaries on the features' scale: it decides now so, now so."""
+    """Return a policy with one hidden layer, random weights, and bucket boundaries on the scale of the features.
+
+    It takes both decisions.
+    """
     rng = np.random.default_rng(seed)
     buckets = {f.name: np.unique(rng.integers(-20, 300, 200)).astype(np.float64) for f in features}
     units = [2 * len(features), 16, 2]
@@ -35,7 +38,7 @@ def random_policy(features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePoli
 
 @pytest.fixture(scope="session")
 def publish_policy(training_toolchain: Path) -> PublishPolicy:
-    """Publishes a random policy as an artifact; `features` None: those that the training clang logs."""
+    """Return a function that publishes a random policy as an artifact; by default with the features that clang logs."""
     toolchain = load_toolchain(training_toolchain)
 
     def make(output: Path, features: tuple[FeatureSpec, ...] | None = None) -> Path:
@@ -45,7 +48,7 @@ def publish_policy(training_toolchain: Path) -> PublishPolicy:
                 export_fast(dense, partial, toolchain.clang)
                 dense.save(partial)
             else:
-                emit(dense, partial)
+                generate(dense, partial)
             write_policy_info(partial, PolicyInfo("inlining", dense.features, 2, trained_by="warmstart"))
         return output
 

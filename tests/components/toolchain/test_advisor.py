@@ -1,7 +1,7 @@
-"""Our inline advisor against LLVM's: the same features of the same decisions, and the same code.
+"""Our inline advisor and LLVM's have the same features, decisions and code.
 
-LLVM's release mode can ask another process for its decisions, and tells it the features of each. So it is given the
-decisions that ours took, and must tell, of each, the features that ours logged.
+LLVM's release mode can ask another process for each decision, sending it the features. Here it gets the decisions that
+our advisor took, and must send the features that ours logged.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.training_log import read_log
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.training_log import read_log
 
 pytestmark = pytest.mark.slow
 
 PROBLEM = problems.get("inlining")
 
 SOURCES = {
-    # Deep templates, exceptions and landing pads, virtual calls, callbacks that become direct.
+    # Deep templates, exceptions and landing pads, virtual calls, callbacks that become direct calls.
     "regex.cpp": """
 #include <algorithm>
 #include <functional>
@@ -52,8 +52,8 @@ int parse(const std::string &text) {
   return value;
 }
 """,
-    # What C has: switches, recursion, variable arrays, calls on the way to abort, calls between functions of cycles,
-    # a function whose last call goes when a mandatory inlining tells its condition.
+    # C code: switches, recursion, variable-length arrays, calls that lead to abort, calls within cycles, a function
+    # whose last call is removed when a mandatory inlining makes its condition constant.
     "switches.c": """
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,13 +112,21 @@ int behind(int x) {
 
 @pytest.fixture(scope="module")
 def modules(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Bitcode as it enters the pipeline, of optimized and unoptimized functions beside each other."""
+    """Return bitcode as it enters the optimization pipeline."""
     directory = tmp_path_factory.mktemp("modules")
     for name, text in SOURCES.items():
         (directory / name).write_text(text)
         command: list[str | Path] = [
-            clang, "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", name, "-o", f"{name}.bc",
-        ]  # fmt: skip
+            clang,
+            "-Oz",
+            "-Xclang",
+            "-disable-llvm-passes",
+            "-emit-llvm",
+            "-c",
+            name,
+            "-o",
+            f"{name}.bc",
+        ]
         subprocess.run(command, cwd=directory, check=True)
     return [directory / f"{name}.bc" for name in SOURCES]
 
@@ -129,7 +137,7 @@ def compile_module(toolchain: Path, module: Path, output: Path, flags: list[str]
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=lambda seed: "heuristic" if seed is None else f"seed {seed}")
-def test_features_and_code_are_those_of_llvm(
+def test_features_and_code_equal_llvms(
     training_toolchain: Path, policy: Path, modules: list[Path], tmp_path: Path, seed: int | None
 ) -> None:
     advisor = Advisor("log") if seed is None else Advisor("policy", policy=policy, seed=seed, log=True)
@@ -145,27 +153,27 @@ def test_features_and_code_are_those_of_llvm(
         channel.with_suffix(".in").write_bytes(decisions.astype("<i8").tobytes())
         flags = [*Advisor("release").flags("inlining", None, None), "-mllvm", f"{PROBLEM.channel_option}={channel}"]
         theirs = compile_module(training_toolchain, module, tmp_path / "theirs.o", flags)
-        (told,) = read_log(channel.with_suffix(".out")).contexts
-        for name, column in told.columns.items():
+        (sent,) = read_log(channel.with_suffix(".out")).contexts
+        for name, column in sent.columns.items():
             np.testing.assert_array_equal(context.columns[name], column, err_msg=f"{module.name}: {name}")
         assert ours == theirs
     assert decided > 500
 
 
-def test_logging_changes_no_code(training_toolchain: Path, modules: list[Path], tmp_path: Path) -> None:
+def test_logging_does_not_change_code(training_toolchain: Path, modules: list[Path], tmp_path: Path) -> None:
     for module in modules:
         plain = compile_module(training_toolchain, module, tmp_path / "plain.o", [])
         flags = Advisor("log").flags("inlining", tmp_path / "log", None)
         assert compile_module(training_toolchain, module, tmp_path / "logged.o", flags) == plain
 
 
-def test_growth_without_end_is_stopped(
+def test_inlining_stops_beyond_the_size_threshold(
     training_toolchain: Path, publish_policy, modules: list[Path], tmp_path: Path
 ) -> None:
-    """Beyond LLVM's bound nothing more is decided: with a bound below the module's size there is but one decision."""
+    """Beyond LLVM's threshold nothing is decided: with one below the module's size there is at most one inlining."""
     flags = Advisor("log").flags("inlining", tmp_path / "log", None)
     flags += ["-mllvm", "-ml-advisor-size-increase-threshold=0.5"]
     compile_module(training_toolchain, modules[0], tmp_path / "m.o", flags)
     (context,) = read_log(tmp_path / "log").contexts
-    assert context.columns[PROBLEM.decision].ravel()[-1] == 1  # the inlining that went beyond
+    assert context.columns[PROBLEM.decision].ravel()[-1] == 1  # the inlining that exceeded the threshold
     assert context.columns[PROBLEM.decision].sum() <= 1

@@ -1,4 +1,4 @@
-"""Both ways to embed one policy make clangs that compile alike."""
+"""Clangs with a policy embedded as C++ and as TensorFlow's AOT object compile to the same code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from components.compiler.advisor import Advisor
-from components.compiler.elf import Elf
-from components.formats.toolchain import load_toolchain
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.elf import Elf
+from components.core.formats.toolchain import load_toolchain
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
@@ -22,11 +22,11 @@ def compiled(toolchain: Path, advisor: Advisor, module: Path, output: Path) -> b
 
 
 @pytest.mark.slow
-def test_tensorflows_form_decides_as_the_emitted_form(
+def test_aot_policy_decides_like_the_native_policy(
     policy: Path, training_toolchain: Path, release_toolchain: Path, tiny_corpus, tmp_path: Path
 ) -> None:
     forms = tmp_path / "forms"
-    command = [sys.executable, "-m", "components.policy", "export", "--aot", "--policy", str(policy)]
+    command = [sys.executable, "-m", "components.core.policy", "export", "--aot", "--policy", str(policy)]
     subprocess.run([*command, "--toolchain", str(training_toolchain), "--output", str(forms)], check=True)
     embedded = tmp_path / "release"
     make_toolchain(ToolchainConfig("release", embedded, policies=(forms,), embed="tf-aot"))
@@ -39,7 +39,7 @@ def test_tensorflows_form_decides_as_the_emitted_form(
 
 
 @pytest.mark.slow
-def test_the_pretrained_policies_make_code_smaller(tmp_path: Path) -> None:
+def test_pretrained_policies_reduce_code_size(tmp_path: Path) -> None:
     output = tmp_path / "clang"
     command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
     done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What the training clang makes of forced decisions."""
+"""Forced inlining decisions in the training clang."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import struct
 import numpy as np
 import pytest
 
-from components.compiler.advisor import Advisor
-from components.compiler.compile import CompileError, Compiler, Request, Sample
-from components.compiler.forced_decisions import ForcedDecisions, ordinals
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import CompileError, Compiler, Request, Sample
+from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
 
 pytestmark = pytest.mark.slow
 
 
 def decisions(sample: Sample) -> dict[tuple[str, str, int], int]:
-    """Key -> action of each decision of a compile."""
+    """Return key -> action for each decision of a compile."""
     calls = sample.callsites
     assert calls is not None and sample.log is not None
     ordinal = ordinals(calls.caller, calls.callee)
@@ -37,7 +37,7 @@ def tree(tiny_corpus):
     return module
 
 
-def test_each_sample_takes_its_own_forced_decisions_and_the_base_s_others(training_toolchain, tree) -> None:
+def test_each_sample_takes_its_forced_decisions_and_otherwise_the_bases(training_toolchain, tree) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     base = decisions(compiler(Request(tree, Advisor("log"))).samples[0])
     first = ("root", "small", 0)
@@ -52,10 +52,10 @@ def test_each_sample_takes_its_own_forced_decisions_and_the_base_s_others(traini
     assert decisions(flipped)[first] == 1 - base[first] and not len(flipped.unreached)
     taken = decisions(mixed)
     assert (taken["root", "big", 0], taken["root", "big", 1]) == (0, 1)
-    assert mixed.unreached.tolist() == [2, 3]  # as they were given, not as they are sorted
+    assert mixed.unreached.tolist() == [2, 3]  # indices in the given order, not in the sorted one
 
 
-def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, policy) -> None:
+def test_samples_without_logs_have_the_same_objects(training_toolchain, tree, policy) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     forced = tuple(force(("root", "big", i, 1)) for i in range(2))
     logged = compiler(Request(tree, Advisor("policy", policy, samples=2, log=True), True, forced=forced)).samples
@@ -67,13 +67,13 @@ def test_samples_without_logs_make_the_same_objects(training_toolchain, tree, po
 
 
 def with_word(data: bytes, word: int, value: int) -> bytes:
-    """The file with another word in its first row."""
+    """Return the file with one word of its first row replaced."""
     at = data.index(b"\n") + 1 + 4 * word
     return data[:at] + struct.pack("<i", value) + data[at + 4 :]
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda data: data[:-1], "ends inside its names"),
         (lambda data: data + b"x", "something follows its names"),
@@ -89,14 +89,12 @@ def with_word(data: bytes, word: int, value: int) -> bytes:
         (lambda data: with_word(data, 3, 2), "out of range"),  # no action
     ],
 )
-def test_a_damaged_or_foreign_file_fails_the_module_with_one_clear_error(
-    training_toolchain, tree, tmp_path, damage, told
-) -> None:
+def test_invalid_forced_decisions_file_fails_the_compile(training_toolchain, tree, tmp_path, damage, message) -> None:
     path = tmp_path / "forced"
     force(("root", "small", 0, 1)).write(path, "inlining")
     path.write_bytes(damage(path.read_bytes()))
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     flags = ("-mllvm", f"-mlgo-forced-decisions={path}")
-    with pytest.raises(CompileError, match=told) as caught:
+    with pytest.raises(CompileError, match=message) as caught:
         compiler(Request(tree, Advisor("log"), extra_flags=flags))
     assert caught.value.module == tree.name and str(path) in caught.value.detail

@@ -1,4 +1,4 @@
-"""Plans of inlining decisions as the release clang takes them."""
+"""Inline plans in the release clang."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from components.compiler.advisor import Advisor
-from components.compiler.compile import CompileError, Compiler, Request, Sample
-from components.compiler.forced_decisions import ForcedDecisions, Key, ordinals
-from components.compiler.inline_plan import PlannedModule, plan_flags, write_plan
-from components.formats.corpus import Corpus, Module
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import CompileError, Compiler, Request, Sample
+from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.core.compiler.inline_plan import PlannedModule, plan_flags, write_plan
+from components.core.formats.corpus import Corpus, Module
 
 pytestmark = pytest.mark.slow
 
@@ -26,15 +26,13 @@ def decisions(sample: Sample) -> dict[Key, int]:
     assert calls is not None and sample.log is not None
     (context,) = sample.log.contexts
     actions = context.columns["inlining_decision"].reshape(-1).tolist()
-    keys = zip(
-        calls.caller.tolist(), calls.callee.tolist(), ordinals(calls.caller, calls.callee).tolist(), strict=True
-    )
+    keys = zip(calls.caller.tolist(), calls.callee.tolist(), ordinals(calls.caller, calls.callee).tolist(), strict=True)
     return {(calls.names[a], calls.names[b], k): action for (a, b, k), action in zip(keys, actions, strict=True)}
 
 
 @dataclass(frozen=True)
 class Flipped:
-    """A module, the decisions opposite to the policy's, and what the training clang makes of them."""
+    """A module, decisions opposite to the policy's, and the training clang's text sizes with them and the policy."""
 
     module: Module
     source: str
@@ -53,9 +51,12 @@ def flipped(training_toolchain: Path, policy: Path, tiny_corpus: Corpus) -> Flip
     (forced,) = compiler(Request(module, advisor, forced=(opposite,))).samples
     assert forced.text_size_bytes != base.text_size_bytes and base.callsites is not None
     return Flipped(
-        module, base.callsites.source, ForcedDecisions.of(decisions(forced)), forced.text_size_bytes,
+        module,
+        base.callsites.source,
+        ForcedDecisions.of(decisions(forced)),
+        forced.text_size_bytes,
         base.text_size_bytes,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def release(release_toolchain: Path) -> Compiler:
     return Compiler(release_toolchain / "bin" / "clang", "inlining")
 
 
-def test_the_release_clang_takes_a_plan_s_decisions(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
+def test_release_clang_takes_the_plans_decisions(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
     assert flipped.source.endswith("app/tree.c")
     other = PlannedModule("elsewhere/tree.c", ForcedDecisions.of({("nobody", "nothing", 0): 1}))
     write_plan(tmp_path / "plan", [other, PlannedModule(flipped.source, flipped.decisions)], 19)
@@ -82,7 +83,7 @@ def build(compiler: Compiler, source: Path, plan: Path) -> str:
     return done.stderr
 
 
-def test_a_plan_is_found_elsewhere_and_for_code_that_changed(
+def test_plan_applies_to_moved_and_changed_files(
     flipped: Flipped, release: Compiler, sources: dict[str, str], tmp_path: Path
 ) -> None:
     write_plan(tmp_path / "plan", [PlannedModule(flipped.source, flipped.decisions)], 19)
@@ -91,8 +92,8 @@ def test_a_plan_is_found_elsewhere_and_for_code_that_changed(
     count = len(flipped.decisions)
     assert f"{count} of the plan's {count} decisions were found" in build(release, moved, tmp_path / "plan")
     moved.write_text(sources["app/tree.c"].replace("int other(", "int third("))
-    told = build(release, moved, tmp_path / "plan")
-    assert f" of the plan's {count} decisions were found" in told and f"{count} of the plan's" not in told
+    remarks = build(release, moved, tmp_path / "plan")
+    assert f" of the plan's {count} decisions were found" in remarks and f"{count} of the plan's" not in remarks
     other = tmp_path / "another.c"
     other.write_text(sources["app/tree.c"])
     assert "the plan has no decisions of" in build(release, other, tmp_path / "plan")
@@ -100,11 +101,11 @@ def test_a_plan_is_found_elsewhere_and_for_code_that_changed(
     assert "the plan has no decisions of" in build(release, moved, tmp_path / "plan")
 
 
-def cut(data: bytes) -> bytes:
+def truncate(data: bytes) -> bytes:
     return data[:-10]
 
 
-def header(name: str, value: object) -> Callable[[bytes], bytes]:
+def with_header_field(name: str, value: object) -> Callable[[bytes], bytes]:
     def change(data: bytes) -> bytes:
         line, rest = data.split(b"\n", 1)
         return json.dumps(json.loads(line) | {name: value}).encode() + b"\n" + rest
@@ -113,20 +114,20 @@ def header(name: str, value: object) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
-        (cut, "it is cut off"),
+        (truncate, "it is cut off"),
         (lambda data: data[:150], "it ends inside its index"),
         (lambda data: data[:140] + b"?" + data[141:], "its index is damaged"),
         (lambda data: data[:-10] + b"?" + data[-9:], "a module's decisions are damaged"),
         (lambda _: b"", "it has no header"),
-        (header("llvm_major", 22), "it was made with LLVM 22, and this is LLVM 19"),
-        (header("problem", "regalloc"), "it is not for inlining"),
-        (header("version", 2), "its version is not 1"),
+        (with_header_field("llvm_major", 22), "it was made with LLVM 22, and this is LLVM 19"),
+        (with_header_field("problem", "regalloc"), "it is not for inlining"),
+        (with_header_field("version", 2), "its version is not 1"),
     ],
-)  # fmt: skip
-def test_a_damaged_or_foreign_plan_is_an_error(
-    flipped: Flipped, release: Compiler, tmp_path: Path, damage: Callable[[bytes], bytes], told: str
+)
+def test_invalid_plan_fails_the_compile(
+    flipped: Flipped, release: Compiler, tmp_path: Path, damage: Callable[[bytes], bytes], message: str
 ) -> None:
     plan = tmp_path / "plan"
     write_plan(plan, [PlannedModule(flipped.source, flipped.decisions)], 19)
@@ -134,10 +135,10 @@ def test_a_damaged_or_foreign_plan_is_an_error(
     with pytest.raises(CompileError) as caught:
         release(Request(flipped.module, Advisor("release"), extra_flags=tuple(plan_flags(plan))))
     (line,) = [line for line in caught.value.detail.splitlines() if "error:" in line]
-    assert f"{plan} is not a plan for this clang: {told}; make it again with mlgo tune" in line
+    assert f"{plan} is not a plan for this clang: {message}; make it again with mlgo tune" in line
 
 
-def test_a_plan_that_is_not_there_is_an_error(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
+def test_missing_plan_fails_the_compile(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
     flags = tuple(plan_flags(tmp_path / "none"))
     with pytest.raises(CompileError, match=r"cannot read the plan .*none: No such file"):
         release(Request(flipped.module, Advisor("release"), extra_flags=flags))

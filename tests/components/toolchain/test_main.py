@@ -1,4 +1,4 @@
-"""The command: what it refuses before anything is built."""
+"""Command line of the toolchain step: arguments that are refused before anything is built."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_help_shows_both_modes_in_examples() -> None:
     ("arguments", "message"),
     [
         (["--mode", "release"], "--policy DIR"),
-        (["--mode", "training", "--policy", "policy"], "leave --policy out"),
+        (["--mode", "training", "--policy", "policy"], "omit --policy"),
         (["--mode", "release", "--policy", "nowhere"], "no policy at nowhere"),
         (["--mode", "training", "--sdk", "nowhere"], "sudo apt-get install clang-19"),
-        (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is no LLVM source tree"),
+        (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is not an LLVM source tree"),
     ],
 )
-def test_refusals_name_the_remedy_and_leave_nothing(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_are_refused_with_a_remedy(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = run(*arguments, "--cache", tmp_path / "cache", "--output", tmp_path / "out")
     assert done.returncode == 1
     assert message in done.stderr

@@ -1,4 +1,4 @@
-"""Both clangs, made for real: compilers that one can use, move and trust about themselves."""
+"""Both clangs, built for real: they compile, can be moved, and are described correctly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from components.compiler.advisor import Advisor
-from components.console import UserError
-from components.formats.features import FeatureSpec
-from components.formats.policy import load_policy_info
-from components.formats.toolchain import load_toolchain
-from components.storage import digest, verify, write_manifest
+from components.core.compiler.advisor import Advisor
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import load_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.storage import digest, verify, write_manifest
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
@@ -33,8 +33,8 @@ int main() {
 """
 
 
-def hello(clangxx: Path, directory: Path, *flags: str) -> str:
-    """What the program prints when it is compiled, linked and run."""
+def run_hello(clangxx: Path, directory: Path, *flags: str) -> str:
+    """Compile, link and run a program; return its output."""
     directory.mkdir()
     (directory / "hello.cpp").write_text(HELLO)
     program = directory / "hello"
@@ -42,21 +42,21 @@ def hello(clangxx: Path, directory: Path, *flags: str) -> str:
     return subprocess.run([program], check=True, capture_output=True, text=True).stdout
 
 
-def test_the_training_clang_is_a_compiler(training_toolchain: Path, tmp_path: Path) -> None:
-    assert hello(training_toolchain / "bin" / "clang++", tmp_path / "h") == "caught3 hello1 world2 "
+def test_training_clang_compiles_a_program(training_toolchain: Path, tmp_path: Path) -> None:
+    assert run_hello(training_toolchain / "bin" / "clang++", tmp_path / "h") == "caught3 hello1 world2 "
 
 
-def test_the_release_clang_is_a_compiler_wherever_it_stands(release_toolchain: Path, tmp_path: Path) -> None:
+def test_release_clang_is_relocatable(release_toolchain: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / "toolchain"
     shutil.copytree(release_toolchain, moved, symlinks=True)
     flags = Advisor("release").flags("inlining", None, None)
-    assert hello(moved / "bin" / "clang++", tmp_path / "h", *flags) == "caught3 hello1 world2 "
+    assert run_hello(moved / "bin" / "clang++", tmp_path / "h", *flags) == "caught3 hello1 world2 "
     printed = subprocess.run([moved / "bin" / "clang", "-print-resource-dir"], capture_output=True, text=True).stdout
     assert Path(printed.strip()).resolve() == (moved / "lib" / "clang" / "19").resolve()
     assert subprocess.run([moved / "bin" / "clang-cpp", "-"], input="a\n", capture_output=True, text=True).stdout
 
 
-def test_a_toolchain_says_what_it_is(training_toolchain: Path, release_toolchain: Path, policy: Path) -> None:
+def test_toolchain_json_describes_the_clang(training_toolchain: Path, release_toolchain: Path, policy: Path) -> None:
     training, release = load_toolchain(training_toolchain), load_toolchain(release_toolchain)
     assert (training.mode, release.mode) == ("training", "release")
     assert training.llvm_version == release.llvm_version
@@ -69,10 +69,10 @@ def test_a_toolchain_says_what_it_is(training_toolchain: Path, release_toolchain
     verify(release_toolchain)
 
 
-def test_the_release_clang_does_what_its_policy_says(
+def test_release_clang_decides_by_its_policy(
     training_toolchain: Path, release_toolchain: Path, policy: Path, tiny_corpus, tmp_path: Path
 ) -> None:
-    """The object is that of the training clang with the same policy, and not that of the heuristic."""
+    """The object equals that of the training clang with the same policy, and differs from the heuristic's."""
     module = tiny_corpus.directory / "lib/strings.cpp.o.bc"
     objects = {}
     for name, toolchain, advisor in (
@@ -96,18 +96,16 @@ def test_the_release_clang_does_what_its_policy_says(
     assert objects["release"] != objects["heuristic"]
 
 
-def test_a_policy_for_other_features_is_refused_with_the_difference(
-    publish_policy, training_toolchain, tmp_path
-) -> None:
+def test_policy_with_other_features_is_refused(publish_policy, training_toolchain, tmp_path) -> None:
     known = load_toolchain(training_toolchain).features["inlining"]
     policy = publish_policy(tmp_path / "policy", features=(*known[:-1], FeatureSpec("callee_smell", "int64")))
     with pytest.raises(UserError, match="this compiler does not log: callee_smell") as caught:
         make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(policy,)))
-    assert f"the policy does not know: {known[-1].name}" in caught.value.problem
+    assert f"the policy does not use: {known[-1].name}" in caught.value.problem
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
 
-def test_a_policy_that_does_not_compile_is_told_with_the_compilers_words(policy: Path, tmp_path: Path) -> None:
+def test_compile_error_of_a_policy_is_reported(policy: Path, tmp_path: Path) -> None:
     broken = tmp_path / "policy"
     shutil.copytree(policy, broken)
     source = (broken / "policy.cpp").read_text()
@@ -118,10 +116,8 @@ def test_a_policy_that_does_not_compile_is_told_with_the_compilers_words(policy:
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
 
-def test_a_policy_that_is_older_than_the_last_build_is_built(
-    release_toolchain: Path, policy: Path, tmp_path: Path
-) -> None:
-    """Ninja goes by times: what an older policy replaces must not be taken for built already."""
+def test_policy_older_than_the_last_build_is_rebuilt(release_toolchain: Path, policy: Path, tmp_path: Path) -> None:
+    """Ninja compares modification times, but must also rebuild for a policy that is older than the last build."""
     other = tmp_path / "policy"
     shutil.copytree(policy, other)
     source = (other / "policy.cpp").read_text()

@@ -1,4 +1,4 @@
-"""Register allocation in both clangs: LLVM's features, LLVM's code, and policies that really decide."""
+"""Register allocation in both clangs: features and code equal LLVM's, and policies take the decisions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.compile import CompileError, Compiler, Request, Sample
-from components.compiler.forced_decisions import ForcedDecisions
-from components.compiler.training_log import Context, read_log
-from components.console import UserError
-from components.counterfactual.regalloc import choose_flips, measure_flips
-from components.formats.corpus import Corpus, Module
-from components.formats.features import FeatureSpec
-from components.formats.policy import PolicyInfo, write_policy_info
-from components.formats.toolchain import load_toolchain
-from components.policy.dense import DensePolicy
-from components.policy.export import export_fast
-from components.policy.inputs import inputs_per_feature
-from components.problems.scores import logs
-from components.storage import digest, publish
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import CompileError, Compiler, Request, Sample
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.training_log import Context, read_log
+from components.core.console import UserError
+from components.core.counterfactual.regalloc import choose_flips, measure_flips
+from components.core.formats.corpus import Corpus, Module
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.objectives.geometric_mean import log_scores
+from components.core.policy.dense import DensePolicy
+from components.core.policy.export import export_fast
+from components.core.policy.feature_encoding import inputs_per_feature
+from components.core.storage import digest, publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.slow
 PROBLEM = problems.get("regalloc")
 
 
-def module_called(corpus: Corpus, name: str) -> Module:
+def module_named(corpus: Corpus, name: str) -> Module:
     return next(module for module in corpus if name in module.name)
 
 
 def write_policy(directory: Path, toolchain: Path, features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePolicy:
-    """A policy with random weights; not what anybody would want, but unlike the heuristic."""
+    """Write and return a policy with random weights, which decides differently from the heuristic."""
     rng = np.random.default_rng(seed)
     buckets = {f.name: np.linspace(0, 1, 50) for f in features if f.name != "mask"}
     layers = tuple(
@@ -62,7 +62,7 @@ def dense(training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return directory, write_policy(directory, training_toolchain, features)
 
 
-def compiled(toolchain: Path, module: Path, output: Path, *options: str) -> bytes:
+def compile_module(toolchain: Path, module: Path, output: Path, *options: str) -> bytes:
     flags = [argument for option in options for argument in ("-mllvm", option)]
     subprocess.run([toolchain / "bin" / "clang", "-Oz", *flags, "-c", module, "-o", output], check=True)
     return output.read_bytes()
@@ -73,12 +73,12 @@ def samples(toolchain: Path, module: Module, advisor: Advisor) -> tuple[Sample, 
 
 
 def decided(context: Context) -> tuple[np.ndarray, np.ndarray]:
-    """The mask [N, 33] and the decisions [N] of a function."""
+    """Return the mask [N, 33] and the decisions [N] of a function."""
     mask = context.columns["mask"].reshape(-1, PROBLEM.num_actions)
     return mask, context.columns[PROBLEM.decision].reshape(-1)
 
 
-def test_toolchain_json_has_the_features_of_both_problems(training_toolchain: Path) -> None:
+def test_toolchain_json_lists_features_of_both_problems(training_toolchain: Path) -> None:
     features = load_toolchain(training_toolchain).features
     assert set(features) == {"inlining", "regalloc"}
     specs = {spec.name: spec for spec in features["regalloc"]}
@@ -88,45 +88,48 @@ def test_toolchain_json_has_the_features_of_both_problems(training_toolchain: Pa
     assert PROBLEM.decision not in specs and not PROBLEM.per_instruction_features & set(specs)
 
 
-def test_features_and_code_are_those_of_llvm(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
-    """LLVM's release mode asks another process and tells it the features: it gets the heuristic's decisions."""
+def test_features_and_code_equal_llvms(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
+    """LLVM's release mode sends the features to another process, and gets the heuristic's decisions from it."""
     total = 0
     for module in pressed_corpus:
         log = f"{PROBLEM.log_option}={tmp_path / 'log'}"
-        ours = compiled(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.development_options, log)
-        assert ours == compiled(training_toolchain, module.bitcode, tmp_path / "o")
+        ours = compile_module(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.development_options, log)
+        assert ours == compile_module(training_toolchain, module.bitcode, tmp_path / "o")
         logged = {context.name: context for context in read_log(tmp_path / "log").contexts}
         decisions = [decided(context)[1] for context in logged.values()]
         total += sum(map(len, decisions))
         channel = tmp_path / "channel"
         replies = np.concatenate(decisions) if decisions else np.empty(0, np.int64)
         channel.with_suffix(".in").write_bytes(replies.astype("<i8").tobytes())
-        asked = f"{PROBLEM.channel_option}={channel}"
-        assert compiled(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.release_options, asked) == ours
-        for told in read_log(channel.with_suffix(".out")).contexts:
-            for name, column in told.columns.items():
-                if len(told):
-                    np.testing.assert_array_equal(logged[told.name].columns[name], column, err_msg=name)
+        channel_option = f"{PROBLEM.channel_option}={channel}"
+        assert (
+            compile_module(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.release_options, channel_option)
+            == ours
+        )
+        for sent in read_log(channel.with_suffix(".out")).contexts:
+            for name, column in sent.columns.items():
+                if len(sent):
+                    np.testing.assert_array_equal(logged[sent.name].columns[name], column, err_msg=name)
     assert total > 100
 
 
-def test_per_instruction_features_are_there_for_the_asking(
+def test_per_instruction_features_are_optional(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
 ) -> None:
     assert PROBLEM.per_instruction_option is not None
-    module = module_called(pressed_corpus, "pressed")
+    module = module_named(pressed_corpus, "pressed")
     log = f"{PROBLEM.log_option}={tmp_path / 'log'}"
     options = (*PROBLEM.development_options, PROBLEM.per_instruction_option, log)
-    compiled(training_toolchain, module.bitcode, tmp_path / "o", *options)
+    compile_module(training_toolchain, module.bitcode, tmp_path / "o", *options)
     specs = {spec.name: spec.shape for spec in read_log(tmp_path / "log").features}
     assert specs["instructions_mapping"] == (1, 33, 300) and set(specs) >= PROBLEM.per_instruction_features
 
 
-def test_a_policy_decides_by_its_logits_and_never_what_is_masked(
+def test_policy_decides_by_logits_and_respects_the_mask(
     training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
 ) -> None:
     directory, policy = dense
-    module = module_called(pressed_corpus, "pressed")
+    module = module_named(pressed_corpus, "pressed")
     for seed in (None, 1, 2):
         (sample,) = samples(training_toolchain, module, Advisor("policy", directory, seed=seed, log=True))
         assert sample.log is not None and {c.name for c in sample.log.contexts} == {"mix", "calls"}
@@ -140,7 +143,7 @@ def test_a_policy_decides_by_its_logits_and_never_what_is_masked(
             assert greedy.all() if seed is None else 0.2 < greedy.mean() < 1
 
 
-def test_samples_are_what_their_seeds_give(
+def test_samples_are_determined_by_their_seeds(
     training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
 ) -> None:
     for module in pressed_corpus:
@@ -156,29 +159,31 @@ def test_samples_are_what_their_seeds_give(
             assert all(sample.scores == {} for sample in several)
 
 
-def test_a_policy_of_other_shapes_is_refused_with_their_names(
+def test_policy_with_other_feature_shapes_is_refused(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
 ) -> None:
     known = load_toolchain(training_toolchain).features["regalloc"]
     other = tuple(FeatureSpec("progress", "float32", (1, 33)) if f.name == "progress" else f for f in known)
     write_policy(tmp_path / "policy", training_toolchain, (*other, FeatureSpec("mood", "int64")))
-    module = module_called(pressed_corpus, "pressed")
+    module = module_named(pressed_corpus, "pressed")
     with pytest.raises(CompileError, match=r"does not log: progress \(float\[1,33\]\), mood \(int64_t\[1\]\)"):
         samples(training_toolchain, module, Advisor("policy", tmp_path / "policy", log=True))
 
 
-def test_a_log_that_cannot_be_written_fails_the_compile(
-    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
-) -> None:
+def test_unwritable_log_fails_the_compile(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
     options = (*PROBLEM.development_options, f"{PROBLEM.log_option}={tmp_path / 'nowhere' / 'log'}")
     with pytest.raises(subprocess.CalledProcessError):
-        compiled(training_toolchain, module_called(pressed_corpus, "pressed").bitcode, tmp_path / "o", *options)
+        compile_module(training_toolchain, module_named(pressed_corpus, "pressed").bitcode, tmp_path / "o", *options)
 
 
-def test_one_clang_carries_both_policies_and_another_one_alone(
-    training_toolchain: Path, policy: Path, dense: tuple[Path, DensePolicy], pressed_corpus: Corpus,
-    tiny_corpus: Corpus, tmp_path: Path,
-) -> None:  # fmt: skip
+def test_release_clang_embeds_one_or_two_policies(
+    training_toolchain: Path,
+    policy: Path,
+    dense: tuple[Path, DensePolicy],
+    pressed_corpus: Corpus,
+    tiny_corpus: Corpus,
+    tmp_path: Path,
+) -> None:
     both = tmp_path / "both"
     made = make_toolchain(ToolchainConfig("release", both, policies=(policy, dense[0])))
     assert set(made.features) == {"inlining", "regalloc"} and made.features["regalloc"] == dense[1].features
@@ -189,22 +194,23 @@ def test_one_clang_carries_both_policies_and_another_one_alone(
     output, differ = tmp_path / "o", 0
     trained = (*PROBLEM.development_options, f"{PROBLEM.policy_option}={dense[0]}")
     for module in pressed_corpus:
-        wanted = compiled(training_toolchain, module.bitcode, output, *trained)
+        expected = compile_module(training_toolchain, module.bitcode, output, *trained)
         for release in (both, alone):
-            assert compiled(release, module.bitcode, output, *PROBLEM.release_options) == wanted
-            heuristic = compiled(release, module.bitcode, output)
-            assert heuristic == compiled(training_toolchain, module.bitcode, output)
-            differ += heuristic != wanted
+            assert compile_module(release, module.bitcode, output, *PROBLEM.release_options) == expected
+            heuristic = compile_module(release, module.bitcode, output)
+            assert heuristic == compile_module(training_toolchain, module.bitcode, output)
+            differ += heuristic != expected
     assert differ >= 2
     inlining = problems.get("inlining")
-    module = module_called(tiny_corpus, "strings")
-    wanted = compiled(training_toolchain, module.bitcode, output, *inlining.development_options,
-                      f"{inlining.policy_option}={policy}")  # fmt: skip
-    assert compiled(both, module.bitcode, output, *inlining.release_options) == wanted
-    together = compiled(both, module.bitcode, output, *inlining.release_options, *PROBLEM.release_options)
-    assert together != wanted
-    with pytest.raises(subprocess.CalledProcessError):  # what it does not carry it does not pretend
-        compiled(alone, module.bitcode, output, *inlining.release_options)
+    module = module_named(tiny_corpus, "strings")
+    expected = compile_module(
+        training_toolchain, module.bitcode, output, *inlining.development_options, f"{inlining.policy_option}={policy}"
+    )
+    assert compile_module(both, module.bitcode, output, *inlining.release_options) == expected
+    together = compile_module(both, module.bitcode, output, *inlining.release_options, *PROBLEM.release_options)
+    assert together != expected
+    with pytest.raises(subprocess.CalledProcessError):  # it has no inlining policy
+        compile_module(alone, module.bitcode, output, *inlining.release_options)
 
 
 def test_two_policies_of_one_problem_are_refused(dense: tuple[Path, DensePolicy], tmp_path: Path) -> None:
@@ -213,8 +219,8 @@ def test_two_policies_of_one_problem_are_refused(dense: tuple[Path, DensePolicy]
     assert not list(tmp_path.iterdir())
 
 
-def forcing(*decisions: tuple[str, int, int]) -> ForcedDecisions:
-    """Of (function, ordinal, action)."""
+def forced_decisions(*decisions: tuple[str, int, int]) -> ForcedDecisions:
+    """Return forced decisions from tuples (function, ordinal, action)."""
     names = tuple(dict.fromkeys(name for name, _, _ in decisions))
     rows = [(names.index(name), -1, ordinal, action) for name, ordinal, action in decisions]
     return ForcedDecisions(names, np.array(rows, np.int32).reshape(-1, 4))
@@ -222,14 +228,14 @@ def forcing(*decisions: tuple[str, int, int]) -> ForcedDecisions:
 
 def one_sample(toolchain: Path, module: Module, advisor: Advisor, *decisions: tuple[str, int, int]) -> Sample:
     compiler = Compiler(toolchain / "bin" / "clang", "regalloc")
-    (sample,) = compiler(Request(module, advisor, forced=(forcing(*decisions),))).samples
+    (sample,) = compiler(Request(module, advisor, forced=(forced_decisions(*decisions),))).samples
     return sample
 
 
-def test_a_forced_decision_is_taken_and_those_before_it_stay(
+def test_forced_decision_is_taken_and_earlier_ones_are_unchanged(
     training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
 ) -> None:
-    module = module_called(pressed_corpus, "pressed")
+    module = module_named(pressed_corpus, "pressed")
     bases = [
         Advisor("log"),
         Advisor("policy", dense[0], log=True),
@@ -248,18 +254,18 @@ def test_a_forced_decision_is_taken_and_those_before_it_stay(
             _, taken = decided(after["mix"])
             assert taken[: ordinal + 1].tolist() == [*actions[:ordinal], action]
             np.testing.assert_array_equal(after["mix"].columns["mask"][: ordinal + 1], mask[: ordinal + 1, None])
-            # Whatever the flip changed behind it, the other function is none the wiser, even if decisions are drawn.
+            # The flip does not affect the other function, even if decisions are sampled.
             assert forced.scores["calls"] == sample.scores["calls"]
             np.testing.assert_array_equal(decided(after["calls"])[1], decided(before["calls"])[1])
             if action == actions[ordinal]:
                 assert forced.scores == sample.scores
 
 
-def test_flips_are_the_same_by_forks_all_functions_at_once_and_one_at_a_time(
+def test_flip_scores_agree_between_forks_joint_and_single_compiles(
     training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
 ) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
-    module = module_called(pressed_corpus, "pressed")
+    module = module_named(pressed_corpus, "pressed")
     policies: list[dict[str, Any]] = [{"mode": "policy", "policy": dense[0], "seed": seed} for seed in (None, 4)]
     for policy in ({"mode": "heuristic"}, *policies):
         logged = Advisor("log") if policy["mode"] == "heuristic" else Advisor(**policy, log=True)
@@ -274,31 +280,33 @@ def test_flips_are_the_same_by_forks_all_functions_at_once_and_one_at_a_time(
             name = flips.names[flips.function[i]]
             sample = one_sample(training_toolchain, module, logged, (name, flips.ordinal[i], flips.action[i]))
             assert sample.scores is not None
-            assert {**sample.scores, name: 0} == {**base.scores, name: 0}  # nothing else has changed
+            assert {**sample.scores, name: 0} == {**base.scores, name: 0}  # no other score changes
             alone.append(sample.scores[name])
         assert forked.flip_scores.tolist() == alone
         worth = measure_flips(flips, base, forked.flip_scores).worth
         assert worth.any()
-        np.testing.assert_allclose(worth, logs([base.scores[flips.names[i]] for i in flips.function]) - logs(alone))
-        if policy.get("seed") is None:  # samples have seeds of their own
+        np.testing.assert_allclose(
+            worth, log_scores([base.scores[flips.names[i]] for i in flips.function]) - log_scores(alone)
+        )
+        if policy.get("seed") is None:  # each sample has a different seed
             together = compiler(Request(module, Advisor(**policy, samples=6), forced=flips.compiles())).samples
             assert all(s.log is None and s.text_size_bytes == 0 and not len(s.unreached) for s in together)
             assert flips.scores(together).tolist() == alone
 
 
-def test_flips_that_do_not_occur_have_no_score_and_excluded_ones_fail_the_compile(
+def test_unreached_flips_have_no_score_and_masked_flips_fail_the_compile(
     training_toolchain: Path, pressed_corpus: Corpus
 ) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
-    module, advisor = module_called(pressed_corpus, "pressed"), Advisor("heuristic", samples=1)
-    flips = forcing(("mix", 10**6, 0), ("elsewhere", 0, 0), ("calm", 0, 0))
+    module, advisor = module_named(pressed_corpus, "pressed"), Advisor("heuristic", samples=1)
+    flips = forced_decisions(("mix", 10**6, 0), ("elsewhere", 0, 0), ("calm", 0, 0))
     (sample,) = compiler(Request(module, advisor, flips=flips)).samples
     assert sample.flip_scores is not None and np.isnan(sample.flip_scores).all() and len(sample.flip_scores) == 3
     with pytest.raises(CompileError, match=r"(?s)position 33.*a flip in mix failed.*action 33 in mix failed"):
-        compiler(Request(module, advisor, flips=forcing(("mix", 0, 33))))
+        compiler(Request(module, advisor, flips=forced_decisions(("mix", 0, 33))))
 
 
-def test_scores_without_a_log_are_those_of_the_log(
+def test_scores_without_log_equal_those_in_the_log(
     training_toolchain: Path, pressed_corpus: Corpus, dense: tuple[Path, DensePolicy]
 ) -> None:
     for module in pressed_corpus:
@@ -309,19 +317,17 @@ def test_scores_without_a_log_are_those_of_the_log(
         assert bool(unlogged[0].scores) == ("leaf" not in module.name)
 
 
-def test_forced_decisions_that_do_not_occur_are_told(training_toolchain: Path, pressed_corpus: Corpus) -> None:
-    module = module_called(pressed_corpus, "pressed")
+def test_unreached_forced_decisions_are_reported(training_toolchain: Path, pressed_corpus: Corpus) -> None:
+    module = module_named(pressed_corpus, "pressed")
     wrong = [("mix", 10**6, 0), ("elsewhere", 0, 0), ("calm", 0, 0)]
     for advisor in (Advisor("log"), Advisor("heuristic", samples=1)):
         assert one_sample(training_toolchain, module, advisor, *wrong).unreached.tolist() == [0, 1, 2]
-    leaf = module_called(pressed_corpus, "leaf")
+    leaf = module_named(pressed_corpus, "leaf")
     assert len(one_sample(training_toolchain, leaf, Advisor("heuristic", samples=1), *wrong).unreached) == 3
 
 
-def test_a_forced_decision_that_the_mask_excludes_fails_the_compile(
-    training_toolchain: Path, pressed_corpus: Corpus
-) -> None:
-    module = module_called(pressed_corpus, "pressed")
+def test_masked_forced_decision_fails_the_compile(training_toolchain: Path, pressed_corpus: Corpus) -> None:
+    module = module_named(pressed_corpus, "pressed")
     (base,) = samples(training_toolchain, module, Advisor("log"))
     assert base.log is not None
     excluded = int(np.flatnonzero(decided(base.log.contexts[0])[0][0] == 0)[0])
@@ -342,13 +348,13 @@ def test_a_forced_decision_that_the_mask_excludes_fails_the_compile(
         (lambda content: b"junk", "it has no header"),
     ],
 )
-def test_a_corrupt_or_foreign_file_of_forced_decisions(
+def test_invalid_forced_decisions_file_fails_the_compile(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path, damage: Callable[[bytes], bytes], problem: str
 ) -> None:
     path = tmp_path / "forced"
-    forcing(("mix", 0, 0)).write(path, "regalloc")
+    forced_decisions(("mix", 0, 0)).write(path, "regalloc")
     path.write_bytes(damage(path.read_bytes()))
-    module = module_called(pressed_corpus, "pressed")
+    module = module_named(pressed_corpus, "pressed")
     forced = ("-mllvm", f"-mlgo-forced-decisions={path}")
     with pytest.raises(CompileError, match=f"forced is not a file of forced decisions: {problem}"):
         Compiler(training_toolchain / "bin" / "clang", "regalloc")(Request(module, Advisor("log"), extra_flags=forced))

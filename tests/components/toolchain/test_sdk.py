@@ -1,4 +1,4 @@
-"""The SDK is found, or what is missing of it is named with the line that installs it."""
+"""The SDK is found, or its missing packages are reported with the command that installs them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from components.console import UserError
+from components.core.console import UserError
 from components.toolchain.sdk import find_sdk
 
 
 def fake_sdk(prefix: Path, version: str = "19.1.7", without: tuple[str, ...] = ()) -> Path:
-    """An SDK's tree of empty files, for what is looked at by name only."""
+    """Write an SDK of empty files, of which only the names are checked, except for the version in LLVMConfig.cmake."""
     major = version.partition(".")[0]
     files = {
-        "bin/clang++", "bin/ld.lld", "lib/libLLVMAnalysis.a", "lib/libclangDriver.a",
-        "lib/cmake/llvm/LLVMConfig.cmake", "lib/cmake/clang/ClangConfig.cmake", f"lib/clang/{major}/include/stddef.h",
-    }  # fmt: skip
+        "bin/clang++",
+        "bin/ld.lld",
+        "lib/libLLVMAnalysis.a",
+        "lib/libclangDriver.a",
+        "lib/cmake/llvm/LLVMConfig.cmake",
+        "lib/cmake/clang/ClangConfig.cmake",
+        f"lib/clang/{major}/include/stddef.h",
+    }
     for name in files - set(without):
         path = prefix / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,7 +29,7 @@ def fake_sdk(prefix: Path, version: str = "19.1.7", without: tuple[str, ...] = (
     return prefix
 
 
-def test_the_installed_sdk_is_found_with_its_version() -> None:
+def test_installed_sdk_is_found_with_its_version() -> None:
     sdk = find_sdk(19)
     assert sdk.version.startswith("19.")
     assert sdk.clang.exists()
@@ -40,7 +45,7 @@ def test_the_installed_sdk_is_found_with_its_version() -> None:
         (("lib/cmake/llvm/LLVMConfig.cmake", "lib/cmake/clang/ClangConfig.cmake"), "libclang-19-dev llvm-19-dev"),
     ],
 )
-def test_missing_packages_are_named_with_their_apt_line(
+def test_missing_packages_are_reported_with_an_apt_command(
     tmp_path: Path, without: tuple[str, ...], packages: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -49,22 +54,22 @@ def test_missing_packages_are_named_with_their_apt_line(
     assert "incomplete" in caught.value.problem
 
 
-def test_no_sdk_at_all(tmp_path: Path) -> None:
+def test_missing_sdk_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         find_sdk(19, tmp_path / "nowhere")
     assert "no LLVM 19 SDK found" in caught.value.problem
     assert caught.value.remedy == "sudo apt-get install clang-19 libclang-19-dev lld-19 llvm-19-dev"
 
 
-def test_another_version_is_refused_with_both_named(tmp_path: Path) -> None:
+def test_sdk_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         find_sdk(19, fake_sdk(tmp_path, version="18.1.8", without=("bin/ld.lld",)))
     assert "18.1.8" in caught.value.problem
-    assert "19 was asked for" in caught.value.problem
+    assert "19 was requested" in caught.value.problem
     assert "--llvm-major 18" in caught.value.remedy
 
 
-def test_missing_build_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_build_programs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError) as caught:
         find_sdk(19, fake_sdk(tmp_path / "sdk"))

@@ -1,4 +1,4 @@
-"""The matching source: from an archive, a git tag or a directory, and never of another version."""
+"""Matching LLVM source from an archive, a git tag or a directory; other versions are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.console import UserError
+from components.core.console import UserError
 from components.toolchain import source
 from components.toolchain.sdk import Sdk
 
@@ -19,7 +19,7 @@ def sdk(tmp_path: Path) -> Sdk:
 
 
 def tree(root: Path, version: str = "19.1.7") -> Path:
-    """A tree of the files that are compiled, each with its own name in it, and one that is not."""
+    """Write a tree of the files to compile, each with its name as content, and one further file."""
     major, minor, patch = version.split(".")
     for name in (*source.FILES, "llvm/README.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -33,13 +33,13 @@ def tree(root: Path, version: str = "19.1.7") -> Path:
     return root
 
 
-def test_a_directory_is_used_where_it_stands(tmp_path: Path, sdk: Sdk) -> None:
+def test_source_directory_is_used_in_place(tmp_path: Path, sdk: Sdk) -> None:
     root = tree(tmp_path / "llvm-project")
     assert source.llvm_source(str(root), sdk, tmp_path / "cache") == root
     assert not (tmp_path / "cache").exists()
 
 
-def test_another_version_is_refused_with_both_named(tmp_path: Path, sdk: Sdk) -> None:
+def test_source_of_another_version_is_refused(tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError) as caught:
         source.llvm_source(str(tree(tmp_path / "llvm-project", "18.1.8")), sdk, tmp_path / "cache")
     assert "18.1.8" in caught.value.problem
@@ -47,7 +47,7 @@ def test_another_version_is_refused_with_both_named(tmp_path: Path, sdk: Sdk) ->
     assert "git:llvmorg-19.1.7" in caught.value.remedy
 
 
-def test_what_is_no_source_tree_is_refused(tmp_path: Path, sdk: Sdk) -> None:
+def test_incomplete_source_tree_is_refused(tmp_path: Path, sdk: Sdk) -> None:
     (tree(tmp_path / "llvm-project") / "clang/tools/driver/driver.cpp").unlink()
     with pytest.raises(UserError, match=r"clang/tools/driver/driver\.cpp is missing"):
         source.llvm_source(str(tmp_path / "llvm-project"), sdk, tmp_path / "cache")
@@ -59,7 +59,7 @@ def pack(root: Path, archive: Path, top: str) -> Path:
     return archive
 
 
-def test_of_an_archive_only_what_is_compiled_is_unpacked(tmp_path: Path) -> None:
+def test_only_needed_files_of_an_archive_are_unpacked(tmp_path: Path) -> None:
     archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
     into = tmp_path / "into"
     into.mkdir()
@@ -67,7 +67,7 @@ def test_of_an_archive_only_what_is_compiled_is_unpacked(tmp_path: Path) -> None
     assert {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()} == set(source.FILES)
 
 
-def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
+def test_damaged_archive_is_reported(tmp_path: Path) -> None:
     archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
     archive.write_bytes(archive.read_bytes()[:-100])
     with pytest.raises(UserError, match="cannot unpack"):
@@ -81,7 +81,7 @@ def git(*arguments: str | Path) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository that stands where LLVM's is expected, with the tag llvmorg-19.1.7 and a later one."""
+    """Return a repository that replaces LLVM's, with the tag llvmorg-19.1.7 and a later one."""
     root = tree(tmp_path / "upstream")
     git("init", "-q", root)
     git("-C", root, "config", "uploadpack.allowFilter", "true")
@@ -94,7 +94,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_a_tag_is_fetched_once(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
+def test_tag_is_fetched_once(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
     fetched = source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
     assert (
         fetched / "llvm/lib/Analysis/MLInlineAdvisor.cpp"
@@ -104,12 +104,12 @@ def test_a_tag_is_fetched_once(repository: Path, tmp_path: Path, sdk: Sdk) -> No
     assert source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache") == fetched
 
 
-def test_a_tag_of_another_version_leaves_nothing(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
+def test_tag_of_another_version_is_refused_and_not_cached(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError, match=r"20\.1\.0.*19\.1\.7"):
         source.llvm_source("git:llvmorg-20.1.0", sdk, tmp_path / "cache")
     assert not list((tmp_path / "cache" / "llvm-source").iterdir())
 
 
-def test_an_unknown_tag_is_told(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
+def test_unknown_tag_is_reported(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError, match=r"git:llvmorg-1\.0"):
         source.llvm_source("git:llvmorg-1.0", sdk, tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""The trace step on real modules with the real training clang: what it writes is what that clang logs."""
+"""The trace step writes what the real training clang logs for real modules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request
-from components.formats.corpus import Corpus
-from components.formats.toolchain import load_toolchain
-from components.formats.trace import load_trace, read_columns, read_modules, read_objects
-from components.storage.manifest import digest
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.formats.corpus import Corpus
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
+from components.core.storage.manifest import digest
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
 from components.vocab.build import build
@@ -34,7 +34,7 @@ def trace(tiny_corpus: Corpus, training_toolchain: Path, tmp_path_factory: pytes
     return output
 
 
-def test_it_equals_what_clang_logs(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
+def test_trace_equals_clang_logs(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
     toolchain = load_toolchain(training_toolchain)
     names = [spec.name for spec in load_trace(trace).features]
     columns = read_columns(trace, [*names, "module", "context", "step", "caller", "callee", "action", "reward"])
@@ -49,7 +49,7 @@ def test_it_equals_what_clang_logs(trace: Path, tiny_corpus: Corpus, training_to
         for name in names:
             np.testing.assert_array_equal(columns[name][rows], context.columns[name].ravel(), err_msg=name)
         np.testing.assert_array_equal(columns["action"][rows], context.columns["inlining_decision"].ravel())
-        # The heuristic decided, so what it would have done is what was done: the trace keeps one of the two.
+        # The heuristic decided, so both columns are equal, and the trace has only one of them.
         np.testing.assert_array_equal(context.columns["inlining_default"], context.columns["inlining_decision"])
         np.testing.assert_array_equal(columns["step"][rows], np.arange(len(context)))
         functions = np.array(sample.callsites.names, object)
@@ -59,7 +59,7 @@ def test_it_equals_what_clang_logs(trace: Path, tiny_corpus: Corpus, training_to
     assert not columns["reward"].any() and set(columns["action"]) == {0, 1} and set(columns["context"]) == {""}
 
 
-def test_sizes_are_those_of_a_plain_compile(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
+def test_sizes_equal_those_of_a_plain_compile(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
     modules = read_modules(trace)
     sizes = dict(zip(modules["module"], modules["text_size_bytes"], strict=True))
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
@@ -81,11 +81,11 @@ def test_functions_of_several_objects_are_counted(
     }
     corpus = make_corpus(tmp_path / "corpus", sources)
     collect(TraceConfig(corpus.directory, training_toolchain, tmp_path / "trace", workers="local:2"))
-    # Each object keeps its own `local`, each program its own `main`, and `lib` has one `weak`.
-    assert read_objects(tmp_path / "trace") == {"app": {"_Z4weaki": 2}}
+    # Each object keeps its `local`, each program its `main`, and `lib` has only one `weak`.
+    assert read_object_counts(tmp_path / "trace") == {"app": {"_Z4weaki": 2}}
 
 
-def test_it_says_where_it_comes_from(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
+def test_trace_records_digests_of_its_inputs(trace: Path, tiny_corpus: Corpus, training_toolchain: Path) -> None:
     described = load_trace(trace)
     assert described.corpus == digest(tiny_corpus.directory)
     assert described.toolchain == digest(training_toolchain)
@@ -94,9 +94,7 @@ def test_it_says_where_it_comes_from(trace: Path, tiny_corpus: Corpus, training_
     assert report["quarantine"]["modules"] == [] and report["decisions"] == described.decisions
 
 
-def test_the_same_corpus_gives_the_same_rows(
-    trace: Path, tiny_corpus: Corpus, training_toolchain: Path, tmp_path: Path
-) -> None:
+def test_trace_is_deterministic(trace: Path, tiny_corpus: Corpus, training_toolchain: Path, tmp_path: Path) -> None:
     collect(TraceConfig(tiny_corpus.directory, training_toolchain, tmp_path / "again", workers="local:1"))
     names = [entry.name for entry in trace.iterdir() if entry.name.startswith("trace")]
     assert sorted(names) == ["trace-00000.parquet", "trace.json"]
@@ -104,10 +102,10 @@ def test_the_same_corpus_gives_the_same_rows(
         assert (tmp_path / "again" / name).read_bytes() == (trace / name).read_bytes()
 
 
-def test_a_truncated_log_is_reported_with_its_byte(
+def test_truncated_log_is_reported_with_its_byte_offset(
     training_toolchain: Path, make_corpus: Callable[..., Corpus], sources: dict[str, str], tmp_path: Path
 ) -> None:
-    """The training clang, but of one module it loses the end of the log, as on a disk that was full for a moment."""
+    """A training clang that loses the end of one module's log, as when the disk is full for a moment."""
     corpus = make_corpus(tmp_path / "c", {**sources, "app/unlucky.c": sources["app/tree.c"]})
     broken = tmp_path / "toolchain"
     (broken / "bin").mkdir(parents=True)
@@ -126,7 +124,7 @@ def test_a_truncated_log_is_reported_with_its_byte(
     assert "app/unlucky.c.o" not in read_modules(tmp_path / "trace")["module"]
 
 
-def test_a_vocab_is_made_of_it(trace: Path, tmp_path: Path) -> None:
+def test_vocab_is_built_from_the_trace(trace: Path, tmp_path: Path) -> None:
     excluded = problems.get("inlining").excluded_features
     assert build(VocabConfig(trace, tmp_path / "vocab")) == len(load_trace(trace).features) - len(excluded) > 30
     values = np.loadtxt(tmp_path / "vocab" / "callee_basic_block_count.buckets")
@@ -134,9 +132,16 @@ def test_a_vocab_is_made_of_it(trace: Path, tmp_path: Path) -> None:
     assert (values[0], values[-1]) == (column.min(), column.max()) and len(values) == 1000
 
 
-def test_ml_compiler_opts_form_has_a_sequence_for_each_module(trace: Path, tmp_path: Path) -> None:
+def test_exported_tfrecord_has_a_sequence_per_module(trace: Path, tmp_path: Path) -> None:
     command: list[str | Path] = [
-        sys.executable, "-m", "components.trace", "export", "--trace", trace, "--output", tmp_path / "out",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "components.trace",
+        "export",
+        "--trace",
+        trace,
+        "--output",
+        tmp_path / "out",
+    ]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "2 sequences" in result.stdout and (tmp_path / "out" / "trace.tfrecord").stat().st_size > 0

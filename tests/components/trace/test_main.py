@@ -1,4 +1,4 @@
-"""The command line of the trace and vocab steps: bad input, interruption, what is left behind."""
+"""Command line of the trace and vocab steps: bad input, interruption, remaining files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from components.formats.corpus import Corpus
-from components.storage.manifest import write_manifest
+from components.core.formats.corpus import Corpus
+from components.core.storage.manifest import write_manifest
 
 FEATURE = {"name": "callee_users", "type": "int64_t", "shape": [1]}
 Living = Callable[[str], list[int]]
@@ -28,7 +28,7 @@ def run(step: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 def make_toolchain(
     directory: Path, clang: Path, mode: str = "training", features: Iterable[object] = (FEATURE,)
 ) -> Path:
-    """What toolchain.json says, with a stock clang (or a script) in the place of the one that logs."""
+    """Write a toolchain with a stock clang (or a script) instead of one that logs."""
     (directory / "bin").mkdir(parents=True)
     (directory / "bin" / "clang").symlink_to(clang)
     document = {"version": 1, "mode": mode, "llvm_version": "19.1.7", "triple": "x86_64-pc-linux-gnu", "built": {}}
@@ -45,7 +45,7 @@ def toolchain(tmp_path: Path, clang: Path) -> Path:
 @pytest.mark.parametrize("step", ["trace", "vocab"])
 def test_help_shows_an_example(step: str) -> None:
     result = run(step, "--help")
-    assert result.returncode == 0 and f"python -m components.{step} --" in result.stdout
+    assert result.returncode == 0 and f"mlgo {step} --" in result.stdout
 
 
 def test_missing_options_are_a_usage_error() -> None:
@@ -54,25 +54,25 @@ def test_missing_options_are_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "message"),
+    ("damage", "message"),
     [
         (lambda c, t: (c / "corpus_description.json").write_text('{"modules": [], "has_thinlto": false}'), "is empty"),
         (lambda c, t: (c / "corpus_description.json").unlink(), "is not a corpus"),
         (lambda c, t: (c / "app" / "leaf.c.o.bc").unlink(), "leaf.c.o.bc is missing"),
-        (lambda c, t: (t / "toolchain.json").unlink(), "holds no toolchain"),
-        (lambda c, t: (t / "bin" / "clang").unlink(), "holds no compiler"),
+        (lambda c, t: (t / "toolchain.json").unlink(), "is not a toolchain"),
+        (lambda c, t: (t / "bin" / "clang").unlink(), "has no compiler"),
         (lambda c, t: (t / "toolchain.json").write_text("{"), "toolchain.json is not valid JSON"),
     ],
 )
-def test_broken_inputs(
-    break_it: Callable[[Path, Path], object],
+def test_damaged_inputs_are_refused(
+    damage: Callable[[Path, Path], object],
     message: str,
     make_corpus: Callable[..., Corpus],
     toolchain: Path,
     tmp_path: Path,
 ) -> None:
     corpus = make_corpus(tmp_path / "corpus", {"app/leaf.c": "int leaf(int x) { return x; }\n"}).directory
-    break_it(corpus, toolchain)
+    damage(corpus, toolchain)
     result = run("trace", "--corpus", corpus, "--toolchain", toolchain, "--output", tmp_path / "out")
     assert result.returncode == 1 and result.stderr.startswith("error: "), result.stderr
     assert message in result.stderr and "remedy: " in result.stderr and "Traceback" not in result.stderr
@@ -83,7 +83,7 @@ def test_broken_inputs(
     ("mode", "features", "message"),
     [("release", [FEATURE], "is a release toolchain"), ("training", [], "logs no features for the problem inlining")],
 )
-def test_a_clang_that_cannot_log(
+def test_toolchain_that_cannot_log_is_refused(
     mode: str, features: list[object], message: str, tiny_corpus: Corpus, clang: Path, tmp_path: Path
 ) -> None:
     toolchain = make_toolchain(tmp_path / "t", clang, mode, features)
@@ -91,7 +91,7 @@ def test_a_clang_that_cannot_log(
     assert result.returncode == 1 and message in result.stderr
 
 
-def test_a_stock_clang_fails_with_its_own_words(tiny_corpus: Corpus, toolchain: Path, tmp_path: Path) -> None:
+def test_stock_clang_fails_with_its_error_message(tiny_corpus: Corpus, toolchain: Path, tmp_path: Path) -> None:
     result = run("trace", "--corpus", tiny_corpus.directory, "--toolchain", toolchain, "--output", tmp_path / "out")
     assert result.returncode == 1
     assert "modules do not compile" in result.stderr and "--max-failed-fraction" in result.stderr
@@ -99,8 +99,8 @@ def test_a_stock_clang_fails_with_its_own_words(tiny_corpus: Corpus, toolchain: 
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
 
 
-def test_a_full_disk(tiny_corpus: Corpus, clang: Path, tmp_path: Path) -> None:
-    """A real clang whose object goes to a device that is always full."""
+def test_full_disk_is_reported(tiny_corpus: Corpus, clang: Path, tmp_path: Path) -> None:
+    """A real clang that writes its object to a device that is always full."""
     script = tmp_path / "full"
     bitcode = tiny_corpus.modules[0].bitcode
     script.write_text(f"#!/bin/sh\nexec {clang} -cc1 -emit-obj -Oz -x ir {bitcode} -o /dev/full\n")
@@ -112,10 +112,8 @@ def test_a_full_disk(tiny_corpus: Corpus, clang: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def hanging(
-    make_corpus: Callable[..., Corpus], clang: Path, tmp_path: Path, marker: str
-) -> tuple[list[str], Path]:
-    """A trace command whose compilers hang with children of their own, and where its output goes."""
+def hanging(make_corpus: Callable[..., Corpus], clang: Path, tmp_path: Path, marker: str) -> tuple[list[str], Path]:
+    """Return a trace command whose compilers and their child processes hang, and the path of its output."""
     sources = {f"p/hang{i}.c": f"int leaf{i}(int x) {{ return x; }}\n" for i in range(4)}
     corpus = make_corpus(tmp_path / "corpus", sources)
     script = tmp_path / "hang"
@@ -130,12 +128,12 @@ def hanging(
 def wait_for(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("killer", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_stopped_in_the_middle(
+def test_interrupted_step_leaves_no_processes_or_output(
     killer: signal.Signals, hanging: tuple[list[str], Path], marker: str, living_with: Living
 ) -> None:
     command, output = hanging
@@ -151,7 +149,7 @@ def test_stopped_in_the_middle(
         assert not list(output.parent.glob(".out*"))
 
 
-def test_modules_that_hang_are_killed_and_named(
+def test_hanging_compiles_are_killed_and_reported(
     hanging: tuple[list[str], Path], marker: str, living_with: Living
 ) -> None:
     command, output = hanging
@@ -160,7 +158,7 @@ def test_modules_that_hang_are_killed_and_named(
     assert living_with(marker) == [] and not output.exists()
 
 
-def test_vocab_of_something_else(tmp_path: Path) -> None:
+def test_vocab_refuses_inputs_that_are_not_traces(tmp_path: Path) -> None:
     result = run("vocab", "--trace", tmp_path / "none", "--output", tmp_path / "out")
     assert result.returncode == 1 and "no such directory" in result.stderr
     (tmp_path / "half").mkdir()
@@ -169,7 +167,7 @@ def test_vocab_of_something_else(tmp_path: Path) -> None:
     assert result.returncode == 1 and "manifest.json" in result.stderr and not (tmp_path / "out").exists()
 
 
-def test_a_corpus_with_options_that_run_code_is_refused_before_the_first_compile(
+def test_corpus_with_code_loading_options_is_refused_before_the_first_compile(
     make_corpus: Callable[..., Corpus], toolchain: Path, tmp_path: Path
 ) -> None:
     corpus = make_corpus(tmp_path / "corpus", {f"app/{n}.c": "int leaf(int x) { return x; }\n" for n in "ab"})
@@ -180,7 +178,7 @@ def test_a_corpus_with_options_that_run_code_is_refused_before_the_first_compile
     result = run("trace", *arguments)
     assert result.returncode == 1 and not (tmp_path / "out").exists()
     assert "-load: app/b.c.o\n" in result.stderr and "pass --allow-cc1-option=-load" in result.stderr
-    corpus.modules[0].cmd.write_bytes(cmd.read_bytes())  # for either may fail first
+    corpus.modules[0].cmd.write_bytes(cmd.read_bytes())  # either module may fail first
     write_manifest(corpus.directory)
     result = run("trace", *arguments, "--max-failed-fraction", "0", "--allow-cc1-option", "-load")
     assert "unable to load plugin" in result.stderr

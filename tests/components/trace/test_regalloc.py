@@ -1,4 +1,4 @@
-"""A trace of the register allocator: tensors of 33 elements, functions for contexts, scores for rewards."""
+"""Traces of the register allocator: features with 33 elements, a context per function, scores as rewards."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from components import problems
-from components.compiler.advisor import Advisor
-from components.compiler.compile import Compiler, Request
-from components.console import UserError
-from components.formats.corpus import Corpus
-from components.formats.trace import load_trace, read_columns, read_modules
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.console import UserError
+from components.core.formats.corpus import Corpus
+from components.core.formats.trace import load_trace, read_columns, read_modules
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
 from components.trace.export import FILE_NAME, export_tfrecord
@@ -33,7 +33,7 @@ def trace(pressed_corpus: Corpus, training_toolchain: Path, tmp_path_factory: py
     return output
 
 
-def test_it_equals_what_clang_logs(trace: Path, pressed_corpus: Corpus, training_toolchain: Path) -> None:
+def test_trace_equals_clang_logs(trace: Path, pressed_corpus: Corpus, training_toolchain: Path) -> None:
     names = [spec.name for spec in load_trace(trace).features]
     columns = read_columns(trace, [*names, "module", "context", "step", "action", "reward"])
     compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
@@ -56,7 +56,7 @@ def test_it_equals_what_clang_logs(trace: Path, pressed_corpus: Corpus, training
     assert allowed[np.arange(rows_seen), columns["action"]].all()
 
 
-def test_there_is_no_more_than_is_known(trace: Path) -> None:
+def test_trace_has_no_columns_without_a_value(trace: Path) -> None:
     (shard,) = load_trace(trace).shards
     schema = pq.read_schema(shard)
     assert {"caller", "callee"}.isdisjoint(schema.names)
@@ -66,7 +66,7 @@ def test_there_is_no_more_than_is_known(trace: Path) -> None:
         read_columns(trace, ["caller"])
 
 
-def test_a_vocab_is_of_what_could_have_been_evicted(trace: Path, tmp_path: Path) -> None:
+def test_vocab_uses_only_unmasked_values(trace: Path, tmp_path: Path) -> None:
     features = load_trace(trace).features
     assert build(VocabConfig(trace, tmp_path / "vocab")) == len(features) - 1
     assert not (tmp_path / "vocab" / "mask.buckets").exists()
@@ -80,7 +80,7 @@ def test_a_vocab_is_of_what_could_have_been_evicted(trace: Path, tmp_path: Path)
     assert (progress[0], progress[-1]) == (columns["progress"].min(), columns["progress"].max())
 
 
-def test_ml_compiler_opts_form_has_a_sequence_for_each_function(trace: Path, tmp_path: Path) -> None:
+def test_exported_tfrecord_has_a_sequence_per_function(trace: Path, tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     columns = read_columns(trace, ["context", "module", "mask", "use_def_density", "action", "reward"])
     functions = list(dict.fromkeys(zip(columns["module"], columns["context"], strict=True)))

@@ -1,4 +1,4 @@
-"""Our TFRecord and SequenceExample encoder, read back by TensorFlow where that is the judge."""
+"""TFRecord and SequenceExample encoder, checked against known bytes and TensorFlow's reader."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.formats.features import FeatureSpec
-from components.formats.trace import ModuleTrace, TraceWriter
-from components.storage.manifest import require_artifact
-from components.storage.publish import publish
+from components.core.formats.features import FeatureSpec
+from components.core.formats.trace import ModuleTrace, TraceWriter
+from components.core.storage.manifest import require_artifact
+from components.core.storage.publish import publish
 from components.trace.export import FILE_NAME, export_tfrecord
 from components.trace.tfrecord import sequence_example, write_record
 
 
-def test_a_record_of_known_bytes() -> None:
-    """CRC-32C of "123456789" is 0xE3069283 (RFC 3720's polynomial, its check value); masked as TensorFlow does."""
+def test_record_has_the_expected_bytes() -> None:
+    """CRC-32C of "123456789" is 0xE3069283 (check value of RFC 3720's polynomial), masked as in TensorFlow."""
     stream = io.BytesIO()
     write_record(stream, b"123456789")
     data = stream.getvalue()
@@ -26,8 +26,8 @@ def test_a_record_of_known_bytes() -> None:
     assert data[21:] == masked.to_bytes(4, "little")
 
 
-def test_a_sequence_of_known_bytes() -> None:
-    """Two steps of one feature, 1 and 300, spelled out by the encoding rules of protocol buffers."""
+def test_sequence_example_has_the_expected_bytes() -> None:
+    """Two steps of one feature, 1 and 300, encoded by the rules of protocol buffers."""
     step_1 = bytes([0x0A, 0x05, 0x1A, 0x03, 0x0A, 0x01, 0x01])
     step_300 = bytes([0x0A, 0x06, 0x1A, 0x04, 0x0A, 0x02, 0xAC, 0x02])
     entry = b"\x0a\x01f" + bytes([0x12, len(step_1) + len(step_300)]) + step_1 + step_300
@@ -36,27 +36,35 @@ def test_a_sequence_of_known_bytes() -> None:
 
 
 def write_trace(directory: Path, sizes: dict[str, int]) -> dict[str, ModuleTrace]:
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     features = (FeatureSpec("cost", "int64", (1,)), FeatureSpec("weights", "float32", (2, 2)))
     modules = {}
     with publish(directory) as partial:
         writer = TraceWriter(partial, "inlining", "inlining_decision", features)
         for name, rows in sizes.items():
             zeros = np.zeros(rows, np.int32)
-            # Few distinct values, as features have, the extremes of int64 among them.
-            cost = draw.choice(np.array([0, 1, 127, 128, -1, 2**63 - 1, -(2**63)]), (rows, 1))
-            columns = {"cost": cost, "weights": draw.standard_normal((rows, 2, 2)).astype(np.float32)}
+            # Few distinct values, as in real features, including the extremes of int64.
+            cost = rng.choice(np.array([0, 1, 127, 128, -1, 2**63 - 1, -(2**63)]), (rows, 1))
+            columns = {"cost": cost, "weights": rng.standard_normal((rows, 2, 2)).astype(np.float32)}
             modules[name] = ModuleTrace(
-                module=name, text_size_bytes=1, compile_s=0.1, contexts=[""], context=zeros, names=["f"],
-                step=np.arange(rows, dtype=np.int32), caller=zeros, callee=zeros, columns=columns,
-                action=draw.integers(0, 2, rows),
-            )  # fmt: skip
+                module=name,
+                text_size_bytes=1,
+                compile_s=0.1,
+                contexts=[""],
+                context=zeros,
+                names=["f"],
+                step=np.arange(rows, dtype=np.int32),
+                caller=zeros,
+                callee=zeros,
+                columns=columns,
+                action=rng.integers(0, 2, rows),
+            )
             writer.add(modules[name])
         writer.close("", "")
     return modules
 
 
-def test_one_record_for_each_module_with_decisions(tmp_path: Path) -> None:
+def test_export_writes_a_record_per_module_with_decisions(tmp_path: Path) -> None:
     write_trace(tmp_path / "trace", {"a": 3, "nothing": 0, "b": 5})
     assert export_tfrecord(tmp_path / "trace", tmp_path / "out") == 2
     assert [entry.name for entry in require_artifact(tmp_path / "out", "trace").files] == [FILE_NAME]
@@ -66,7 +74,7 @@ def test_one_record_for_each_module_with_decisions(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tensorflow_reads_what_was_traced(tmp_path: Path) -> None:
+def test_tensorflow_reads_the_exported_trace(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     modules = write_trace(tmp_path / "trace", {"a": 3, "b": 700, "c": 1})
     export_tfrecord(tmp_path / "trace", tmp_path / "out")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from components.formats.corpus import Corpus
-from components.storage import digest
+from components.core.formats.corpus import Corpus
+from components.core.storage import digest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

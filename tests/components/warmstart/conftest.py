@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.formats.features import FeatureSpec
-from components.formats.trace import ModuleTrace, TraceWriter
-from components.formats.vocab import write_vocab
-from components.storage import write_manifest
+from components.core.formats.features import FeatureSpec
+from components.core.formats.trace import ModuleTrace, TraceWriter
+from components.core.formats.vocab import write_vocab
+from components.core.storage import write_manifest
 
 FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks", "always_zero"))
 MODULES, DECISIONS = 20, 300
@@ -35,9 +35,13 @@ def _make_toolchain(directory: Path, features: tuple[FeatureSpec, ...]) -> None:
     (directory / "bin").mkdir(parents=True)
     (directory / "bin" / "clang").symlink_to(Path(found).resolve())
     description = {
-        "version": 1, "mode": "training", "llvm_version": "19.1.7", "triple": "x86_64-pc-linux-gnu",
-        "features": {"inlining": [f.to_json() for f in features]}, "built": {},
-    }  # fmt: skip
+        "version": 1,
+        "mode": "training",
+        "llvm_version": "19.1.7",
+        "triple": "x86_64-pc-linux-gnu",
+        "features": {"inlining": [f.to_json() for f in features]},
+        "built": {},
+    }
     (directory / "toolchain.json").write_text(json.dumps(description))
     write_manifest(directory)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.console import UserError
-from components.formats.features import FeatureSpec
-from components.formats.policy import PolicyInfo, load_policy_info
-from components.policy.dense import DensePolicy, read_dense
-from components.policy.export import export_policy
-from components.storage import digest, publish
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo, load_policy_info
+from components.core.policy.dense import DensePolicy, read_dense
+from components.core.policy.export import export_policy
+from components.core.storage import digest, publish
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.train import train
 

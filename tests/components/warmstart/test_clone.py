@@ -6,7 +6,7 @@ import gin
 import numpy as np
 import pytest
 
-from components.policy.inputs import inputs_per_feature
+from components.core.policy.feature_encoding import inputs_per_feature
 from components.warmstart.clone import agreement, clone
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import load_decisions

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.console import UserError
-from components.formats.trace import read_columns
-from components.formats.vocab import write_vocab
-from components.storage import write_manifest
+from components.core.console import UserError
+from components.core.formats.trace import read_columns
+from components.core.formats.vocab import write_vocab
+from components.core.storage import write_manifest
 from components.warmstart.data import heldout_modules, load_decisions
 
 names = st.lists(st.text(min_size=1, max_size=5), unique=True, max_size=30)

@@ -8,11 +8,11 @@ import gin
 import pytest
 from click.testing import CliRunner
 
-from components.console import UserError
-from components.formats.features import FeatureSpec
-from components.formats.policy import load_policy_info
-from components.policy.compare import compare
-from components.storage import digest, verify
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import load_policy_info
+from components.core.policy.compare import compare
+from components.core.storage import digest, verify
 from components.warmstart.__main__ import main
 
 
@@ -51,7 +51,7 @@ def test_a_toolchain_with_other_features_is_refused_before_training(inputs, tmp_
     result = CliRunner().invoke(main, arguments(wrong, tmp_path / "policy"))
     assert isinstance(result.exception, UserError)
     assert "does not log: threshold, blocks, always_zero" in str(result.exception)
-    assert "does not know: novelty" in str(result.exception)
+    assert "does not use: novelty" in str(result.exception)
     assert not (tmp_path / "policy").exists()
 
 

@@ -1,0 +1,1 @@
+"""Concepts that the steps share."""

@@ -1,0 +1,110 @@
+"""Runs a step's click command with uniform exit statuses and error messages.
+
+Exit statuses: 0 success, 1 an error that the user can fix (one message on stderr), 2 wrong usage (click's status), 130
+interrupted by Ctrl-C, 143 terminated by SIGTERM (128 plus the signal's number, as in shells). Any other exception is a
+bug in this project and keeps its traceback (Python's status 1).
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from components.core.console.errors import UserError
+
+EXIT_USER_ERROR = 1
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
+INTERRUPTED = "interrupted; no partial output is left\n  remedy: run the same command again to continue"
+
+_CLICK_SETTINGS: dict[str, Any] = {
+    "standalone_mode": False,  # click would turn KeyboardInterrupt into "Aborted!" with status 1
+    "help_option_names": ["-h", "--help"],  # subcommands inherit them
+}
+
+
+def run_step(command: Callable[..., Any]) -> NoReturn:
+    """Call `command` (a click command, or a function without arguments) and exit with a status as described above.
+
+    SIGTERM is handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children are killed,
+    regardless of whether a user, a job runner or a container engine stops the step.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(_status_of(command))
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised on SIGTERM."""
+
+
+def interrupted_status(error: BaseException) -> int:
+    """Return the exit status for the signal that interrupted a command."""
+    return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # A second signal must not interrupt the clean-up that the first one started.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
+
+
+def _program_name() -> str | None:
+    """Return how users call the running step, "mlgo corpus"; None for other programs."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    package = (spec.name if spec else "").removesuffix(".__main__")
+    step = package.rpartition(".")[2]
+    return f"mlgo {step}" if package.startswith("components.") and step != "launcher" else None
+
+
+def _status_of(command: Callable[..., Any]) -> int:
+    try:
+        named = {"prog_name": _program_name(), **_CLICK_SETTINGS}
+        result = command.main(**named) if isinstance(command, click.Command) else command()
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        from components.core.storage.uri import name_mirrors_by_uri  # imported here, because it imports this package
+
+        return _fail(f"error: {name_mirrors_by_uri(str(error))}")
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except KeyboardInterrupt as error:
+        return _fail(INTERRUPTED, interrupted_status(error))
+    except click.Abort as error:  # click's replacement of KeyboardInterrupt
+        return _fail(INTERRUPTED, interrupted_status(error.__cause__ or error))
+    except BrokenPipeError:
+        # The reader of our output has exited (`... | head`), so there is nobody to print a message to.
+        sys.stdout = None  # type: ignore[assignment]
+        return EXIT_USER_ERROR
+    except OSError as error:
+        message = _disk_message(error)
+        if message is None:
+            raise
+        return _fail(message)
+
+
+def _disk_message(error: OSError) -> str | None:
+    """Return the message for a common file system error, None for any other error."""
+    path = error.filename or "the output or the temporary directory"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"error: no space left on the device that holds {path}\n  remedy: free some space and try again"
+        case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
+            return f"error: {path}: {error.strerror}\n  remedy: choose a directory that you can write to"
+        case errno.ELOOP | errno.EISDIR | errno.ENOTDIR if error.filename:
+            return f"error: {path}: {error.strerror}\n  remedy: check the path"
+        case errno.ENAMETOOLONG:
+            return f"error: {path}: {error.strerror}\n  remedy: choose a shorter name"
+        case _:
+            return None
+
+
+def _fail(message: str, status: int = EXIT_USER_ERROR) -> int:
+    print(message, file=sys.stderr, flush=True)
+    return status

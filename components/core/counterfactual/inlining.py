@@ -1,0 +1,217 @@
+"""What single inlining decisions are worth, measured by compiling a module again with some of them flipped.
+
+The base is a compile under the policy's own decisions. Each further compile has flips of single decisions and of all
+calls of a callee that do not disturb each other (`flip_sets`), and takes the base's other decisions as they were; what
+changes in the functions that a flip can change (`influence`), it caused. If one of them other than the callee
+disappears, its code went elsewhere and the measurement is void. What a compile saves by all calls of a callee is shared
+by those that it came to: where F inlines G, the call of X that it takes along is gone once G's own is inlined.
+
+Sizes are whole sizes: instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of
+the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECTURE.md, fact 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from components.core.compiler.callsites import Callsites
+from components.core.compiler.compile import Sample
+from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
+from components.core.counterfactual.flip_sets import choose_flip_sets
+from components.core.counterfactual.influence import FEW_CALLS, Flip, InlinedInto, callee_flips, single_flips
+
+Float64 = npt.NDArray[np.float64]
+
+MAX_ROWS = 32
+"""Of one flip: hundreds of decisions that are alike, with the same mean, would outnumber all others of a module."""
+
+
+@dataclass(frozen=True)
+class FlipPlan:
+    """The counterfactual compiles of one module.
+
+    Attributes:
+        flips: what can be flipped in the base.
+        group_size: int64 [N], of each decision how many are in the flip of a few that it is part of, else 1.
+        flip_sets: per compile, indices of the flips in it.
+        forced: per compile, the same for the compiler, and every other decision as the base took it.
+        numbers: per compile, the number of its flip set among all of the module's.
+    """
+
+    flips: tuple[Flip, ...]
+    group_size: npt.NDArray[np.int64]
+    flip_sets: tuple[npt.NDArray[np.intp], ...]
+    forced: tuple[ForcedDecisions, ...]
+    numbers: range
+
+    def share(self, share: int, shares: int) -> FlipPlan:
+        """Return every `shares`-th compile from number `share` on: the first sets flip more than the last."""
+        every = slice(share, None, shares)
+        return replace(self, flip_sets=self.flip_sets[every], forced=self.forced[every], numbers=self.numbers[every])
+
+
+@dataclass(frozen=True)
+class MeasuredFlips:
+    """What the flips of one base were measured to save; m rows, one for each decision of each measurement, or for
+    MAX_ROWS of them, evenly spaced.
+
+    Attributes:
+        flip: intp [m], the plan's flip.
+        flip_set: int64 [m], the number of the flip set that it was in; no decision is twice in one.
+        decision: intp [m], index of one of the flip's decisions that the compile came to.
+        together: int64 [m], of how many decisions of the flip the compile came to.
+        saved_bytes: float64 [m], by how much the objective is smaller with the flip, divided by `together`.
+        attributed_error_bytes: over the compiles, sum of |attributed change - real change of the text|.
+        attributed_bytes: over all measurements, sum of |attributed change|.
+        void: measurements that were thrown away.
+    """
+
+    flip: npt.NDArray[np.intp]
+    flip_set: npt.NDArray[np.int64]
+    decision: npt.NDArray[np.intp]
+    together: npt.NDArray[np.int64]
+    saved_bytes: Float64
+    attributed_error_bytes: float
+    attributed_bytes: float
+    void: int
+
+
+def plan_flips(
+    base: Sample,
+    action: npt.NDArray[np.int64],
+    uncertainty: Float64,
+    compiles: int,
+    random: np.random.Generator,
+    known: Callable[[Flip], bool] = lambda _: False,
+) -> FlipPlan:
+    """Choose the flips of at most `compiles` counterfactual compiles.
+
+    Args:
+        base: with callsites and function sizes.
+        action: int64 [N], the base's decisions, 1 to inline. uncertainty: float64 [N] of the policy.
+        known: whether a flip need not be measured.
+    """
+    calls = _callsites(base)
+    hosts = InlinedInto(calls, ~np.isnan(_sizes(base, calls.names)))
+    groups = callee_flips(calls, action, hosts)
+    flips = tuple(flip for flip in (*single_flips(calls, hosts), *groups) if not known(flip))
+    group_size = np.ones(len(action), np.int64)
+    for group in groups:
+        if len(group.decisions) <= FEW_CALLS:
+            group_size[group.decisions] = len(group.decisions)
+    of_flips = np.array([uncertainty[flip.decisions].mean() for flip in flips], np.float64)
+    chosen = choose_flip_sets(flips, of_flips, compiles, random)
+    forced = pin_flips(base, action, [[flips[i] for i in flip_set.tolist()] for flip_set in chosen])
+    return FlipPlan(flips, group_size, tuple(chosen), forced, range(len(chosen)))
+
+
+def pin_flips(
+    base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
+) -> tuple[ForcedDecisions, ...]:
+    """Return what has the compiler do each set of flips and take all other decisions as the base did.
+
+    Features tell of the whole module, so that after a flip a policy also decides otherwise about calls that have
+    nothing to do with it. What that changes is not the flip's worth, and it is in functions that other flips of the set
+    change. About calls that the base did not have the policy decides. Calls of one pair are told apart by their number,
+    so where a flip takes copies of a call away, a later one of the pair is taken for the first of them.
+    """
+    calls = _callsites(base)
+    ordinal = ordinals(calls.caller, calls.callee)
+    every = np.arange(len(action))
+    forced: list[ForcedDecisions] = []
+    for flips in flip_sets:
+        taken = action.copy()
+        for flip in flips:
+            taken[flip.decisions] = 1 - action[flip.decisions]
+        forced.append(_forced(calls, ordinal, taken, every))
+    return tuple(forced)
+
+
+def force_flips(
+    base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
+) -> tuple[ForcedDecisions, ...]:
+    """Return what has the compiler do each set of flips and leave all other decisions to the policy."""
+    calls = _callsites(base)
+    ordinal = ordinals(calls.caller, calls.callee)
+    decisions = [np.sort(np.concatenate([flip.decisions for flip in flips])) for flips in flip_sets]
+    return tuple(_forced(calls, ordinal, 1 - action, flipped) for flipped in decisions)
+
+
+def _forced(
+    calls: Callsites, ordinal: npt.NDArray[np.int32], action: npt.NDArray[np.int64], forced: npt.NDArray[np.intp]
+) -> ForcedDecisions:
+    """Key and action of the decisions that are forced, with only the names that occur."""
+    keys = np.stack([calls.caller[forced], calls.callee[forced]], 1)
+    used, places = np.unique(keys, return_inverse=True)
+    rows = np.concatenate([places.reshape(-1, 2), ordinal[forced, None], action[forced, None]], 1)
+    return ForcedDecisions(tuple(calls.names[i] for i in used.tolist()), rows.astype(np.int32))
+
+
+def measure_flips(
+    base: Sample, plan: FlipPlan, flipped: Sequence[Sample], objects: Mapping[str, int] | None = None
+) -> MeasuredFlips:
+    """Attribute the changes of the flipped compiles to their flips.
+
+    Args:
+        flipped: one for each of the plan's compiles, with function sizes; all of the base's decisions were forced.
+        objects: function name -> how many of the project's objects define it, of those that several do. A function's
+            bytes count by the share that the link keeps, 1 / number. None counts what each module has.
+    """
+    calls = _callsites(base)
+    before = _sizes(base, calls.names)
+    kept = np.array([1.0 / (objects or {}).get(name, 1) for name in calls.names])
+    measured: list[tuple[int, int, int, int, float]] = []
+    error = attributed = 0.0
+    void = 0
+    for number, flips, sample in zip(plan.numbers, plan.flip_sets, flipped, strict=True):
+        after = _sizes(sample, calls.names)
+        gone = ~np.isnan(before) & np.isnan(after)
+        change = np.nan_to_num(after) - np.nan_to_num(before)
+        is_reached = np.ones(len(calls.caller), bool)
+        is_reached[sample.unreached] = False
+        total = 0.0
+        for i in flips.tolist():
+            flip = plan.flips[i]
+            functions = np.fromiter(flip.changes, np.intp, len(flip.changes))
+            if np.any(gone[functions] & (functions != flip.callee)):
+                void += 1
+                continue
+            own = float(change[functions].sum())
+            total += own
+            attributed += abs(own)
+            reached = flip.decisions[is_reached[flip.decisions]]
+            if not len(reached):
+                continue
+            each = -float((change * kept)[functions].sum()) / len(reached)
+            told = reached[:: -(-len(reached) // MAX_ROWS)]
+            measured += [(i, number, decision, len(reached), each) for decision in told.tolist()]
+        error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
+    flip_, flip_set, decision_, together, saved = zip(*measured, strict=True) if measured else ((),) * 5
+    return MeasuredFlips(
+        np.array(flip_, np.intp),
+        np.array(flip_set, np.int64),
+        np.array(decision_, np.intp),
+        np.array(together, np.int64),
+        np.array(saved, np.float64),
+        error,
+        attributed,
+        void,
+    )
+
+
+def _sizes(sample: Sample, names: Sequence[str]) -> Float64:
+    """float64 [names]: bytes of each function, NaN where the object does not define it."""
+    if sample.function_sizes is None:
+        raise ValueError("flips need the sizes of functions")
+    sizes = sample.function_sizes.by_name()
+    return np.array([sizes.get(name, np.nan) for name in names], np.float64)
+
+
+def _callsites(sample: Sample) -> Callsites:
+    if sample.callsites is None:
+        raise ValueError("flips need the callsites of the base")
+    return sample.callsites

@@ -1,0 +1,1 @@
+"""On-disk formats of the data that crosses a step border."""

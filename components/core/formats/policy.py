@@ -1,0 +1,156 @@
+"""policy.json and output_spec.json: the metadata of a policy directory.
+
+A policy directory holds:
+
+    policy.json       PolicyInfo: the problem, the features, and the origin of the policy
+    output_spec.json  what the training clang logs next to the decision, in ml-compiler-opt's format
+    policy.h/.cpp/.so the native form: the source, and the library that the training clang loads
+    weights.npz       the arrays that all forms are derived from (components/core/policy/dense.py)
+    vocab/            <feature>.buckets, the boundaries as written by the vocab step
+    saved_model/      TensorFlow's form, signature "action"
+    model.tflite      TensorFlow Lite's form
+    aot/              only on request: the object of TensorFlow's AOT compiler and its runtime
+
+policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
+"vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
+"metrics": {}}.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.storage.input_files import MissingFile, expect_shape, read_json
+
+POLICY_JSON = "policy.json"
+OUTPUT_SPEC_JSON = "output_spec.json"
+VERSION = 1
+HEURISTIC = "heuristic"
+"""Given instead of a policy directory: make a policy that imitates LLVM's heuristic."""
+PRETRAINED = "pretrained"
+"""Given instead of a policy directory: the policy shipped with this project (components/core/policy/pretrained)."""
+IMPORTED = "import"
+"""`trained_by` of an imported policy, which has a SavedModel and aot/, but neither weights nor native source
+(components/core/policy/import_saved_model.py)."""
+IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
+"""Environment variable with the digest of the container's image, for policy.json and the model card."""
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """Content of policy.json.
+
+    Attributes:
+        features: inputs of the network, in its order.
+        trained_by: the step, "warmstart" or "ppo"; or IMPORTED.
+        vocab_digest, trace_digest, corpus_digest, toolchain_digest: `storage.digest` of the artifacts that the policy
+            was made from, empty if there was none.
+        image: digest of the container image that trained the policy.
+        metrics: training figures, for people.
+    """
+
+    problem: str
+    features: tuple[FeatureSpec, ...]
+    num_actions: int
+    trained_by: str
+    vocab_digest: str = ""
+    trace_digest: str = ""
+    corpus_digest: str = ""
+    toolchain_digest: str = ""
+    llvm_version: str = ""
+    git_commit: str = ""
+    image: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
+    """Write policy.json; return its path."""
+    document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
+    document["features"] = [f.to_json() for f in info.features]
+    path = directory / POLICY_JSON
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def load_policy_info(directory: Path) -> PolicyInfo:
+    """Read policy.json of a policy directory. UserError if it is missing or invalid."""
+    path = directory / POLICY_JSON
+    remedy = "delete the policy and make it again"
+    try:
+        document: dict[str, Any] = read_json(path, remedy)
+    except MissingFile:
+        raise UserError(
+            f"{directory} is not a policy: it has no {POLICY_JSON}",
+            "pass the output directory of the warmstart or ppo step",
+        ) from None
+    with expect_shape(path, "a policy description", remedy):
+        version = document.pop("version")
+        if version != VERSION:
+            raise UserError(f"{path} has version {version!r:.20}, this program reads {VERSION}", remedy)
+        document["features"] = tuple(FeatureSpec.from_json(f) for f in document["features"])
+        info = PolicyInfo(**document)
+        if not (isinstance(info.problem, str) and isinstance(info.num_actions, int)):
+            raise ValueError("problem or num_actions is of the wrong type")
+        if not isinstance(info.llvm_version, str) or not isinstance(info.metrics, Mapping):
+            raise ValueError("llvm_version or metrics is of the wrong type")
+    return info
+
+
+def check_features(policy_features: Sequence[FeatureSpec], compiler_features: Sequence[FeatureSpec]) -> None:
+    """Raise UserError with the differences unless the compiler logs every feature of a policy with its type and shape.
+
+    Features that the compiler logs and the policy does not use are allowed: LLVM lets a model use fewer features than
+    the compiler has, so that compilers can add some.
+    """
+    logged = {f.name: f for f in compiler_features}
+    used = {f.name for f in policy_features}
+    differences = []
+    if missing := [f.name for f in policy_features if f.name not in logged]:
+        differences.append(f"this compiler does not log: {', '.join(missing)}")
+        if added := [name for name in logged if name not in used]:
+            differences.append(f"the policy does not use: {', '.join(added)}")
+    for f in policy_features:
+        other = logged.get(f.name)
+        if other is not None and other != f:
+            ours, theirs = f"{f.dtype}{list(f.shape)}", f"{other.dtype}{list(other.shape)}"
+            differences.append(f"{f.name} is {ours} in the policy and {theirs} in the compiler")
+    if differences:
+        raise UserError(
+            "the policy's features differ from those that this compiler logs: " + "; ".join(differences),
+            "train the policy with a training clang of the same LLVM version, or use the version it was trained with",
+        )
+
+
+def output_spec(decision: str, logits: str, num_actions: int) -> list[dict[str, Any]]:
+    """Return the content of output_spec.json: the decision first, as LLVM requires, then the logits to log.
+
+    TensorFlow names the outputs of an exported function "StatefulPartitionedCall", in the SavedModel and in
+    model.tflite; their ports follow the alphabetical order of the outputs' names.
+    """
+    ports = sorted([decision, logits])
+    outputs = [(decision, "int64_t", [1]), (logits, "float", [1, num_actions])]
+    return [
+        {
+            "logging_name": name,
+            "tensor_spec": {
+                "name": "StatefulPartitionedCall",
+                "port": ports.index(name),
+                "type": ctype,
+                "shape": shape,
+            },
+        }
+        for name, ctype, shape in outputs
+    ]
+
+
+def write_output_spec(directory: Path, decision: str, logits: str, num_actions: int) -> Path:
+    """Write output_spec.json; return its path."""
+    path = directory / OUTPUT_SPEC_JSON
+    path.write_text(json.dumps(output_spec(decision, logits, num_actions), indent=1) + "\n", encoding="utf-8")
+    return path

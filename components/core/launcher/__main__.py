@@ -1,0 +1,183 @@
+"""Command line of the launcher, which every container of the pipeline runs."""
+
+from __future__ import annotations
+
+import itertools
+import runpy
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from components.core.console import UserError, run_step
+from components.core.console.number_types import FiniteFloatRange
+from components.core.launcher.executor import numbers, parse_executor_input, write_executor_output
+from components.core.storage.input_files import path_errors, read_json
+from components.core.storage.uri import GsUri, mirror, parse_place
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="""\b
+Example (as KFP calls it):
+  python -m components.core.launcher --executor-input '{{$}}' --copy report.html=/gcs/b/page.html \\
+    evaluation --corpus gs://b/corpus ... --output gs://b/evaluation
+""",
+)
+@click.option("--executor-input", default="{}", help="KFP's ExecutorInput in JSON: the placeholder {{$}}.")
+@click.option(
+    "--time-limit-s",
+    type=FiniteFloatRange(min=0, max=366 * 86400),
+    default=0,
+    help="Time limit of the step in seconds.  [default: none]",
+)
+@click.option(
+    "--copy",
+    "copies",
+    multiple=True,
+    metavar="FILE=PATH",
+    help="Copy FILE of the artifact at --output to PATH, for KFP's user interface.",
+)
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="FILE:KEY=PATH",
+    help="Write one value of a JSON file of that artifact to PATH, as an output parameter.",
+)
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="FILE=NAME",
+    help="Use the numbers in a JSON file of that artifact as metadata of the output NAME.",
+)
+@click.option(
+    "--work",
+    default="",
+    metavar="NAME",
+    help="The output NAME is a working directory that the step resumes from when it runs again. For runners.",
+)
+@click.option(
+    "--extends",
+    default="",
+    metavar="OPTIONS",
+    help="Comma-separated options of the step that may change when it resumes. For runners.",
+)
+@click.argument("step")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def main(
+    executor_input: str,
+    time_limit_s: float,
+    copies: tuple[str, ...],
+    values: tuple[str, ...],
+    metrics: tuple[str, ...],
+    work: str,
+    extends: str,
+    step: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Run STEP with ARGUMENTS, then report its outputs to Kubeflow Pipelines.
+
+    Options with empty values are omitted: an empty pipeline parameter means the step's own default.
+    """
+    kfp = parse_executor_input(executor_input)
+    kept = without_empty(arguments)
+    status = _run(step, kept, time_limit_s)
+    if status != 0:
+        return status
+    directory = _output_of(kept)
+    for copy in copies:
+        file, path = _split_pair(copy)
+        _make_parent(path)
+        with path_errors(directory / file, "see the step's log"):
+            shutil.copyfile(directory / file, path)
+    for value in values:
+        source, path = _split_pair(value)
+        file, _colon, key = source.partition(":")
+        _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
+    metadata: dict[str, dict[str, Any]] = {}
+    for metric in metrics:
+        file, name = _split_pair(metric)
+        metadata[name] = dict(numbers(_document(directory / file)))
+    write_executor_output(kfp, metadata)
+    return 0
+
+
+def without_empty(arguments: Sequence[str]) -> list[str]:
+    """Drop `--flag ''` and `--flag false` from the arguments; `--flag true` becomes `--flag`.
+
+    KFP cannot omit an argument depending on a pipeline parameter, and writes booleans in JSON.
+    """
+    kept: list[str] = []
+    for argument in arguments:
+        after_flag = bool(kept) and kept[-1].startswith("--")
+        if after_flag and argument in ("", "false"):
+            kept.pop()
+        elif not (after_flag and argument == "true"):
+            kept.append(argument)
+    return kept
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Read the JSON object that a step wrote to `path`. UserError if it is not one."""
+    document = read_json(path, "see the step's log")
+    if not isinstance(document, dict):
+        raise UserError(f"{path} is not a JSON object", "see the step's log")
+    return document
+
+
+def _value(path: Path, key: str) -> Any:
+    document = _document(path)
+    if key not in document:
+        raise UserError(f"{path} has no key {key!r}", f"it has {', '.join(sorted(document)[:20])}")
+    return document[key]
+
+
+def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
+    def raise_timeout(_number: int, _frame: FrameType | None) -> None:
+        raise UserError(f"the step {step} took more than {time_limit_s:.0f} s", "raise its time limit in the pipeline")
+
+    if not step.isidentifier() or find_spec(f"components.{step}") is None:
+        raise UserError(f"there is no step {step!r}", "mlgo --help lists the steps")
+    if time_limit_s:
+        signal.signal(signal.SIGALRM, raise_timeout)
+        signal.setitimer(signal.ITIMER_REAL, time_limit_s)
+    sys.argv = [step, *arguments]
+    try:
+        runpy.run_module(f"components.{step}", run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return 0
+
+
+def _output_of(arguments: Sequence[str]) -> Path:
+    """Return the local directory of the artifact at --output."""
+    for flag, value in itertools.pairwise(arguments):
+        if flag == "--output":
+            place = parse_place(value)
+            return mirror(place) if isinstance(place, GsUri) else place
+    return Path()
+
+
+def _split_pair(text: str) -> tuple[str, str]:
+    left, equals, right = text.partition("=")
+    if not (left and equals and right):
+        raise UserError(f"{text!r} is not of the form FILE=PATH", "see --help")
+    return left, right
+
+
+def _make_parent(path: str) -> Path:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+if __name__ == "__main__":
+    run_step(main)

@@ -1,0 +1,54 @@
+"""Notifies a webhook. Its URL is a secret: it comes from the environment and never goes into a log or an error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from components.core.console import UserError
+
+NOTIFY_VARIABLE = "MLGO_NOTIFY_URL"
+"""Environment variable with the URL; on a cluster a Kubernetes Secret fills it."""
+_TIMEOUT_S = 20.0
+
+
+def notify(outcome: Mapping[str, Any]) -> None:
+    """POST `outcome`, as JSON, to the URL in $MLGO_NOTIFY_URL; do nothing if the variable is not set.
+
+    Raises:
+        UserError: not a URL, no response, or a status other than 2xx. It names only the URL's host.
+    """
+    url = os.environ.get(NOTIFY_VARIABLE, "").strip()  # a Secret made from a file ends in a newline
+    if not url:
+        return
+    host = _host(url)
+    if host is None:
+        raise UserError(f"{NOTIFY_VARIABLE} is not an http:// or https:// URL", "write the webhook's URL to the secret")
+    try:
+        # Redirects are not followed: that would be a GET, and could go to any host.
+        answer = requests.post(url, json=dict(outcome), timeout=_TIMEOUT_S, allow_redirects=False)
+        failure = "" if answer.ok and not answer.is_redirect else f"status {answer.status_code}"
+    except requests.Timeout:
+        failure = f"no answer within {_TIMEOUT_S:.0f} s"
+    except requests.exceptions.SSLError:
+        failure = "its certificate is not trusted"
+    except requests.ConnectionError:
+        failure = "no connection"
+    # These messages contain the URL. RuntimeError: urllib3's for a redirect whose compressed body is truncated.
+    except (requests.RequestException, ValueError, RuntimeError):
+        failure = "the request failed"
+    if failure:
+        problem = f"the webhook at {host} did not accept the notification: {failure}"
+        raise UserError(problem, f"check the URL in the secret that sets {NOTIFY_VARIABLE}")
+
+
+def _host(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("http", "https") else None
+    except ValueError:
+        return None

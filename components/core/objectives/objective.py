@@ -1,0 +1,132 @@
+"""The interface of an objective: its labels, what a compile yields, and how outcomes are compared.
+
+Imports nothing heavy: a launcher that has no NumPy loaded prints the figures of a run that another process made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from components.core.compiler.compile import Sample
+
+    Float64 = NDArray[np.float64]
+
+Outcome = Mapping[str, float]
+"""What one compile of a module yields: value of each case. The only case of a module-level objective is ""."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How reports name an objective, and the keys that they write.
+
+    Attributes:
+        less, more: comparatives of a smaller and a larger value: "smaller", "larger".
+        quantity: what changes, in plots: "size". better: what a decrease is called there.
+        case: what is compared: "module" or "function".
+        values: what of the cases is compared: "text".
+        unit: suffix of the keys of values in report.csv and model-card.json: "bytes".
+        values_key: key of the values in measurements.json.
+        directions: suffixes of the counts of cases in metrics.json: with a smaller, an equal and a larger value.
+        title: of the table that a run prints last.
+        worst: heading of the cases that became worse; worst_key: their key in model-card.json; no_worse: the text if
+            there are none.
+        reward: what 1% of a training's reward is.
+        axis: label of the plot's axis of baseline values.
+        projects: what is compared of whole projects.
+    """
+
+    less: str
+    more: str
+    quantity: str
+    better: str
+    case: str
+    values: str
+    unit: str
+    values_key: str
+    directions: tuple[str, str, str]
+    title: str
+    worst: str
+    worst_key: str
+    no_worse: str
+    reward: str
+    axis: str
+    projects: str
+
+    @property
+    def cases(self) -> str:
+        return f"{self.case}s"
+
+    @property
+    def comparative(self) -> tuple[str, str]:
+        return self.less, self.more
+
+
+class Objective(Protocol):
+    """One objective; smaller values are better.
+
+    Attributes:
+        name: identifies the objective in files: "size" or "score".
+        labels: of reports.
+        additive: values of different cases add up (bytes), so that totals mean something. Otherwise values are compared
+            by the geometric mean of their changes.
+        needs_log: the value is read from the training log, so that only the training clang yields it.
+        sweeps_thresholds: -inline-threshold changes the value, so that a sweep is a baseline.
+        recipe_field: what a recipe lists of a project for it to be compared as a whole: "binaries" or "benchmarks".
+        programs_decide: a policy whose programs execute more instructions is not better, whatever the values are.
+        figures: keys that every metrics.json of this objective has.
+    """
+
+    name: str
+    labels: Labels
+    additive: bool
+    needs_log: bool
+    sweeps_thresholds: bool
+    recipe_field: str
+    programs_decide: bool
+    figures: frozenset[str]
+
+    def outcome(self, sample: Sample) -> Outcome:
+        """Return what a compile yielded."""
+
+    def baselines(self, trace: Path) -> dict[str, Outcome]:
+        """Return the outcome of each module under the heuristic, for modules with decisions, from a trace."""
+
+    def reduction(self, baseline: Float64, other: Float64) -> float | None:
+        """Return by which share values [N] are below their baselines; None if that is undefined."""
+
+    def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
+        """Return the 95% interval of the reduction in percent, resampling modules; None for fewer than two.
+
+        Args:
+            baseline, other: [N], values of the same cases.
+            module: [N], the module of each case.
+            seed: of the bootstrap.
+        """
+
+    def growth_percent(self, baseline: Float64, other: Float64) -> Float64:
+        """Return by how many percent each value [N] grew, as plots and lists of regressions show it."""
+
+    def plot_positions(self, baseline: Float64) -> Float64:
+        """Return where a logarithmic plot has each baseline value [N], in the unit of `labels.axis`."""
+
+    def extent(self, baseline: Outcome) -> str:
+        """Return how large a module is, in words."""
+
+    def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
+        """Return for each sample of a module float64 [decisions], positive is better (PPO's sampled credit).
+
+        Args:
+            samples: at least two of one module.
+            by_function: attribute to functions, otherwise to the whole module.
+            module_weight: weight of the whole module's change next to that of functions.
+        """
+
+    def wants_function_sizes(self, by_function: bool) -> bool:
+        """Whether `advantages` reads the sizes of functions."""

@@ -1,0 +1,28 @@
+"""Outcomes of whole modules against those of the heuristic: rewards of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from components.core.objectives.objective import Objective, Outcome
+
+
+def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]]) -> float:
+    """Return by which share the outcomes of modules are below their baselines, all modules together.
+
+    Args:
+        objective: of the outcomes.
+        pairs: outcome and baseline of each module. Cases without a baseline are left out.
+
+    Returns:
+        The reduction, positive is better; 0 if nothing is left.
+    """
+    both = [
+        (baseline[case], value) for outcome, baseline in pairs for case, value in outcome.items() if case in baseline
+    ]
+    if not both:
+        return 0.0
+    before, after = np.array(both).T
+    return objective.reduction(before, after) or 0.0

@@ -1,0 +1,100 @@
+"""Score: LLVM's score of each function. What counts is the factor by which it changes, for all functions alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.core.objectives.objective import Labels, Outcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from components.core.compiler.compile import Sample
+    from components.core.objectives.objective import Float64
+
+
+class Score:
+    """See Objective. Methods import NumPy and pyarrow themselves: the module must be importable without them."""
+
+    name = "score"
+    labels = Labels(
+        less="lower scores",
+        more="higher scores",
+        quantity="score",
+        better="better",
+        case="function",
+        values="scores",
+        unit="score",
+        values_key="scores",
+        directions=("lower", "equal", "higher"),
+        title="Scores of the held-out functions against LLVM's heuristic, geometric mean",
+        worst="Functions whose score rose most",
+        worst_key="worst_functions",
+        no_worse="None rose.",
+        reward="% lower scores than LLVM's heuristic",
+        axis="score under LLVM's heuristic + 1",
+        projects="instructions of programs",
+    )
+    additive = False
+    needs_log = True
+    sweeps_thresholds = False
+    recipe_field = "benchmarks"
+    # A score is LLVM's estimate of what code costs; where programs were run, they have the last word.
+    programs_decide = True
+    figures = frozenset({"modules", "functions", "reduction_percent", "groups"})
+
+    def outcome(self, sample: Sample) -> Outcome:
+        return sample.readable_scores()
+
+    def baselines(self, trace: Path) -> dict[str, Outcome]:
+        from components.core.formats.trace import read_columns  # nodes of a cluster have no pyarrow
+
+        columns = read_columns(trace, ["module", "context", "step", "reward"])
+        first = columns["step"] == 0
+        found: dict[str, dict[str, float]] = {}
+        rows = zip(columns["module"][first], columns["context"][first], columns["reward"][first].tolist(), strict=True)
+        for module, function, score in rows:
+            found.setdefault(module, {})[function] = score
+        return {**found}
+
+    def reduction(self, baseline: Float64, other: Float64) -> float | None:
+        from components.core.objectives.geometric_mean import geometric_mean_reduction, log_scores
+
+        return geometric_mean_reduction(log_scores(other) - log_scores(baseline)) if baseline.size else None
+
+    def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
+        from components.core.objectives.bootstrap import mean_reduction_interval
+        from components.core.objectives.geometric_mean import log_scores
+
+        return mean_reduction_interval(log_scores(other) - log_scores(baseline), module, seed)
+
+    def growth_percent(self, baseline: Float64, other: Float64) -> Float64:
+        import numpy as np
+
+        from components.core.objectives.geometric_mean import Float64 as Array
+        from components.core.objectives.geometric_mean import log_scores
+
+        growth: Array = 100.0 * np.expm1(log_scores(other) - log_scores(baseline))
+        return growth
+
+    def plot_positions(self, baseline: Float64) -> Float64:
+        from components.core.objectives.geometric_mean import FLOOR
+
+        return baseline + FLOOR
+
+    def extent(self, baseline: Outcome) -> str:
+        return f"{len(baseline)} functions"
+
+    def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
+        from components.core.objectives.score_credit import function_advantages, module_advantages
+
+        return function_advantages(samples) if by_function else module_advantages(samples)
+
+    def wants_function_sizes(self, by_function: bool) -> bool:
+        return False
+
+
+SCORE = Score()

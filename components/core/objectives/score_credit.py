@@ -1,0 +1,54 @@
+"""PPO's sampled credit where each function has a score of its own.
+
+The advantage of a decision in one of K samples is
+
+    mean over the K samples of log(score of its function + FLOOR) - log(this sample's)
+
+The samples' mean is a baseline of this function under this very policy. A moving average over iterations would be one,
+too, but of policies as old as the last time that the module was compiled, which of a thousand modules is long ago; it
+serves where a module is compiled once an iteration, and K is at least 2. Nothing of a function's score is another
+function's doing, so that a term for the whole module, as inlining has one, would be noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from components.core.compiler.compile import Sample
+from components.core.formats.names import replace_invalid_utf8
+from components.core.objectives.geometric_mean import Float64, log_scores
+
+
+def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
+    """Per sample of one module float64 [decisions], in the order of its log: the difference in this module's docstring.
+
+    0 for decisions in a function that some sample does not have.
+    """
+    changed = _changed(samples)
+    by_function = [{name: float(saved[k]) for name, saved in changed.items()} for k in range(len(samples))]
+    return [_spread(sample, differences) for sample, differences in zip(samples, by_function, strict=True)]
+
+
+def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
+    """Per sample float64 [decisions], all equal: the mean of its functions' differences."""
+    changed = _changed(samples)
+    means = np.mean(list(changed.values()), axis=0) if changed else np.zeros(len(samples))
+    return [
+        _spread(sample, dict.fromkeys(sample.readable_scores(), float(mean)))
+        for sample, mean in zip(samples, means, strict=True)
+    ]
+
+
+def _changed(samples: Sequence[Sample]) -> dict[str, Float64]:
+    """Function -> float64 [samples], of those that all samples have: how far each sample's log is below their mean."""
+    scores = [sample.readable_scores() for sample in samples]
+    common = [name for name in scores[0] if all(name in of_sample for of_sample in scores)]
+    by_function = {name: log_scores([of_sample[name] for of_sample in scores]) for name in common}
+    return {name: values.mean() - values for name, values in by_function.items()}
+
+
+def _spread(sample: Sample, by_function: Mapping[str, float]) -> Float64:
+    contexts = sample.log.contexts if sample.log else ()
+    return np.repeat([by_function.get(replace_invalid_utf8(c.name), 0.0) for c in contexts], [len(c) for c in contexts])

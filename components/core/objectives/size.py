@@ -1,0 +1,95 @@
+"""Size: bytes of native text. What counts is the sum over modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.core.objectives.objective import Labels, Outcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from components.core.compiler.compile import Sample
+    from components.core.objectives.objective import Float64
+
+MODULE = ""
+"""The case of a module in its outcome."""
+
+_KIB = 1024
+
+
+class Size:
+    """See Objective. Methods import NumPy and pyarrow themselves: the module must be importable without them."""
+
+    name = "size"
+    labels = Labels(
+        less="smaller",
+        more="larger",
+        quantity="size",
+        better="smaller",
+        case="module",
+        values="text",
+        unit="bytes",
+        values_key="sizes",
+        directions=("smaller", "equal", "larger"),
+        title="Text size of the held-out modules",
+        worst="Modules that grew most",
+        worst_key="worst_modules",
+        no_worse="None grew.",
+        reward="% smaller than -Oz",
+        axis="text size under -Oz (KiB)",
+        projects="linked binaries",
+    )
+    additive = True
+    needs_log = False
+    sweeps_thresholds = True
+    recipe_field = "binaries"
+    programs_decide = False
+    figures = frozenset({"modules", "baseline_bytes", "policy_bytes", "groups"})
+
+    def outcome(self, sample: Sample) -> Outcome:
+        return {MODULE: sample.text_size_bytes}
+
+    def baselines(self, trace: Path) -> dict[str, Outcome]:
+        from components.core.formats.trace import read_modules  # nodes of a cluster have no pyarrow
+
+        # A module that failed in the trace has no size, and one without decisions teaches nothing.
+        table = read_modules(trace)
+        rows = zip(table["module"].tolist(), table["text_size_bytes"].tolist(), table["decisions"], strict=True)
+        return {name: {MODULE: size} for name, size, decisions in rows if size > 0 and decisions > 0}
+
+    def reduction(self, baseline: Float64, other: Float64) -> float | None:
+        before = baseline.sum().item()
+        return 1.0 - other.sum().item() / before if before else None
+
+    def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
+        from components.core.objectives.bootstrap import reduction_interval
+
+        return reduction_interval(baseline, other, seed)
+
+    def growth_percent(self, baseline: Float64, other: Float64) -> Float64:
+        import numpy as np
+
+        growth = np.where(other > baseline, np.inf, 0.0)
+        np.divide(other, baseline, out=growth, where=baseline > 0)
+        return 100.0 * np.where(baseline > 0, growth - 1.0, growth)
+
+    def plot_positions(self, baseline: Float64) -> Float64:
+        return baseline / _KIB
+
+    def extent(self, baseline: Outcome) -> str:
+        return f"{baseline[MODULE]} bytes"
+
+    def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
+        from components.core.objectives.size_credit import function_advantages, module_advantages
+
+        return function_advantages(samples, module_weight) if by_function else module_advantages(samples)
+
+    def wants_function_sizes(self, by_function: bool) -> bool:
+        return by_function
+
+
+SIZE = Size()

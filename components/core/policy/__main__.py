@@ -1,0 +1,141 @@
+"""Command line of the policy concept: look at a policy's forms, and write them again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from components.core.console import UserError, run_step, say
+from components.core.console.number_types import COUNT, SEED
+from components.core.formats.policy import load_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.policy.dense import read_dense
+from components.core.storage import publish, require_artifact
+from components.core.storage.options import ARTIFACT, OUTPUT
+from components.core.storage.uri import display_path
+
+
+@click.group()
+def main() -> None:
+    """Compare the forms of a trained policy, export it again, or import one of another training.
+
+    \b
+    Example:
+      mlgo policy compare --policy runs/demo/policy --trace runs/demo/trace
+      mlgo policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
+        --output runs/aot
+      mlgo policy import --saved-model inlining-Oz-v1.1/model --toolchain runs/demo/training \\
+        --output runs/imported
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+
+
+@main.command("compare")
+@click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Recorded decisions: what the trace step made.")
+@click.option("--decisions", type=COUNT, default=2000, show_default=True, help="How many to compare.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Which ones.")
+def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> None:
+    """Run every form of a policy on recorded decisions; fail if any two of them decide differently.
+
+    The forms are the arrays (weights.npz), the emitted C++ (policy.so), the SavedModel and the TensorFlow Lite model.
+
+    \b
+    Example:
+      mlgo policy compare --policy runs/demo/policy --trace runs/demo/trace
+    """
+    from components.core.policy.compare import compare
+
+    require_artifact(policy, "policy")
+    require_artifact(trace, "trace")
+    agreements = compare(policy, trace, decisions, seed)
+    for a in agreements:
+        ties = f", {len(a.ties)} ties" if len(a.ties) else ""
+        say(f"{a.form}: {len(a.differences)} of {a.decisions} decisions differ{ties}; logits by {a.max_error:.1e}")
+    if any(len(a.differences) for a in agreements):
+        forms = ", ".join(a.form for a in agreements if len(a.differences))
+        raise UserError(f"{policy}: its forms decide differently from its weights: {forms}", "export the policy again")
+
+
+@main.command("export")
+@click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="A toolchain, whose clang compiles policy.so.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; made, or replaced.")
+@click.option(
+    "--aot/--no-aot",
+    default=False,
+    show_default=True,
+    help="Also the form that `toolchain --embed tf-aot` wants; takes a minute.",
+)
+def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> None:
+    """Write all forms of a policy again, from its weights; its origin in policy.json stays.
+
+    \b
+    Example:
+      mlgo policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
+        --output runs/aot
+    """
+    require_artifact(policy, "policy")
+    info, compiler = load_policy_info(policy), load_toolchain(toolchain)
+    dense = read_dense(policy)
+
+    from components.core.policy.export import export_policy
+
+    with publish(output) as partial:
+        export_policy(dense, partial, compiler.clang, info)
+        for kept in ("report.json", "tensorboard"):
+            source = policy / kept
+            if source.is_dir():
+                shutil.copytree(source, partial / kept)
+            elif source.is_file():
+                shutil.copyfile(source, partial / kept)
+        if aot:
+            from components.core.policy.aot import compile_aot
+
+            compile_aot(partial, dense.problem, compiler.clang)
+    say(f"{display_path(output)}: all forms of {display_path(policy)}" + (", with aot/" if aot else ""))
+
+
+@main.command("import")
+@click.option(
+    "--saved-model",
+    "source",
+    type=ARTIFACT,
+    required=True,
+    help="Directory with saved_model.pb, as ml-compiler-opt publishes its policies.",
+)
+@click.option(
+    "--toolchain", type=ARTIFACT, required=True, help="Training toolchain, whose features it must be content with."
+)
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; made, or replaced.")
+def import_command(source: Path, toolchain: Path, output: Path) -> None:
+    """Take a policy that ml-compiler-opt trained: a SavedModel with the signature "action".
+
+    Its problem is told by its decision. It must not want features that this LLVM does not have. What comes out can be
+    evaluated, and a release clang carries it with --embed tf-aot; it cannot be trained further or tuned from, for
+    this project does not know its layers. A SavedModel is a program: import only what you would run.
+
+    \b
+    Example:
+      mlgo policy import --saved-model inlining-Oz-v1.1/model --toolchain runs/demo/training \\
+        --output runs/imported
+      mlgo evaluation --corpus runs/demo/corpus --toolchain runs/demo/training \\
+        --policy runs/imported --output runs/imported-evaluation
+      mlgo toolchain --mode release --policy runs/imported --embed tf-aot --output runs/imported-clang
+    """
+    from components.core.policy.import_saved_model import import_policy
+
+    compiler = load_toolchain(toolchain).require_mode("training")
+    with publish(output) as partial:
+        info = import_policy(source, partial, compiler)
+    say(
+        f"{display_path(output)}: a policy for {info.problem} of {len(info.features)} features, "
+        f"from {display_path(source)}"
+    )
+
+
+if __name__ == "__main__":
+    run_step(main)

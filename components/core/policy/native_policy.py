@@ -1,0 +1,60 @@
+"""Runs policy.so from Python: the emitted code itself, as the training clang runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.policy.codegen import word_offsets
+from components.core.policy.feature_encoding import elements
+from components.core.policy.shared_object import SHARED_OBJECT
+
+
+class NativePolicy:
+    """A loaded policy.so. UserError if it cannot be loaded, or is not one.
+
+    `features`, `num_actions` and `problem` are what its description says.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / SHARED_OBJECT
+        if not path.is_file():
+            raise UserError(f"{path} is missing", "export the policy again")
+        try:
+            library = ctypes.CDLL(str(path.resolve()))
+            library.mlgo_policy_describe.restype = ctypes.c_char_p
+            description = json.loads(library.mlgo_policy_describe())
+            self.features = tuple(FeatureSpec.from_json(f) for f in description["features"])
+            self.num_actions = int(description["num_actions"])
+            self.problem = str(description["problem"])
+            self._logits = library.mlgo_policy_logits
+        except (OSError, AttributeError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is not an emitted policy: {error}", "export the policy again") from None
+        self._logits.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._logits.restype = None
+
+    def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
+        """float32 [N, num_actions] for N decisions, columns [N] or [N, *shape]; one call of the C function for each."""
+        rows = len(columns[self.features[0].name])
+        # Whole words for each feature, whatever its type: the layout of the emitted class.
+        *offsets, words = word_offsets(self.features)
+        values = np.zeros((rows, words), np.int64)
+        for feature, offset in zip(self.features, offsets, strict=True):
+            typed = np.ascontiguousarray(columns[feature.name], feature.dtype).reshape(rows, elements(feature))
+            first = offset * 8 // typed.itemsize
+            values.view(feature.dtype)[:, first : first + typed.shape[1]] = typed
+        output = np.empty((rows, self.num_actions), np.float32)
+        row = np.empty(words, np.int64)
+        inputs = (ctypes.c_void_p * len(offsets))(*(row.ctypes.data + 8 * offset for offset in offsets))
+        place, stride = output.ctypes.data, output.strides[0]
+        for i in range(rows):
+            row[:] = values[i]
+            self._logits(inputs, place + i * stride)
+        return output

@@ -1,0 +1,81 @@
+"""The policies that come with this project: released data, not code. One folder for each problem:
+
+    weights.npz      what a policy is made of (components/core/policy/dense.py), compressed
+    policy.json      what it was trained on (components/core/formats/policy.py)
+    model-card.md    what it is for, how it was trained, and what it does to code that it has not seen
+    by_package.csv   held-out results, a line for each project
+
+A step takes the word `pretrained` for the directory of a policy. The other files of a policy artifact are made then, in
+the cache directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from components.core import problems
+from components.core.console import UserError
+from components.core.formats.policy import POLICY_JSON, PRETRAINED
+from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
+from components.core.policy.export import write_source, write_weights
+from components.core.policy.fixed_point import round_weights
+from components.core.storage import MANIFEST, publish
+from components.core.storage.cache import default_cache_dir
+
+_HERE = Path(__file__).parent
+CARD = "model-card.md"
+BY_PACKAGE = "by_package.csv"
+
+
+def pretrained_problems() -> tuple[str, ...]:
+    """Return the problems for which there is a policy."""
+    return tuple(name for name in problems.names() if (_HERE / name / WEIGHTS_FILE).is_file())
+
+
+def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
+    """Return the directory of the policy for a problem: all that a release clang is built from.
+
+    Args:
+        cache: where it is made, the user's cache directory by default.
+
+    Raises:
+        UserError: there is no policy for this problem.
+    """
+    if problem not in pretrained_problems():
+        known = ", ".join(pretrained_problems())
+        raise UserError(f"no pretrained policy for {problem} comes with this project", f"there is one for: {known}")
+    released = _HERE / problem
+    content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
+    content += sorted(_HERE.parent.glob("*.inc"))
+    name = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
+    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / f"{problem}-{name}"
+    if not (directory / MANIFEST).is_file():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with publish(directory) as partial:
+            _write(read_dense(released), released, partial)
+    return directory
+
+
+def _write(dense: DensePolicy, released: Path, directory: Path) -> None:
+    write_source(dense, directory)
+    write_weights(dense, directory)
+    for name in (POLICY_JSON, CARD):
+        shutil.copyfile(released / name, directory / name)
+
+
+def release(policy: Path, directory: Path) -> None:
+    """Write weights, of 16 bits each, and description of a trained policy as they are released, a tenth as large.
+
+    Raises:
+        UserError: `policy` is no policy.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    round_weights(read_dense(policy)).save(directory)
+    with np.load(directory / WEIGHTS_FILE, allow_pickle=False) as opened:
+        arrays = dict(opened)
+    np.savez_compressed(directory / WEIGHTS_FILE, **arrays)
+    shutil.copyfile(policy / POLICY_JSON, directory / POLICY_JSON)

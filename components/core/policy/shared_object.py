@@ -1,0 +1,94 @@
+"""policy.so: the emitted policy as the training clang loads it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from components.core.console import UserError
+from components.core.policy.codegen import POLICY_SOURCE, SHARED_MACRO
+
+SHARED_OBJECT = "policy.so"
+COMPILE_TIMEOUT_S = 120.0
+
+COMPILE_FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-exceptions",
+    "-fno-rtti",
+    # sqrt becomes one instruction, without a call of libm that would only set errno.
+    "-fno-math-errno",
+    "-fno-asynchronous-unwind-tables",
+)
+"""How policy.cpp is meant to be compiled, for the shared object as for a release clang."""
+
+
+def build_shared_object(policy_cpp_dir: Path, clang: Path) -> Path:
+    """Compiles policy.cpp of a directory into policy.so beside it, see `link_shared_object`."""
+    flags = [f"-D{SHARED_MACRO}", "-nostdlib"]
+    return link_shared_object(policy_cpp_dir / SHARED_OBJECT, policy_cpp_dir / POLICY_SOURCE, clang, flags)
+
+
+def link_shared_object(
+    output: Path, source: Path, clang: Path, flags: Sequence[str], linked: Sequence[str] = ()
+) -> Path:
+    """Compiles a C++ source and links it into a shared object, which appears whole or not at all.
+
+    Args:
+        clang: a clang (of a toolchain artifact, or any other). lld beside it or on the PATH is preferred to ld, being
+            faster; either will do.
+        linked: objects, archives and -l options that it is linked with.
+
+    UserError if there is no linker, or if the compiler fails (with the end of its stderr).
+    """
+    partial = output.with_name(f".{output.name}.partial-{secrets.token_hex(4)}")
+    command = [
+        str(clang),
+        "-x",
+        "c++",
+        *COMPILE_FLAGS,
+        *flags,
+        "-shared",
+        f"--ld-path={find_linker(clang)}",
+        "-Wl,-s",
+        str(source),
+        "-x",
+        "none",
+        *linked,
+        "-o",
+        str(partial),
+    ]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+        if result.returncode != 0:
+            raise UserError(
+                f"{clang} could not compile {source} (status {result.returncode}):\n{result.stderr[-2000:]}",
+                "check that this clang runs, and that the policy directory is whole",
+            )
+        os.replace(partial, output)
+    except FileNotFoundError:
+        raise UserError(f"no compiler at {clang}", "pass the output directory of the toolchain step") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{clang} needed more than {COMPILE_TIMEOUT_S:.0f} s for {source}", "check the machine's load"
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return output
+
+
+def find_linker(clang: Path) -> Path:
+    """An ELF linker: lld beside `clang`, else lld of any version on the PATH, else ld. UserError if there is none."""
+    beside = Path(clang).resolve().parent / "ld.lld"
+    if beside.is_file():
+        return beside
+    for name in ("ld.lld", "ld.lld-19", "ld"):
+        if found := shutil.which(name):
+            return Path(found)
+    raise UserError("no linker found: neither ld.lld nor ld is on the PATH", "apt-get install lld-19 (or binutils)")

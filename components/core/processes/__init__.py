@@ -1,0 +1,1 @@
+"""Starts, supervises and confines child processes, and kills them together with their descendants."""

@@ -1,0 +1,286 @@
+"""Builds a project with a given clang and flags: its objects for a corpus, or whole to see what users would ship."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError
+from components.core.processes.build_tools import log_tail, run_logged
+from components.core.projects.compile_commands import output_of
+from components.core.projects.recipe import Recipe
+from components.core.projects.relative import write_launcher
+from components.core.storage.input_files import read_json
+
+LOG = "build.log"
+BUILD_TYPE = "MinSizeRel"
+_COMMANDS = "compile_commands.json"
+_BUILT = "built_commands.json"
+_NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
+_LINKED_KINDS = ("EXE", "SHARED", "MODULE")
+_LINKED = (b"\x7fELF", b"!<ar")
+"""How programs and shared libraries begin, and static libraries."""
+_INTERRUPTED = (130, -2, -15)
+"""Exit statuses of ninja when it, or a compiler it runs, gets SIGINT or SIGTERM."""
+
+OnProgress = Callable[[int, int], None]
+"""Called with the build steps done and their total."""
+
+
+@dataclass(frozen=True)
+class BuiltProject:
+    """What a build left in `directory`.
+
+    compile_commands: the compile commands of the recipe's objects, those that it excludes left out.
+    binaries: the programs and libraries that match the recipe's globs, symbolic links resolved, each once, sorted.
+    failed: what the build tool says could not be built; details in `log`.
+    """
+
+    directory: Path
+    compile_commands: Path
+    binaries: tuple[Path, ...]
+    failed: tuple[str, ...]
+    log: Path
+
+
+def build_project(
+    recipe: Recipe,
+    source_dir: Path,
+    build_dir: Path,
+    clang: Path,
+    cflags: list[str],
+    jobs: int,
+    progress: OnProgress | None = None,
+    objects_only: bool = False,
+    log: Path | None = None,
+    ldflags: Sequence[str] = (),
+) -> BuiltProject:
+    """Build a project, configuring it first where that was not done.
+
+    Args:
+        source_dir: where `fetch_recipe` put the source. Commands run there, and leave their objects there.
+        build_dir: CMake's build directory. A source directory inside it keeps paths in commands relative, and so
+            the modules the same wherever they are built.
+        clang: the C compiler; clang++ is taken from beside it.
+        cflags: flags for every C and C++ compile ("-Oz", "-mllvm", "-enable-ml-inliner=release"); they come after
+            the project's own and so win.
+        objects_only: compile what a corpus wants, link nothing.
+        log: where the build tools' output goes, default build.log in the build directory.
+        ldflags: flags of clang for every link of a program or shared library, behind the project's own.
+
+    Raises `UserError` if nothing could be configured, or if a whole build left none of the recipe's binaries.
+    Single objects that fail do not stop the others: they are in `failed`.
+    """
+    if recipe.commands is not None:
+        return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only, log, ldflags)
+    if not (build_dir / "build.ninja").exists():
+        configure_project(recipe, source_dir, build_dir, clang, cflags, log, ldflags)
+    log = log or build_dir / LOG
+    entries = _entries(recipe, build_dir)
+    targets = [str(output_of(entry)) for entry in entries] if objects_only else list(recipe.targets)
+    failed: list[str] = []
+
+    def watch(line: str) -> None:
+        if match := _NINJA_STATUS.match(line):
+            if progress is not None:
+                # ninja first counts the steps that bring its own files up to date, then the real ones anew.
+                progress(int(match[1]), max(int(match[2]), len(targets)))
+        elif line.startswith("FAILED: "):
+            failed.append(line.removeprefix("FAILED: ").strip())
+
+    # -k 0: one file that does not compile is no reason to lose the others.
+    command = ["ninja", f"-j{jobs}", "-k0", *targets]
+    status = run_logged(command, build_dir, log, {"NINJA_STATUS": "[%f/%t] "}, watch)
+    if status in _INTERRUPTED:
+        raise UserError(f"the build of {recipe.name} was interrupted: ninja was stopped by a signal", "run it again")
+    if status != 0 and not failed:
+        raise _failure(recipe, "cannot be built", log)
+    return _finish(recipe, build_dir, entries, failed, log, objects_only)
+
+
+def configure_project(
+    recipe: Recipe,
+    source_dir: Path,
+    build_dir: Path,
+    clang: Path,
+    cflags: list[str],
+    log: Path | None = None,
+    ldflags: Sequence[str] = (),
+) -> None:
+    """Prepare the source and run CMake; nothing to do for recipes of commands.
+
+    Raises `UserError` with the end of the output of what failed.
+    """
+    if recipe.commands is not None:
+        return
+    for tool in ("cmake", "ninja"):
+        if shutil.which(tool) is None:
+            raise UserError(f"{tool} is missing, it builds {recipe.name}", "sudo apt-get install cmake ninja-build")
+    build_dir.mkdir(parents=True, exist_ok=True)
+    log = log or build_dir / LOG
+    _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
+    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
+    launcher = str(write_launcher(build_dir))
+    definitions = {
+        "CMAKE_C_COMPILER": str(clang),
+        "CMAKE_CXX_COMPILER": str(clangxx(clang)),
+        "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        # The flags of the build type come after those that the project appends to CMAKE_CXX_FLAGS.
+        "CMAKE_BUILD_TYPE": BUILD_TYPE,
+        f"CMAKE_C_FLAGS_{BUILD_TYPE.upper()}": flags,
+        f"CMAKE_CXX_FLAGS_{BUILD_TYPE.upper()}": flags,
+        **{f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": shlex.join(ldflags) for kind in _LINKED_KINDS},
+        # Ours, and with it no compiler cache: that would return objects that tell an earlier build's command line.
+        "CMAKE_C_COMPILER_LAUNCHER": launcher,
+        "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
+        # The user's package registry must not decide what a project finds.
+        "CMAKE_FIND_USE_PACKAGE_REGISTRY": "OFF",
+        **{key: _expand(value, recipe, source_dir) for key, value in recipe.cmake_options or ()},
+    }
+    command = ["cmake", "-GNinja", "-Wno-dev", "-S", str(source_dir / recipe.directory), "-B", str(build_dir)]
+    command += [f"-D{key}={value}" for key, value in definitions.items()]
+    environment = dict.fromkeys(("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS"), "")
+    if run_logged(command, build_dir, log, environment) != 0:
+        raise _failure(recipe, "cannot be configured", log)
+
+
+def clangxx(clang: Path) -> Path:
+    """The C++ driver beside a clang: clang++-19 for clang-19, clang++ where the name is a link's target."""
+    for path in (clang, clang.resolve()):
+        for name in (path.name.replace("clang", "clang++", 1), "clang++"):
+            if (path.parent / name).is_file():
+                return path.parent / name
+    raise UserError(f"there is no clang++ beside {clang}", "install it, or name another clang")
+
+
+def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
+    """Ask a clang for its version: major, minor, patch.
+
+    Raises:
+        UserError: it does not run, or is no clang; with this remedy.
+    """
+    try:
+        said = subprocess.run(
+            [clang, "--version"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"{clang} does not run: {error}", remedy) from None
+    if (found := re.search(r"clang version (\d+)\.(\d+)\.(\d+)", said)) is None:
+        raise UserError(f"{clang} is no clang: --version says {said[:80]!r}", remedy)
+    return tuple(map(int, found.groups()))
+
+
+def _run_commands(
+    recipe: Recipe,
+    source_dir: Path,
+    build_dir: Path,
+    clang: Path,
+    cflags: list[str],
+    jobs: int,
+    objects_only: bool,
+    log: Path | None,
+    ldflags: Sequence[str],
+) -> BuiltProject:
+    build_dir.mkdir(parents=True, exist_ok=True)
+    log = log or build_dir / LOG
+    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
+    environment = {
+        "CC": str(clang),
+        "CXX": str(clangxx(clang)),
+        "CFLAGS": flags,
+        "CXXFLAGS": flags,
+        "LDFLAGS": shlex.join(ldflags),
+        "JOBS": str(jobs),
+    }
+    lines = recipe.prepare + (recipe.commands or ())
+    _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)
+    if not (source_dir / _COMMANDS).exists():
+        objects = [str(path.relative_to(source_dir)) for path in sorted(source_dir.rglob("*.o"))]
+        found = [{"directory": str(source_dir), "file": name, "output": name} for name in objects]
+        (source_dir / _COMMANDS).write_text(json.dumps(found, indent=1))
+    return _finish(recipe, source_dir, _entries(recipe, source_dir), [], log, objects_only)
+
+
+def _run_shell(
+    recipe: Recipe, lines: tuple[str, ...], source_dir: Path, log: Path, problem: str, environment: dict[str, str]
+) -> None:
+    for line in lines:
+        expanded = _expand(line, recipe, source_dir)
+        if run_logged(["sh", "-e", "-c", expanded], source_dir, log, environment) != 0:
+            raise _failure(recipe, f"{problem}: {expanded}", log)
+
+
+def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, cflags: list[str]) -> list[str]:
+    # The place of the build must not get into debug information, nor through __FILE__ into the code and its size.
+    inside = recipe.cmake_options is not None and source_dir.is_relative_to(build_dir)
+    place = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
+    return ["-DNDEBUG", place, *recipe.cflags, *cflags]
+
+
+def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:
+    """Replace {source} and {<required source>} by their absolute directories."""
+    for name in ("source", *(name for name, _ in recipe.requires)):
+        directory = source_dir if name == "source" else source_dir.parent / name
+        text = text.replace("{" + name + "}", str(directory.absolute()))
+    return text
+
+
+def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
+    """The compile commands without excluded objects. Raises `UserError` if none is left."""
+    entries: list[dict[str, Any]] = read_json(directory / _COMMANDS, f"see how {recipe.name} is built")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UserError(f"{directory / _COMMANDS} is not a compilation database", f"see how {recipe.name} is built")
+    chosen = [entry for entry in entries if (name := output_of(entry)) and not excluded(name, recipe)]
+    if not chosen:
+        raise UserError(
+            f"{recipe.name} compiles nothing: {len(entries)} compile commands, {len(recipe.exclude)} exclusions",
+            "correct cmake options and exclude in its recipe",
+        )
+    return chosen
+
+
+def excluded(name: str, recipe: Recipe) -> bool:
+    """Whether the recipe excludes an object. The last glob that matches decides, as in a .gitignore: "!" takes an
+    exclusion back."""
+    found = False
+    for glob in recipe.exclude:
+        if fnmatch.fnmatch(name, glob.removeprefix("!")):
+            found = not glob.startswith("!")
+    return found
+
+
+def _finish(
+    recipe: Recipe, directory: Path, entries: list[dict[str, Any]], failed: list[str], log: Path, objects_only: bool
+) -> BuiltProject:
+    commands = directory / _BUILT
+    commands.write_text(json.dumps(entries, indent=1), encoding="utf-8")
+    binaries = () if objects_only else _binaries(recipe, directory)
+    if recipe.binaries and not objects_only and not binaries:
+        raise _failure(recipe, f"left none of its binaries ({', '.join(recipe.binaries)})", log)
+    return BuiltProject(directory, commands, binaries, tuple(failed), log)
+
+
+def _binaries(recipe: Recipe, directory: Path) -> tuple[Path, ...]:
+    found = {path.resolve() for glob in recipe.binaries for path in directory.glob(glob) if path.is_file()}
+    return tuple(sorted(path for path in found if _magic(path) in _LINKED))
+
+
+def _magic(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(4)
+
+
+def _failure(recipe: Recipe, what: str, log: Path) -> UserError:
+    return UserError(
+        f"{recipe.name} {what}; the end of its log:\n{log_tail(log)}",
+        f"correct its recipe or install what it misses ({os.fspath(log)} has the whole log)",
+    )

@@ -1,0 +1,234 @@
+"""One source package built by its own rules, with what came of it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.core.console import UserError, say
+from components.core.processes.build_tools import log_tail
+from components.core.projects.debian.privileged import run_privileged
+from components.core.projects.recipe import Recipe, Source
+from components.core.storage.stale_directories import make_locked
+
+SCRIPTS = Path(__file__).parent
+_BASE_SCRIPTS = ("make-base", "compiler")
+WORK = "build-"
+"""How the directories begin in which packages are built."""
+SOURCE = "/build/source"
+"""Where a package is built, in the root."""
+TIMEOUT_S = 1800.0
+DISK_GIB = 12
+_BASE_TIMEOUT_S = 1800.0
+_TIMED_OUT = 124
+
+# The level wins over the package's own, and nothing else than the level differs from how it is shipped. Errors that
+# clang has and GCC 12 has not are warnings: the package was never built with such a compiler.
+FLAGS = (
+    "-g0",
+    "-fno-lto",
+    "-Wno-error",
+    "-Wno-unknown-warning-option",
+    "-Wno-ignored-optimization-argument",
+    "-Wno-unused-command-line-argument",
+    "-Wno-error=implicit-function-declaration",
+    "-Wno-error=implicit-int",
+    "-Wno-error=int-conversion",
+    "-Wno-error=incompatible-function-pointer-types",
+    "-Wno-error=format-security",
+    "-Wno-error=register",
+    "-Wno-c++11-narrowing",
+    "-Wno-error=enum-constexpr-conversion",
+)
+
+_HINTS = {
+    "No space left on device": "it filled the disk that it was given",
+    "Temporary failure in name resolution": "it wants the network, which a build has not",
+    "Could not resolve": "it wants the network, which a build has not",
+    "Network is unreachable": "it wants the network, which a build has not",
+}
+_LASTING = ("unpack", "build", "collect")
+_PHASES = {
+    "prepare": "its root cannot be made",
+    "fetch": "its source cannot be fetched",
+    "unpack": "its source cannot be unpacked",
+    "dependencies": "its build dependencies cannot be installed",
+    "build": "its build failed",
+    "collect": "what it built cannot be collected",
+}
+
+
+@dataclass(frozen=True)
+class DebianBuild:
+    """How packages are built.
+
+    Attributes:
+        clang_major: of Debian's clang in the root.
+        toolchain: an install tree of another clang that compiles, None for Debian's own.
+        compile_flags: behind the package's own, of every compile. object_flags: of those that make an object.
+        link_flags: of every link.
+        jobs: compiles at a time.
+        timeout_s: of a package, from its download to the last link. disk_gib: what its root may hold.
+    """
+
+    clang_major: int = 19
+    toolchain: Path | None = None
+    compile_flags: tuple[str, ...] = ()
+    object_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    jobs: int = 2
+    timeout_s: float = TIMEOUT_S
+    disk_gib: int = DISK_GIB
+
+
+@dataclass(frozen=True)
+class PackageBuild:
+    """What a package's build left.
+
+    Attributes:
+        version: Debian's, "" if the source was not even fetched.
+        work: directory for what is made of it.
+        objects: directory of its objects, at their paths below the source tree.
+        binaries: directory of the programs and libraries of its binary packages, by package.
+        failure: why there are none, "" if the build went well.
+        lasting: it would end so again; not so if a mirror did not answer, for example.
+    """
+
+    version: str
+    work: Path
+    objects: Path
+    binaries: Path
+    failure: str
+    lasting: bool
+
+
+def base_root(cache: Path, clang_major: int) -> Path:
+    """Return the root that builds start from, made the first time: two minutes and 1 GB.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    suite = _suite()
+    made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in _BASE_SCRIPTS)).hexdigest()
+    base = cache.absolute() / "debian" / f"{suite}-clang-{clang_major}-{made_by[:12]}"
+    base.parent.mkdir(parents=True, exist_ok=True)
+    with open(base.with_name(f"{base.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not base.is_dir():
+            say(f"making the root that Debian packages are built in: {suite} with clang-{clang_major}")
+            partial, log = base.with_name(f"{base.name}.partial"), base.with_name(f"{base.name}.log")
+            log.unlink(missing_ok=True)
+            scripts = base.with_name(f"{base.name}.scripts")
+            scripts.mkdir(exist_ok=True)
+            for name in _BASE_SCRIPTS:
+                shutil.copy2(SCRIPTS / name, scripts / name)
+            command = [scripts / "make-base", partial, suite, str(clang_major)]
+            if run_privileged(command, base.parent, log, _BASE_TIMEOUT_S) != 0:
+                raise UserError(
+                    f"the root for Debian packages cannot be made; the end of {log}:\n{log_tail(log)}",
+                    "check the network, apt's sources (/etc/apt) and that debootstrap is installed",
+                )
+            partial.rename(base)
+    return base
+
+
+@contextmanager
+def build_package(
+    recipe: Recipe, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
+) -> Iterator[PackageBuild]:
+    """Build a package in a root of its own, and yield what it left; that is removed afterwards.
+
+    Args:
+        recipe: its source is a source package, or a directory that has debian/ in it, which is copied.
+        base: of `base_root`.
+        target: `objects` compiles only, `binary` also makes what the binary packages ship.
+        log: gets all that is printed, and nothing else.
+
+    Raises:
+        Stopped: by `stop_running`.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    # Beside the root, so that one container sees both.
+    work, held = make_locked(base.parent, f"{WORK}{recipe.name}-", base.parent)
+    try:
+        yield _build(recipe.source, work, base, config, target, log)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        os.close(held)
+
+
+def _build(
+    source: Source, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
+) -> PackageBuild:
+    _write_settings(work / "compiler.conf", config)
+    if config.toolchain is not None:
+        (work / "toolchain").symlink_to(config.toolchain.absolute())
+    script = work / "build-package"
+    shutil.copy2(SCRIPTS / "build-package", script)
+    if source.kind == "path":
+        _copy_source(Path(source.location), work / "source")
+    owner = f"{os.geteuid()}:{os.getegid()}"
+    words = [script, base, work, source.location, target, str(config.jobs), str(config.disk_gib), owner]
+    outside = [] if config.toolchain is None else [config.toolchain.absolute()]
+    status = run_privileged(words, base.parent, log, config.timeout_s, outside)
+    (work / "disk.img").unlink(missing_ok=True)
+    out = work / "out"
+    version, phase = (_read(out / name) for name in ("version", "phase"))
+    failure = _failure(status, phase, config, log)
+    return PackageBuild(version, work, out / "objects", out / "binaries", failure, not failure or phase in _LASTING)
+
+
+def _copy_source(directory: Path, into: Path) -> None:
+    if not (directory / "debian" / "rules").is_file():
+        raise UserError(f"{directory} has no debian/rules: it is no Debian source", "correct path in the recipe")
+    shutil.copytree(directory, into, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+
+
+def _failure(status: int, phase: str, config: DebianBuild, log: Path) -> str:
+    if status == 0:
+        return ""
+    if status == _TIMED_OUT:
+        return f"it took longer than {config.timeout_s:g} s"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    hints = [hint for sign, hint in _HINTS.items() if sign in text] if phase != "fetch" else []
+    return ": ".join([_PHASES.get(phase, f"it failed with status {status}"), *hints[:1]])
+
+
+def _write_settings(path: Path, config: DebianBuild) -> None:
+    """Settings that the script `compiler` reads, in the words of a shell."""
+    directory = "/mlgo/toolchain/bin" if config.toolchain is not None else f"/usr/lib/llvm-{config.clang_major}/bin"
+    settings = {
+        "CLANG": f"{directory}/clang",
+        "CLANGXX": f"{directory}/clang++",
+        "FLAGS": " ".join([*FLAGS, *config.compile_flags]),
+        "COMPILE_FLAGS": " ".join(config.object_flags),
+        "LINK_FLAGS": " ".join(config.link_flags),
+        "MULTIARCH": f"{platform.machine()}-linux-gnu",
+        "SOURCE": SOURCE,
+        "OBJECTS": "/build/objects",
+    }
+    lines = [f"{name}='{value}'" for name, value in settings.items()]
+    if any("'" in value or "\n" in value for value in settings.values()):
+        raise UserError("a flag for the build of Debian packages has a quote in it", "leave it out")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _suite() -> str:
+    try:
+        found = platform.freedesktop_os_release()
+    except OSError:
+        found = {}
+    return found.get("VERSION_CODENAME", "bookworm") if found.get("ID") == "debian" else "bookworm"
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace").strip() if path.is_file() else ""

@@ -1,0 +1,40 @@
+"""What a source package ships, as one of two compilers builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.core.console import UserError, say
+from components.core.processes.build_tools import log_tail
+from components.core.projects.build import clang_version
+from components.core.projects.debian.package import DebianBuild, base_root, build_package
+from components.core.projects.recipe import Recipe
+
+_SYSTEM = Path("/usr")
+
+
+@contextmanager
+def shipped_binaries(
+    recipe: Recipe, clang: Path, flags: Sequence[str], link_flags: Sequence[str], cache: Path, jobs: int, log: Path
+) -> Iterator[Path]:
+    """Yield a directory with the ELF files of the package's binary packages, below each one's name.
+
+    Args:
+        clang: Debian's own stands for the one of the same version in the root; another is shown there.
+        flags, link_flags: behind the package's own.
+
+    Raises:
+        UserError: the package cannot be built.
+    """
+    major, *_ = clang_version(clang, "pass another --clang")
+    resolved = clang.resolve()
+    toolchain = None if resolved.is_relative_to(_SYSTEM) else resolved.parent.parent
+    build = DebianBuild(major, toolchain, compile_flags=tuple(flags), link_flags=tuple(link_flags), jobs=jobs)
+    base = base_root(cache, major)
+    say(f"building {recipe.name} by its own rules with {clang}")
+    with build_package(recipe, base, build, "binary", log) as built:
+        if built.failure:
+            raise UserError(f"{recipe.name}: {built.failure}; the end of its log:\n{log_tail(log)}", f"see {log}")
+        yield built.binaries

@@ -1,0 +1,172 @@
+"""Fetches what recipes name as their sources: Debian source packages, git tags, archives, local directories."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import lzma
+import os
+import re
+import shutil
+import struct
+import subprocess
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from components.core.console import UserError, say, say_if_slow
+from components.core.projects.recipe import Recipe, Source
+from components.core.storage.debsource import fetch_deb_source
+from components.core.storage.http_download import download
+
+Say = Callable[[str], None]
+GIT_TIMEOUT_S = 1800.0
+
+
+def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
+    """Put the recipe's source at `into`/source and what it requires at `into`/<name>; returns `into`/source.
+
+    A local path is used where it lies, through a link, unless the recipe's own commands run in it: then it is
+    copied, because a user's own tree is never written to. Downloads are kept below `cache` and reused.
+    """
+    for name, source in recipe.requires:
+        _fetch(source, into / name, cache, progress, in_place=True)
+    in_place = recipe.commands is None and not recipe.prepare
+    return _fetch(recipe.source, into / "source", cache, progress, in_place=in_place)
+
+
+def _fetch(source: Source, into: Path, cache: Path, progress: Say, in_place: bool) -> Path:
+    into.parent.mkdir(parents=True, exist_ok=True)
+    match source.kind:
+        case "deb":
+            return fetch_deb_source(source.location, cache, into, progress)
+        case "git":
+            return _clone(source, into, progress)
+        case "url":
+            return _unpack(_download(source, cache, progress), into)
+        case "path":
+            return _local(Path(source.location), into, in_place)
+
+
+def _local(path: Path, into: Path, in_place: bool) -> Path:
+    if not path.is_dir():
+        raise UserError(f"the source directory {path} does not exist", "correct source: path in the recipe")
+    if in_place:
+        into.symlink_to(path, target_is_directory=True)
+    else:
+        shutil.copytree(path, into, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    return into
+
+
+def _clone(source: Source, into: Path, progress: Say) -> Path:
+    if shutil.which("git") is None:
+        raise UserError(f"git is missing, it fetches {source.location}", "sudo apt-get install git")
+    progress(f"cloning {source.location} at {source.pin}")
+    options = ["--quiet", "--depth=1", "--recurse-submodules", "--shallow-submodules", f"--branch={source.pin}"]
+    command = ["git", "-c", "advice.detachedHead=false", "clone", *options, "--", source.location, str(into)]
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        with say_if_slow(f"waiting for git to clone {source.location} (at most {GIT_TIMEOUT_S:.0f} s)"):
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                timeout=GIT_TIMEOUT_S,
+            )
+    except subprocess.TimeoutExpired:
+        shutil.rmtree(into, ignore_errors=True)
+        raise UserError(
+            f"{source.location} at {source.pin} is not cloned after {GIT_TIMEOUT_S:.0f} s",
+            "check the URL and the network",
+        ) from None
+    if done.returncode != 0:
+        shutil.rmtree(into, ignore_errors=True)
+        message = done.stderr.strip().splitlines()
+        raise UserError(
+            f"cannot clone {source.location} at {source.pin}: {message[-1] if message else 'no message'}",
+            "check the URL, the tag and the network",
+        )
+    return into
+
+
+def _download(source: Source, cache: Path, progress: Say) -> Path:
+    folder = cache / "archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", source.location.rsplit("/", 1)[-1])[-100:]
+    archive = folder / f"{source.pin[:16]}-{name or 'archive'}"
+    if archive.is_file() and _sha256(archive) == source.pin:
+        return archive
+    # One build at a time: the next one finds the archive, and what a kill leaves is overwritten.
+    locks = cache / "locks"
+    locks.mkdir(exist_ok=True)
+    with open(locks / archive.name, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another build that downloads {source.location}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (archive.is_file() and _sha256(archive) == source.pin):
+            _download_archive(source, archive, progress)
+    return archive
+
+
+def _download_archive(source: Source, archive: Path, progress: Say) -> None:
+    progress(f"downloading {source.location}")
+    partial = archive.with_name(archive.name + ".partial")
+    try:
+        download(source.location, partial)
+        found = _sha256(partial)
+        if found != source.pin:
+            raise UserError(
+                f"{source.location} has the SHA-256 {found}, the recipe says {source.pin}",
+                "do not use the archive unless you know why it changed; then correct sha256 in the recipe",
+            )
+        partial.rename(archive)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unpack(archive: Path, into: Path) -> Path:
+    """Unpack; where everything lies in one folder, as in most releases, `into` is that folder."""
+    scratch = into.with_name(into.name + ".unpacking")
+    scratch.mkdir(parents=True)
+    try:
+        if zipfile.is_zipfile(archive):
+            _unpack_zip(archive, scratch)
+        else:
+            # GNU tar knows every compression and refuses absolute names and "..".
+            command = ["tar", "--extract", "--no-same-owner", "--file", str(archive), "--directory", str(scratch)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise UserError(f"cannot unpack {archive}: {done.stderr.strip()[-200:]}", "use a tar or zip archive")
+        entries = list(scratch.iterdir())
+        top = entries[0] if len(entries) == 1 and entries[0].is_dir() else scratch
+        top.rename(into)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return into
+
+
+def _unpack_zip(archive: Path, into: Path) -> None:
+    try:
+        with zipfile.ZipFile(archive) as file:
+            file.extractall(into)
+    # Damage is told by many names: RuntimeError for encryption, NotImplementedError for a compression.
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
+        raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None
+    except OSError as error:
+        if error.errno is None:  # bz2's of a damaged stream
+            problem = f"cannot unpack {archive}: {error}"
+            raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None
+        if not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
+            raise
+        problem = f"cannot unpack {archive}: it has a file and a directory of one name, {error.filename}"
+        raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None

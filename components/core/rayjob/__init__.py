@@ -1,0 +1,1 @@
+"""The RayJob that runs a training on a cluster: its manifest, its submission and its log."""

@@ -1,0 +1,38 @@
+"""Creates and empties directories."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from components.core.console import UserError
+from components.core.storage.cache import VARIABLE, default_cache_dir
+from components.core.storage.uri import uri_of
+
+
+def make_directory(directory: Path, wanted: Path | None = None) -> None:
+    """Create `directory` and its parents unless it exists.
+
+    Args:
+        wanted: the path that the user gave, for errors; by default the directory itself.
+
+    Raises:
+        UserError: it cannot be created, for any reason: no permission, a file in the way, a file system such as /proc
+            in which none can be created.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wanted = wanted or directory
+        if uri := uri_of(wanted):
+            raise UserError(
+                f"the cache in {default_cache_dir()} cannot hold {uri}: {error.strerror}",
+                f"set {VARIABLE} to a writable directory",
+            ) from None
+        raise UserError(f"{wanted} cannot be created: {error.strerror}", "choose a writable place") from None
+
+
+def empty(directory: Path) -> None:
+    """Remove everything in a directory."""
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -1,0 +1,159 @@
+"""Downloads from object storage into local mirrors.
+
+Each returned path belongs to one version and does not change until this process ends
+(components.core.storage.versions), even if other processes fetch or publish meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from components.core.console import UserError, say
+from components.core.storage.directory import empty, make_directory
+from components.core.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
+from components.core.storage.publish import publish_local
+from components.core.storage.uri import GsUri, concurrent_modification_error, mirror
+from components.core.storage.versions import hold_version
+from components.core.storage.workdir import download_file
+
+_ATTEMPTS = 5
+"""To read an artifact that others replace meanwhile."""
+
+
+def fetch(uri: GsUri, place: Path | None = None) -> Path:
+    """Download the artifact at `uri` unless it is already here; return the path of its mirror, or `place`.
+
+    Raises:
+        UserError: there is none, it is damaged, or object storage refuses or does not answer.
+    """
+    from components.core.storage.remote import ReplacedDuringDownload, download, download_version, read_remote_manifest
+
+    remote = read_remote_manifest(uri)
+    for _attempt in range(_ATTEMPTS):
+        if remote.generation == 0:
+            raise UserError(
+                f"{uri} is not a finished artifact: it has no {MANIFEST}",
+                "check the URI; if the step that makes it was interrupted, run that step again",
+            )
+        target = place or hold_version(uri, manifest_digest(remote.files))
+        if _holds(target, remote.files):
+            return target
+        make_directory(target.parent)
+        try:
+            with publish_local(target, replace_anything=place is None) as partial:
+                if place is not None:
+                    remote = download(remote, partial.directory)
+                elif not _link_published(uri, remote.files, partial.directory):
+                    download_version(remote, partial.directory)
+                partial.files = remote.files
+        except ReplacedDuringDownload as replaced:
+            say(f"{uri} was replaced while it was read; reading the new version")
+            remote = replaced.by
+            continue
+        say(f"{uri}: {len(remote.files)} files, {sum(entry.size_bytes for entry in remote.files) / 1e6:.1f} MB")
+        return target
+    raise concurrent_modification_error(uri)
+
+
+def fetch_file(uri: GsUri) -> Path:
+    """Download a single object, for example a recipe; return its mirror. UserError as `fetch`."""
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    from components.core.storage.gcs import generation_of
+
+    for _attempt in range(_ATTEMPTS):
+        generation = generation_of(uri)
+        if not generation:
+            raise UserError(f"there is no object {uri}", "check the URI")
+        place = hold_version(uri, f"{generation:x}")
+        if place.is_file():
+            return place
+        try:
+            download_file(uri, place, generation)
+        except (NotFound, PreconditionFailed):
+            continue  # replaced between the two requests
+        return place
+    raise concurrent_modification_error(uri)
+
+
+def fetch_tree(uri: GsUri) -> Path:
+    """Fetch an artifact, or all objects of a folder without a manifest, which another tool filled."""
+    from components.core.storage.remote import download_folder, list_folder, read_remote_manifest
+
+    if read_remote_manifest(uri).generation:
+        return fetch(uri)
+    for _attempt in range(_ATTEMPTS):
+        folder = list_folder(uri)
+        if not folder:
+            raise UserError(f"there is nothing at {uri}", "check the URI")
+        place = hold_version(uri, _digest(folder))
+        if place.is_dir():
+            return place
+        with suppress(_Changed), publish_local(place, replace_anything=True) as partial:
+            partial.vouched = False
+            download_folder(uri, folder, partial.directory)
+            if list_folder(uri) != folder:
+                raise _Changed
+        if place.is_dir():
+            return place
+    raise concurrent_modification_error(uri)
+
+
+class _Changed(Exception):
+    """The folder changed between its listing and its download."""
+
+
+def fetch_files_outside_artifacts(uri: GsUri) -> Path:
+    """Download the files below `uri` that belong to no artifact, such as TensorBoard events next to checkpoints.
+
+    Returns a separate mirror: a training may be writing to the mirror of `uri`.
+    """
+    from components.core.storage.remote import download_folder, list_folder
+
+    folder = list_folder(uri)
+    artifacts = tuple(f"{Path(name).parent}/" for name in folder if Path(name).name == MANIFEST)
+    loose = {name: version for name, version in folder.items() if not name.startswith(artifacts)}
+    place = hold_version(uri, _digest(loose | {"": (0, 0)}))  # differs from the mirror of `fetch_tree`
+    if not place.is_dir():
+        with publish_local(place, replace_anything=True) as partial:
+            partial.vouched = False
+            download_folder(uri, loose, partial.directory)
+    return place
+
+
+def _holds(place: Path, files: Sequence[ManifestEntry]) -> bool:
+    try:
+        return require_artifact(place, "artifact").files == files
+    except UserError:
+        return False
+
+
+def _link_published(uri: GsUri, files: Sequence[ManifestEntry], into: Path) -> bool:
+    """Hard-link this machine's own publication at `uri` into `into` if it is this version; return whether it is."""
+    try:
+        descriptor = os.open(mirror(uri), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # By descriptor: another process may exchange the directory meanwhile and remove this one.
+        published = Path(f"/proc/self/fd/{descriptor}")
+        if not _holds(published, files):
+            return False
+        for entry in files:
+            target = into / entry.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(published / entry.name, target, follow_symlinks=False)
+        return True
+    except OSError:
+        empty(into)
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _digest(folder: Mapping[str, tuple[int, int]]) -> str:
+    return hashlib.sha256(repr(sorted(folder.items())).encode()).hexdigest()

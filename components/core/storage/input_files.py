@@ -1,0 +1,163 @@
+"""Reads files that others wrote and turns every way in which that can fail into a UserError.
+
+Failures are of three kinds: the path (missing, a directory, a loop of links, a named pipe, not a path), the syntax
+(JSON, YAML, UTF-8), and the shape of the document, which only its reader knows: see `expect_shape`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core.console import UserError
+
+MAX_DEPTH = 64
+"""Nesting limit of JSON and YAML. This project's files nest ten deep; Python's recursion limit is far above."""
+MAX_YAML_NODES = 1_000_000
+"""Limit of values in a YAML document with its aliases expanded: a few lines of nested aliases expand to billions."""
+
+_WRONG_SHAPE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
+
+
+class MissingFile(UserError):
+    """The file does not exist. A subclass, so that callers can say what should be there."""
+
+
+def open_regular(path: str | Path) -> int:
+    """Open a regular file for reading; return its descriptor.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file. Named pipes are refused without waiting for a writer.
+        ValueError: the path contains NUL or cannot be encoded.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise OSError(0, "is a directory, not a file" if stat.S_ISDIR(mode) else "is not a regular file", str(path))
+    return descriptor
+
+
+def read_bytes(path: Path, remedy: str = "check the path") -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        MissingFile: it does not exist.
+        UserError: it cannot be read, or is not a regular file.
+    """
+    with path_errors(path, remedy), os.fdopen(open_regular(path), "rb", buffering=0) as stream:
+        return stream.readall()  # type: ignore[attr-defined, no-any-return]
+
+
+@contextmanager
+def path_errors(path: Path, remedy: str = "check the path") -> Iterator[None]:
+    """Turn file system errors about `path` into UserErrors: MissingFile if it does not exist."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFile(f"{path} does not exist", remedy) from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError(f"{path} {why}" if error.errno == 0 else f"{path} cannot be read: {why}", remedy) from None
+    except ValueError:  # NUL, or a lone surrogate, which only JSON and YAML can contain
+        raise UserError(f"{str(path)!r} is not a path", remedy) from None
+
+
+def read_text(path: Path, remedy: str = "check the path") -> str:
+    """Return the content of a UTF-8 file. UserError as `read_bytes`, or it is not UTF-8."""
+    try:
+        return read_bytes(path, remedy).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text in UTF-8: {error}", remedy) from None
+
+
+def read_json(path: Path, remedy: str = "check the path") -> Any:
+    """Return the document in a JSON file. UserError as `read_bytes` and `parse_json`."""
+    return parse_json(read_bytes(path, remedy), str(path), remedy)
+
+
+def parse_json(text: str | bytes, name: str, remedy: str) -> Any:
+    """Parse the JSON document `text`; `name` is its source, for errors. UserError if it is not valid."""
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise _nesting_error(name, remedy) from None
+    except ValueError as error:
+        raise UserError(f"{name} is not valid JSON: {error}", remedy) from None
+    _check_depth(document, name, remedy)
+    return document
+
+
+def parse_yaml(text: str, name: str, remedy: str) -> list[Any]:
+    """Parse a YAML stream into documents of plain values. UserError if it is not valid."""
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except RecursionError:
+        raise _nesting_error(name, remedy) from None
+    except (yaml.YAMLError, *_WRONG_SHAPE) as error:  # the latter from tags: `!!int x`, `!!timestamp x`, `!!bool x`
+        raise UserError(f"{name} is not valid YAML: {error}", remedy) from None
+    _check_depth(documents, name, remedy)
+    if _expanded_size(documents, {}) > MAX_YAML_NODES:
+        raise UserError(f"{name} has aliases that expand to more than {MAX_YAML_NODES} values", remedy)
+    return documents
+
+
+@contextmanager
+def expect_shape(name: str | Path, kind: str, remedy: str) -> Iterator[None]:
+    """Turn the exceptions that a document of an unexpected shape raises into a UserError.
+
+    Args:
+        name: the source of the document.
+        kind: what it should be, for example "a trace description".
+    """
+    try:
+        yield
+    except _WRONG_SHAPE as error:
+        raise UserError(f"{name} is not {kind} ({_short_message(error)})", remedy) from None
+
+
+def _short_message(error: Exception) -> str:
+    text = f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _nesting_error(name: str, remedy: str) -> UserError:
+    return UserError(f"{name} is nested more than {MAX_DEPTH} deep", remedy)
+
+
+def _check_depth(document: Any, name: str, remedy: str) -> None:
+    """Raise UserError if a document is nested too deep, or contains itself, as YAML can."""
+    level = [document]
+    for _ in range(MAX_DEPTH + 1):
+        inner = {
+            id(value): value
+            for container in level
+            for value in _values(container)
+            if isinstance(value, dict | list | tuple | set)
+        }
+        if not inner:
+            return
+        level = list(inner.values())
+    raise _nesting_error(name, remedy)
+
+
+def _expanded_size(value: Any, known: dict[int, int]) -> int:
+    """Count the values of a document with its aliases expanded. known: count by id of each container."""
+    if not isinstance(value, dict | list | tuple | set):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1 + sum(_expanded_size(item, known) for item in _values(value))
+    return known[id(value)]
+
+
+def _values(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple | set) else ()

@@ -1,0 +1,76 @@
+"""Click types of options that name a path, file:///PATH or gs://BUCKET/PATH.
+
+Each converts to a local path. Inputs in object storage are downloaded during conversion; `publish` uploads outputs. A
+command whose work runs elsewhere only computes the paths: see `leave_in_storage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from components.core.console import UserError
+from components.core.storage.fetch import fetch, fetch_file, fetch_files_outside_artifacts, fetch_tree
+from components.core.storage.uri import GsUri, mirror, parse_place
+
+_LEFT = "components.core.storage.options.left"
+
+
+def leave_in_storage(context: click.Context, why: str) -> None:
+    """Require gs:// URIs for this command's places from here on; convert them to mirrors without downloading.
+
+    Call it from an eager option.
+
+    Args:
+        why: reason that local places are refused, for the error: "a RayJob reads object storage only".
+    """
+    context.meta[_LEFT] = why
+
+
+class PlaceType(click.ParamType):
+    """Converts the text of an option to a path.
+
+    Args:
+        name: the metavar, in lower case.
+        bring: returns the local path of a gs:// URI.
+    """
+
+    def __init__(self, name: str, bring: Callable[[GsUri], Path]) -> None:
+        self.name = name
+        self._bring = bring
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        place = value if isinstance(value, Path) else parse_place(str(value))
+        why = context.meta.get(_LEFT, "") if context else ""
+        if why and not isinstance(place, GsUri):
+            option = parameter.opts[0] if parameter else self.name
+            raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} gs://BUCKET/PATH")
+        return (mirror(place) if why else self._bring(place)) if isinstance(place, GsUri) else place
+
+
+class ArtifactOr(click.ParamType):
+    """Converts one of the given words to itself (a str), and anything else to the Path of an artifact."""
+
+    name = "artifact"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
+        return value if isinstance(value, str) and value in self._words else ARTIFACT.convert(value, parameter, context)
+
+
+ARTIFACT = PlaceType("dir|uri", fetch)
+"""An artifact to read."""
+OUTPUT = PlaceType("dir|uri", mirror)
+"""An artifact to write; nothing is fetched."""
+WORK_DIR = PlaceType("dir|uri", mirror)
+"""A directory in which artifacts such as checkpoints are added and removed; the step fetches what it needs from it."""
+LOOSE = PlaceType("dir|uri", fetch_files_outside_artifacts)
+"""The files in such a directory that belong to no artifact, to read."""
+TREE = PlaceType("dir|uri", fetch_tree)
+"""An artifact, or a folder that another tool filled; without a manifest nothing shows whether it is complete."""
+FILE = PlaceType("file|uri", fetch_file)
+"""A single file to read."""

@@ -1,0 +1,127 @@
+"""Small JSON documents with concurrent writers: read with a version, written only if the version is unchanged."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError
+from components.core.storage.directory import make_directory
+from components.core.storage.input_files import MissingFile, parse_json, read_bytes
+from components.core.storage.uri import GsUri, parse_place
+
+_MISSING_VERSION = "nothing"
+"""Version of a local document that does not exist."""
+
+
+@dataclass(frozen=True)
+class VersionedJson:
+    """A JSON document and its version.
+
+    Attributes:
+        content: None if the document does not exist yet.
+        version: opaque; `write_versioned` compares it.
+    """
+
+    content: dict[str, Any] | None
+    version: str
+
+
+def read_versioned(place: str) -> VersionedJson:
+    """Read the JSON object at a path or gs:// URI. UserError if it is not one, or object storage does not answer."""
+    where = parse_place(place)
+    if isinstance(where, Path) and (not place or where.is_dir()):
+        raise UserError(f"{place!r} is not a file name", "write it as gs://BUCKET/PATH.json or a path")
+    text, version = _read_remote(where) if isinstance(where, GsUri) else _read_local(where)
+    if text is None:
+        return VersionedJson(None, version)
+    remedy = "restore an older version, or remove it"
+    content = parse_json(text, place, remedy)
+    if not isinstance(content, dict):
+        raise UserError(f"{place} is not a JSON object", remedy)
+    return VersionedJson(content, version)
+
+
+class Conflict(UserError):
+    """The document was modified concurrently; nothing was written."""
+
+
+def write_versioned(place: str, content: dict[str, Any], before: VersionedJson) -> VersionedJson:
+    """Replace a document if its version is still that of `before`; return the new document and version.
+
+    Args:
+        before: what `read_versioned` or an earlier call returned.
+
+    Raises:
+        Conflict: the document has another version by now.
+        UserError: object storage refuses or does not answer; the document may have been written nevertheless.
+    """
+    where = parse_place(place)
+    text = (json.dumps(content, indent=1) + "\n").encode()
+    written = (
+        _write_remote(where, text, before.version)
+        if isinstance(where, GsUri)
+        else _write_local(where, text, before.version)
+    )
+    if not written:
+        raise Conflict(f"{place} was modified concurrently", "run the same command again")
+    return VersionedJson(content, written)
+
+
+def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
+    from components.core.storage.gcs import read_object
+
+    text, generation = read_object(uri)
+    return text, str(generation)
+
+
+def _write_remote(uri: GsUri, text: bytes, version: str) -> str:
+    """Return the version of the written document, or "" if the document's version is not `version`."""
+    from google.api_core.exceptions import PreconditionFailed
+
+    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
+
+    writer = secrets.token_hex(8)
+    blob = bucket_of(uri).blob(uri.path)
+    blob.metadata = {"writer": writer}
+    with translate_gcs_errors(uri):
+        try:
+            blob.upload_from_string(
+                text, "application/json", if_generation_match=int(version), checksum="crc32c", **request_options()
+            )
+        except PreconditionFailed:
+            # May still be ours, if only the answer to a first attempt was lost.
+            found = bucket_of(uri).get_blob(uri.path, **request_options())
+            if found is None or (found.metadata or {}).get("writer") != writer:
+                return ""
+            return str(found.generation)
+    return str(blob.generation)
+
+
+def _read_local(path: Path) -> tuple[bytes | None, str]:
+    try:
+        text = read_bytes(path)
+    except MissingFile:
+        return None, _MISSING_VERSION
+    return text, hashlib.sha256(text).hexdigest()
+
+
+def _write_local(path: Path, text: bytes, version: str) -> str:
+    make_directory(path.parent, path)
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _read_local(path)[1] != version:
+            return ""
+        fresh = path.with_name(f".{path.name}.new")
+        with open(fresh, "wb") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(fresh, path)
+    return hashlib.sha256(text).hexdigest()

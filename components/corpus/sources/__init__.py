@@ -1,0 +1,1 @@
+"""Sources of modules: builds, recipes, Debian packages, bitcode files, other corpora."""

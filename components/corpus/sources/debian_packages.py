@@ -1,0 +1,196 @@
+"""Corpora of Debian source packages: each is built by its debian/rules, and packages that fail are skipped.
+
+The modules of a built package, or the reason of its failure, are cached, so that a second run of the same set continues
+where the first one ended. A failed build is repeated only with `retry_failed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from components.core.console import Progress, UserError, say
+from components.core.processes.build_tools import stop_running
+from components.core.projects.build import excluded
+from components.core.projects.debian.package import SOURCE, WORK, DebianBuild, base_root, build_package
+from components.core.projects.recipe import Recipe
+from components.core.storage.stale_directories import remove_stale
+from components.corpus.duplicates import UnreadableModuleError, function_digests
+from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.outcome import EXTRACTED
+from components.corpus.report import DUPLICATE, NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
+from components.corpus.sources.objects import ObjectFile
+
+RESULT = "package.json"
+_FORMAT = 1
+_PARALLEL_PACKAGES = 2
+"""One package compiles while another is configured or its dependencies are installed."""
+
+
+@dataclass(frozen=True)
+class PackageModules:
+    """Modules of a built package, or the reason why there are none.
+
+    Attributes:
+        version: of the source package.
+        failure: why there are no modules, "" if there are.
+        modules: name in the corpus -> digest of its functions.
+        left: (name, kind, detail) of each object without a module, see report.py.
+    """
+
+    version: str
+    failure: str
+    modules: dict[str, str]
+    left: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class DebianConfig:
+    """How packages are built and extracted.
+
+    Attributes:
+        build: build configuration, without compiler flags.
+        level: optimization level of all objects ("-Oz").
+        flags: further flags of all objects, such as those that embed bitcode.
+        cache: directory for the root file system and finished packages.
+        retry_failed: rebuild packages that failed before.
+    """
+
+    build: DebianBuild
+    level: str
+    flags: tuple[str, ...]
+    cache: Path
+    retry_failed: bool = False
+
+
+def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig) -> tuple[list[str], Report]:
+    """Build packages and copy their distinct modules to `output`.
+
+    A module is skipped if its functions equal those of an earlier module, in the recipes' order: libraries compile
+    their sources twice, and packages contain copies of other packages.
+
+    Returns:
+        The modules' names, and the outcome of every object.
+
+    Raises:
+        UserError: the root file system cannot be made, or no package has a module.
+    """
+    base = base_root(config.cache, config.build.clang_major)
+    cache = config.cache.absolute() / "debian" / "packages" / f"{base.name}{config.level}"
+    cache.mkdir(parents=True, exist_ok=True)
+    remove_stale(base.parent.glob(f"{WORK}*"))
+    found: dict[str, PackageModules] = {}
+    with Progress("building Debian packages", len(recipes)) as progress, ThreadPoolExecutor(_PARALLEL_PACKAGES) as pool:
+        futures = {pool.submit(_build_or_load, recipe, cache, base, config): recipe for recipe in recipes}
+        try:
+            for future in as_completed(futures):
+                recipe, package = futures[future], future.result()
+                found[recipe.name] = package
+                if package.failure:
+                    say(f"skipped {recipe.name}: {package.failure}")
+                progress.advance(modules=sum(len(package.modules) for package in found.values()))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            stop_running()
+            raise
+    names, report = _copy_distinct(recipes, found, cache, output)
+    if not names:
+        raise UserError(f"none of {len(recipes)} packages yields a module", f"see the logs in {_log_directory(config)}")
+    return names, report
+
+
+def _build_or_load(recipe: Recipe, cache: Path, base: Path, config: DebianConfig) -> PackageModules:
+    """Return the package's modules from the cache, or build it."""
+    folder = cache / _cache_key(recipe)
+    package = _read_cached(folder)
+    rebuild = recipe.source.kind == "path" or (config.retry_failed and package and package.failure)
+    if package is not None and not rebuild:
+        return package
+    log = _log_directory(config) / f"{recipe.name}.log"
+    build = dataclasses.replace(config.build, compile_flags=(config.level,), object_flags=config.flags)
+    with build_package(recipe, base, build, "objects", log) as built:
+        failed = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
+        if not built.lasting:
+            return failed
+        partial = built.work / "modules"
+        partial.mkdir()
+        try:
+            package = failed if built.failure else _extract(recipe, built.version, built.objects, partial, config, log)
+        except UnreadableModuleError as error:
+            package = PackageModules(built.version, error.problem, {}, ())
+        (partial / RESULT).write_text(json.dumps({"format": _FORMAT, **asdict(package)}, indent=1) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another build of the same package finished first
+            partial.rename(folder)
+    return package
+
+
+def _extract(
+    recipe: Recipe, version: str, built: Path, output: Path, config: DebianConfig, log: Path
+) -> PackageModules:
+    paths = sorted(path for path in built.rglob("*") if path.is_file() and not path.is_symlink())
+    names = [path.relative_to(built).as_posix() for path in paths]
+    objects = [
+        ObjectFile(str(path), f"{recipe.name}/{name}", directory=SOURCE)
+        for path, name in zip(paths, names, strict=True)
+        if not excluded(name, recipe)
+    ]
+    outcomes = extract_objects(objects, output, ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=1))
+    extracted = [o.object.name for o in outcomes if o.kind == EXTRACTED]
+    left = tuple((o.object.name, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED)
+    if not extracted:
+        failure = f"none of its {len(objects)} C or C++ objects has bitcode" if objects else "it has no C or C++"
+        return PackageModules(version, f"{failure} ({log})", {}, left)
+    digests = function_digests([output / f"{name}.bc" for name in extracted], config.build.clang_major)
+    return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)
+
+
+def _copy_distinct(
+    recipes: Sequence[Recipe], packages: dict[str, PackageModules], cache: Path, output: Path
+) -> tuple[list[str], Report]:
+    first: dict[str, str] = {}
+    left: list[Skipped] = []
+    extracted: dict[str, int] = {}
+    for recipe in recipes:
+        project, package = recipe.name, packages[recipe.name]
+        if package.failure:
+            left.append(Skipped(project, project, PACKAGE_FAILED, package.failure))
+        left += [Skipped(project, *item) for item in package.left]
+        for name, digest in package.modules.items():
+            if not digest:
+                left.append(Skipped(project, name, NO_FUNCTIONS, "it defines no function"))
+            elif (other := first.setdefault(digest, name)) != name:
+                left.append(Skipped(project, name, DUPLICATE, f"the same functions as {other}"))
+            else:
+                extracted[project] = extracted.get(project, 0) + 1
+                for suffix in (".bc", ".cmd"):
+                    target = output / f"{name}{suffix}"
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(cache / _cache_key(recipe) / f"{name}{suffix}", target)
+    return list(first.values()), Report(extracted, tuple(left))
+
+
+def _cache_key(recipe: Recipe) -> str:
+    """Return the name of the package's cache folder. A local directory is rebuilt each time because it may change."""
+    return f"{recipe.name}@local" if recipe.source.kind == "path" else recipe.source.location
+
+
+def _read_cached(folder: Path) -> PackageModules | None:
+    try:
+        found = json.loads((folder / RESULT).read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
+        return None
+    return PackageModules(**{**found, "left": tuple(tuple(item) for item in found["left"])})
+
+
+def _log_directory(config: DebianConfig) -> Path:
+    return config.cache.absolute() / "logs" / "debian"

@@ -1,0 +1,52 @@
+"""Object files, or modules that lld saved, in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.core.console import UserError
+from components.corpus.sources.objects import ObjectFile, object_at
+
+SAVED_MODULE_SUFFIX = ".3.import.bc"
+"""Suffix that lld's --save-temps=import appends to an object's name, for the module after ThinLTO's imports."""
+
+
+def from_directory(directory: Path, base: Path | None = None) -> list[ObjectFile]:
+    """Return the .o files below `directory`, named by their paths relative to it, or to `base`.
+
+    Raises:
+        UserError: there is none.
+    """
+    return _find_objects(directory, ".o", base, "pass the build directory; its objects must end in .o")
+
+
+def from_saved_modules(directory: Path, base: Path | None = None) -> list[ObjectFile]:
+    """Return the objects whose bitcode a link with local ThinLTO saved below `directory`.
+
+    Path and name are those of the object; the path of the bitcode is the object's with SAVED_MODULE_SUFFIX.
+
+    Raises:
+        UserError: there is none.
+    """
+    remedy = "link with clang -flto=thin -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files"
+    return _find_objects(directory, SAVED_MODULE_SUFFIX, base, remedy)
+
+
+def _find_objects(directory: Path, suffix: str, base: Path | None, remedy: str) -> list[ObjectFile]:
+    if not directory.is_dir():
+        raise UserError(f"there is no directory {directory}", "pass the directory that holds the objects")
+    # In pathlib's order, which is the order of mlgo-utils.
+    found = [str(path.relative_to(directory)) for path in directory.glob(f"**/*{suffix}") if path.is_file()]
+    if not found:
+        raise UserError(f"{directory} holds no *{suffix} file", remedy)
+    cut = len(suffix) if suffix == SAVED_MODULE_SUFFIX else 0
+    objects: list[ObjectFile] = []
+    for name in found:
+        item = object_at(str(directory), name[: len(name) - cut], base)
+        if item is None:
+            raise UserError(
+                f"the object {directory / name} lies outside of {base}",
+                "pass --obj-base-dir with a directory that holds all objects, or omit it",
+            )
+        objects.append(item)
+    return objects

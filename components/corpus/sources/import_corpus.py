@@ -1,0 +1,76 @@
+"""Imports an existing corpus as a copy, so that the original is neither changed nor needed afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from components.core.console import Progress, UserError
+from components.core.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
+from components.corpus.command_edits import CommandEdits, edit_commands
+from components.corpus.profiles import copy_profiles
+
+_NO_EDITS = CommandEdits()
+
+
+def take_corpus(
+    source: Path, output: Path, skip_damaged: bool = False, edits: CommandEdits = _NO_EDITS
+) -> tuple[Corpus, dict[str, str]]:
+    """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
+
+    Other files in `source` are not copied.
+
+    Args:
+        source: directory of the existing corpus.
+        output: directory of the copy.
+        skip_damaged: skip modules whose files are missing or truncated, instead of raising.
+        edits: of the modules' arguments, in the copy.
+
+    Returns:
+        The corpus in `source`, without skipped modules, and skipped module -> what is wrong with it.
+
+    Raises:
+        UserError: `source` is not a corpus, or is damaged, or all of its modules are; a profile is missing; no module
+            has an option that is to be changed.
+    """
+    if skip_damaged:
+        corpus, damaged = inspect_corpus(source)
+        modules = tuple(module for module in corpus if module.name not in damaged)
+        if not modules:
+            raise UserError(f"all {len(corpus)} modules of {source} are damaged", "make the corpus again")
+        description = {**corpus.description, "modules": [module.name for module in modules]}
+        corpus = Corpus(corpus.directory, modules, description)
+        (output / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+    else:
+        corpus, damaged = load_corpus(source), {}
+        shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
+    root, given = corpus.directory.resolve(), {Path(place).resolve() for place in edits.profiles()}
+    with Progress("copying modules", total=len(corpus)) as progress:
+        for module in corpus:
+            for path in _files(module):
+                if not path.resolve().is_relative_to(root):
+                    raise UserError(f"{path} is a link out of its corpus", "replace the link with the file")
+                target = output / path.relative_to(corpus.directory)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)  # no hard link: the original may be written to later
+            progress.advance()
+    edit_commands(output, [module.name for module in corpus], edits)
+    own = [module for module in corpus if module.command_override is None]
+
+    def may_bring(profile: Path) -> bool:
+        real = profile.resolve()
+        return real in given or real.is_relative_to(root)
+
+    directories = {module.name: str(module.cmd.parent) for module in own}
+    copy_profiles(output, [module.name for module in own], directories, may_bring)
+    return corpus, damaged
+
+
+def _files(module: Module) -> list[Path]:
+    files = [module.bitcode]
+    if module.command_override is None:
+        files.append(module.cmd)
+    if module.thinlto_index is not None:
+        files.append(module.thinlto_index)
+    return files

@@ -1,0 +1,54 @@
+"""Reads each kind of input of mlgo corpus extract to a list of objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from components.corpus.report import NO_OUTPUT, OUTSIDE
+from components.corpus.sources.folder import from_directory, from_saved_modules
+from components.corpus.sources.link import from_aquery, from_params
+from components.corpus.sources.objects import ObjectFile, from_compile_commands
+
+InputType = Literal["json", "params", "directory", "bazel_aquery", "saved"]
+"""The names of mlgo-utils' extract_ir, and "saved": a directory in which lld saved the modules of local ThinLTO."""
+INPUT_TYPES: tuple[InputType, ...] = ("json", "params", "directory", "bazel_aquery")
+
+
+@dataclass(frozen=True)
+class Input:
+    """Objects of an input.
+
+    Attributes:
+        project: name of the input in the report.
+        objects: its objects.
+        left: (name, kind, detail) of each entry without a usable object.
+    """
+
+    project: str
+    objects: list[ObjectFile]
+    left: list[tuple[str, str, str]]
+
+
+def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
+    """Return the objects that `path` lists or holds.
+
+    Args:
+        kind: of the input.
+        path: of the input.
+        base: for params and bazel_aquery, the directory that the linker ran in; for the other kinds, the directory that
+            module names are relative to.
+
+    Raises:
+        UserError: the input is not of this kind, or has no object.
+    """
+    if kind == "json":
+        objects, rest = from_compile_commands(path, base)
+        return Input(path.absolute().parent.name, objects, [(n, NO_OUTPUT, "no -o in its command") for n in rest])
+    if kind in ("directory", "saved"):
+        objects = (from_saved_modules if kind == "saved" else from_directory)(path, base)
+        return Input(path.absolute().name, objects, [])
+    objects, rest = (from_params if kind == "params" else from_aquery)(path, base)
+    root = (base or Path()).absolute()
+    return Input(root.name, objects, [(n, OUTSIDE, f"it lies outside of {root}") for n in rest])

@@ -1,0 +1,163 @@
+"""Builds the projects of recipes with embedded bitcode and extracts their modules into one corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.core.console import Progress, UserError, say
+from components.core.formats.corpus import write_description
+from components.core.processes.build_tools import stop_running
+from components.core.projects.build import BuiltProject, build_project, configure_project
+from components.core.projects.debian.package import DebianBuild
+from components.core.projects.recipe import Recipe
+from components.core.projects.source import fetch_recipe
+from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.outcome import EXTRACTED, Outcome
+from components.corpus.profiles import copy_profiles
+from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
+from components.corpus.sources.debian_packages import DebianConfig, build_packages
+from components.corpus.sources.objects import from_compile_commands
+
+EMBED = ["-Xclang", "-fembed-bitcode=all"]
+
+
+@dataclass(frozen=True)
+class BuildConfig:
+    """How the projects are built.
+
+    Attributes:
+        clang: path of the C compiler.
+        work: an empty directory for the builds.
+        cache: directory for downloads.
+        level: optimization level ("-Oz"); modules that are compiled at another level are skipped.
+        jobs: number of parallel compiles.
+        package: how Debian packages are built.
+        retry_failed: rebuild Debian packages that failed before.
+    """
+
+    clang: Path
+    work: Path
+    cache: Path
+    level: str
+    jobs: int = 2
+    package: DebianBuild = field(default_factory=DebianBuild)
+    retry_failed: bool = False
+
+
+def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> Report:
+    """Build every project and write the corpus of all their modules, without splits, to the directory `output`.
+
+    While one project compiles, the next ones are fetched and configured.
+
+    Raises:
+        UserError: a project cannot be fetched, configured or built, or yields no module; for Debian packages, only if
+            this holds for all of them.
+    """
+    packages = [recipe for recipe in recipes if recipe.debian]
+    recipes = tuple(recipe for recipe in recipes if not recipe.debian)
+    names: list[str] = []
+    reports: list[Report] = []
+    if packages:
+        build = dataclasses.replace(config.package, jobs=config.jobs)
+        debian = DebianConfig(build, config.level, tuple(EMBED), config.cache, config.retry_failed)
+        built_names, report = build_packages(packages, output, debian)
+        names += built_names
+        reports.append(report)
+    with ThreadPoolExecutor(1, thread_name_prefix="prepare") as pool:
+        prepared: list[Future[Path]] = [pool.submit(_prepare, recipe, config) for recipe in recipes]
+        try:
+            for recipe, future in zip(recipes, prepared, strict=True):
+                source = future.result()
+                built = _build(recipe, source, config, lambda: _raise_failed(prepared))
+                outcomes, report = _extract(recipe, built, output, config)
+                extracted = [o.object for o in outcomes if o.kind == EXTRACTED]
+                copy_profiles(output, [item.name for item in extracted], {i.name: i.directory for i in extracted})
+                names += [item.name for item in extracted]
+                reports.append(report)
+                shutil.rmtree(config.work / recipe.name, ignore_errors=True)
+        except BaseException:
+            for future in prepared:
+                future.cancel()
+            stop_running()
+            raise
+    write_description(output, names)
+    return join_reports(reports)
+
+
+def _raise_failed(prepared: Sequence[Future[Path]]) -> None:
+    """Raise the error of a failed preparation early, before the projects ahead of it are built."""
+    for future in prepared:
+        if future.done() and not future.cancelled():
+            future.result()
+
+
+def _prepare(recipe: Recipe, config: BuildConfig) -> Path:
+    # The source lies inside the build directory: CMake then uses relative paths, and modules do not depend on the
+    # directory that they were built in.
+    build_dir = config.work / recipe.name
+    _log_path(recipe, config).unlink(missing_ok=True)
+    source = fetch_recipe(recipe, build_dir, config.cache)
+    configure_project(recipe, source, build_dir, config.clang, _flags(config), _log_path(recipe, config))
+    return source
+
+
+def _log_path(recipe: Recipe, config: BuildConfig) -> Path:
+    """Return the path of the project's log, outside of the build directory, which is removed after an error."""
+    folder = config.cache / "logs"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{recipe.name}.log"
+
+
+def _flags(config: BuildConfig) -> list[str]:
+    return [*EMBED, config.level]
+
+
+def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[], None]) -> BuiltProject:
+    """Compile the project's objects; call `check` after each."""
+    progress: Progress | None = None
+
+    def on_progress(done: int, total: int) -> None:
+        nonlocal progress
+        if progress is None:
+            progress = Progress(f"compiling {recipe.name}", total).__enter__()
+        progress.advance(max(0, done - progress.done))
+        check()
+
+    try:
+        return build_project(
+            recipe,
+            source,
+            config.work / recipe.name,
+            config.clang,
+            _flags(config),
+            config.jobs,
+            on_progress,
+            objects_only=True,
+            log=_log_path(recipe, config),
+        )
+    finally:
+        if progress is not None:
+            progress.__exit__(None, None, None)
+
+
+def _extract(recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig) -> tuple[list[Outcome], Report]:
+    objects, without_output = from_compile_commands(built.compile_commands, built.directory)
+    objects = [dataclasses.replace(item, name=f"{recipe.name}/{item.name}") for item in objects]
+    failed = set(built.failed)
+    compiled = [item for item in objects if item.name.split("/", 1)[1] not in failed]
+    # Modules of a project that overrides the level would distort comparisons at this level: skip and report them.
+    extract = ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=config.jobs)
+    outcomes = extract_objects(compiled, output, extract)
+    other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]
+    other += [(name, COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
+    report = make_report(recipe.name, outcomes, other)
+    say(f"{recipe.name}: {report.line()}")
+    if not any(outcome.kind == EXTRACTED for outcome in outcomes):
+        details = "\n".join(report.examples())
+        raise UserError(f"{recipe.name} yields no module: {report.line()}\n{details}", "correct its recipe")
+    return outcomes, report

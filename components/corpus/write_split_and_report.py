@@ -1,0 +1,59 @@
+"""Last steps of every command that writes a corpus: report, split, and a summary for the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from components.core.console import say
+from components.core.formats.corpus import load_corpus
+from components.core.formats.splits import Splits, write_splits
+from components.core.projects.typed_mapping import TypedMapping
+from components.core.storage.uri import display_path
+from components.corpus.report import Report
+from components.corpus.split import SplitConfig, split_modules
+
+
+def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
+    """Return the split configuration: the recipe's, with command-line options taking precedence.
+
+    Args:
+        flags: options of `split_options`; None or () if not given.
+        recipe: the `split` mapping of the recipe.
+        where: name of the recipe, for errors.
+    """
+    recipe_split = TypedMapping(recipe or {}, f"{where}: split")
+    recipe_split.only(*SplitConfig.__dataclass_fields__)
+    default = SplitConfig()
+    chosen = {
+        "validation_fraction": recipe_split.number("validation_fraction", default.validation_fraction, 0, 1),
+        "heldout_fraction": recipe_split.number("heldout_fraction", default.heldout_fraction, 0, 1),
+        "heldout_projects": recipe_split.strings("heldout_projects"),
+        "seed": recipe_split.integer("seed", 0, 2**31 - 1, default.seed),
+    }
+    return SplitConfig(**{**chosen, **{key: value for key, value in flags.items() if value not in (None, ())}})
+
+
+def write_split_and_report(directory: Path, config: SplitConfig, report: Report) -> Splits:
+    """Write report.json and splits.json of the corpus in `directory`, and return the split."""
+    report.write(directory)
+    splits = split_modules(load_corpus(directory).modules, config)
+    write_splits(directory, splits)
+    return splits
+
+
+def announce(directory: Path, report: Report, splits: Splits) -> None:
+    """Print the report's summary, examples of skipped objects, and the sizes of the split."""
+    say(report.line())
+    for line in report.examples():
+        say(line)
+    say(describe(directory, splits))
+
+
+def describe(directory: Path, splits: Splits) -> str:
+    """Return a line with the number of modules in each part of the split."""
+    heldout_note = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
+    return (
+        f"corpus in {display_path(directory)}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
+        f"{len(splits.heldout)} are held out{heldout_note}"
+    )

@@ -1,0 +1,1 @@
+"""Benchmarks: how many instructions built programs execute."""

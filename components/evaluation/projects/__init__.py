@@ -1,0 +1,1 @@
+"""Whole projects: built twice, and compared as they are linked."""

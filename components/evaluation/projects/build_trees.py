@@ -1,0 +1,115 @@
+"""Two build trees of one code base: what is linked in both, section by section."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from components.core.compiler.elf import ET_REL
+from components.core.console import Progress, UserError, say
+from components.core.storage.input_files import open_regular
+from components.evaluation.projects import archive
+from components.evaluation.projects.linked_binaries import Binary
+from components.evaluation.projects.section_sizes import measure
+
+VARIANT = "as built"
+_NO_PRODUCT = ("CMakeFiles", "conftest.dir")
+"""Directories in which build systems try out compilers."""
+_DEBUG_DATA = ".debug"
+"""What `objcopy --only-keep-debug` writes has the sections of its program without their bytes."""
+_ELF_MAGIC = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class ComparedTrees:
+    """What two trees have in common, and what of one has no counterpart in the other.
+
+    Attributes:
+        binaries: linked files and static libraries of both trees; `stock` is the old size, `policy` the new.
+        only_old, only_new: paths of such files, relative to their tree, that the other tree lacks.
+        different: paths at which the trees have files of different kinds or for different machines.
+    """
+
+    binaries: tuple[Binary, ...]
+    only_old: tuple[str, ...]
+    only_new: tuple[str, ...]
+    different: tuple[str, ...]
+
+
+def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTrees:
+    """Compare programs, shared libraries and static libraries at the same places of two build trees.
+
+    Args:
+        old, new: directories. Symbolic links in them, hidden directories and those in which build systems try out
+            compilers are passed over.
+        globs: only paths, relative to the tree, that match one of them; all if there are none.
+
+    Raises:
+        UserError: a tree is no directory or cannot be read, or no binary is in both.
+    """
+    paths = [dict(_binaries(tree, globs)) for tree in (old, new)]
+    shared = sorted(paths[0].keys() & paths[1].keys())
+    binaries, different = [], []
+    with Progress(f"measuring the binaries of {old} and {new}", len(shared)) as progress:
+        for name in shared:
+            try:
+                compared = _compare(new.absolute().name, name, paths[0][name], paths[1][name])
+            except UserError as error:
+                say(f"left out: {error.problem}")
+                compared = None
+            if compared is None:
+                different.append(name)
+            else:
+                binaries.append(compared)
+            progress.advance()
+    if not binaries:
+        chosen = f" that match {' or '.join(globs)}" if globs else ""
+        raise UserError(
+            f"{old} and {new} have no program or library{chosen} in common: {len(paths[0])} in the first, "
+            f"{len(paths[1])} in the second, {len(shared)} of the same name",
+            "name two build directories of the same code, built for the same target",
+        )
+    only_old, only_new = (tuple(sorted(a.keys() - b.keys())) for a, b in (paths, paths[::-1]))
+    return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different))
+
+
+def _binaries(tree: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Path relative to the tree, and path, of each linked file and static library."""
+
+    def refuse(error: OSError) -> None:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}", "name two build directories")
+
+    for directory, names, files in os.walk(tree, onerror=refuse):
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in _NO_PRODUCT)
+        for file in files:
+            path = Path(directory, file)
+            name = path.relative_to(tree).as_posix()
+            if path.is_symlink() or not path.is_file() or (globs and not any(fnmatch(name, glob) for glob in globs)):
+                continue
+            try:
+                is_binary = _is_linked_or_archive(path)
+            except OSError as error:
+                say(f"left out: {path} cannot be read: {error.strerror}")
+                continue
+            if is_binary and path.suffix != _DEBUG_DATA:
+                yield name, path
+
+
+def _is_linked_or_archive(path: Path) -> bool:
+    """By its first bytes: a tree has many files."""
+    with os.fdopen(open_regular(path), "rb") as stream:
+        head = stream.read(18)
+    is_archive = head[:8] in (archive.MAGIC, archive.THIN_MAGIC)
+    return is_archive or (head[:4] == _ELF_MAGIC and int.from_bytes(head[16:18], "little") != ET_REL)
+
+
+def _compare(project: str, name: str, old: Path, new: Path) -> Binary | None:
+    """None if the two are not for the same machine, or of different kinds."""
+    before, after = measure(old), measure(new)
+    if (before.kind, before.machine) != (after.kind, after.machine):
+        say(f"left out: {old} and {new} are not the same kind of file for the same machine")
+        return None
+    return Binary(project, name, after.kind, after.language, VARIANT, before.sizes, after.sizes)

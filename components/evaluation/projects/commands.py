@@ -1,0 +1,227 @@
+"""The commands that compare whole projects: compare-binaries and compare-programs, which build them by both compilers,
+and compare-builds, which takes two build trees."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from components.core import problems
+from components.core.console import UserError, say
+from components.core.console.number_types import FINITE_FLOAT, JOBS
+from components.core.projects.option import RECIPE
+from components.core.storage.options import ARTIFACT, OUTPUT
+from components.evaluation.projects.link_variants import LINK_VARIANTS
+
+if TYPE_CHECKING:
+    from components.core.projects.recipe import Recipe
+
+PROGRAM = click.Path(path_type=Path)
+PROCESSORS = len(os.sched_getaffinity(0))
+EXIT_NOT_BETTER = 3
+_HIDDEN = LINK_VARIANTS["hidden"]
+
+
+LINK_VARIANT = click.option(
+    "--link-variant",
+    "link_variants",
+    type=click.Choice(list(LINK_VARIANTS)),
+    multiple=True,
+    default=tuple(LINK_VARIANTS),
+    show_default=True,
+    help="How whole projects are compiled and linked (repeatable): as they do it themselves, or programs with "
+    f"{' '.join(_HIDDEN.compile_flags + _HIDDEN.link_flags)}.",
+)
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option(
+            "--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]"
+        ),
+        click.option("--stock-clang", type=PROGRAM, help="The baseline.  [default: the installed clang-N]"),
+        click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy."),
+        click.option("--recipe", type=RECIPE, required=True, help="Recipe of one project or of a set."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("compare-binaries")
+@_options
+@click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
+@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Compiles at a time.  [default: processors]")
+@click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune` that the release clang takes.")
+@LINK_VARIANT
+def compare_binaries(
+    recipe: Path,
+    projects: tuple[str, ...],
+    problem: str,
+    link_variants: tuple[str, ...],
+    plan: Path | None,
+    **options: Any,
+) -> None:
+    """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
+    programs and shared libraries, section by section; as the projects build themselves, and linked so that only what
+    is called stays.
+
+    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+
+    \b
+    Example:
+      mlgo evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
+          --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
+    """
+    from components.core.compiler.inline_plan import plan_flags, require_plan
+    from components.evaluation.projects.linked_binaries import compare_projects, comparison_json
+    from components.evaluation.report.terminal_report import print_binaries
+
+    flags = plan_flags(require_plan(plan)) if plan else ()
+    compare = partial(compare_projects, link_variants=link_variants, release_flags=flags)
+    chosen = _chosen(recipe, projects)
+    made = _compare(compare, comparison_json, chosen, "binaries.json", problem=problem, **options)
+    print_binaries(made, f"bytes with the policy, change against stock {problems.get(problem).optimization}")
+
+
+@click.command("compare-builds")
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option(
+    "--binary",
+    "binaries",
+    multiple=True,
+    metavar="GLOB",
+    help="Only paths that match (repeatable).  [default: every program and library]",
+)
+@click.option("--output", type=OUTPUT, help="Where binaries.json goes.  [default: nothing is written]")
+@click.option(
+    "--min-reduction-percent",
+    type=FINITE_FLOAT,
+    help=f"Exit status {EXIT_NOT_BETTER} if what is linked in NEW is not this much smaller.",
+)
+def compare_builds(
+    old: Path, new: Path, binaries: tuple[str, ...], output: Path | None, min_reduction_percent: float | None
+) -> int:
+    """Compares two build trees of the same code, such as one by your compiler and one by a release clang: the programs
+    and libraries at the same places of both, section by section.
+
+    What is in one tree only, or damaged, or for another machine is named and left out. Nothing is built and nothing in
+    the trees is changed; debug data does not count.
+
+    \b
+    Example:
+      cmake -B build-old -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_CXX_FLAGS=-Oz . && cmake --build build-old
+      cmake -B build-new -DCMAKE_CXX_COMPILER=$PWD/runs/mine/release/bin/clang++ \\
+          -DCMAKE_CXX_FLAGS="-Oz -mllvm -enable-ml-inliner=release" . && cmake --build build-new
+      mlgo evaluation compare-builds build-old build-new
+    For C code set CMAKE_C_COMPILER and CMAKE_C_FLAGS alike. At a link clang warns that it does not use the flag there.
+    """
+    from components.core.storage import publish
+    from components.evaluation.projects.build_trees import VARIANT, compare_trees
+    from components.evaluation.projects.linked_binaries import comparison_json
+    from components.evaluation.report.terminal_report import print_binaries
+
+    compared = compare_trees(old, new, binaries)
+    content = comparison_json(compared.binaries)
+    for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
+        if names:
+            say(f"left out, {title}: {', '.join(names)}")
+    print_binaries(content, f"bytes of {new}, change against {old}")
+    if output is not None:
+        left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
+        with publish(output) as directory:
+            _write_json(directory / "binaries.json", {**content, **left_out})
+    if min_reduction_percent is None:
+        return 0
+    if not content["linked"]:
+        raise UserError("no program or shared library is in both trees", "leave --min-reduction-percent out")
+    linked = content["linked"][VARIANT]["all"]["reduction_percent"]
+    if linked is not None and linked >= min_reduction_percent:
+        return 0
+    smaller = "nothing to compare" if linked is None else f"{linked:.2f}% smaller"
+    say(f"not enough: what is linked is {smaller}, asked for at least {min_reduction_percent:g}%")
+    return EXIT_NOT_BETTER
+
+
+@click.command("compare-programs")
+@_options
+@click.option("--output", type=OUTPUT, required=True, help="Where programs.json goes.")
+@click.option("--problem", default="regalloc", show_default=True, help="Optimization problem.")
+@click.option(
+    "--jobs",
+    type=JOBS,
+    default=PROCESSORS,
+    help="Compiles, and programs under valgrind, at a time.  [default: processors]",
+)
+def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) -> None:
+    """Builds whole projects with stock clang and with the release clang, runs the benchmarks that their recipes name,
+    and compares how many instructions they execute: counted by perf where the machine lets it, else by valgrind.
+
+    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+
+    \b
+    Example:
+      mlgo evaluation compare-programs --recipe codecs \\
+          --release-toolchain runs/regalloc/release --output runs/regalloc/programs
+    """
+    from components.evaluation.benchmarks import benchmark_comparison
+    from components.evaluation.report.terminal_report import print_programs
+
+    chosen = _chosen(recipe, projects)
+    if not any(project.benchmarks for project in chosen):
+        raise UserError(
+            f"none of {', '.join(project.name for project in chosen)} has a benchmark to run",
+            "add `benchmarks` to the recipe, or choose others with --project",
+        )
+    compare, told = benchmark_comparison.compare_programs, benchmark_comparison.summarize_programs
+    print_programs(_compare(compare, told, chosen, "programs.json", **options))
+
+
+def _chosen(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
+    from components.core.projects.recipe import load_recipes
+
+    recipes = load_recipes(recipe)
+    names = projects or recipes.split.get("heldout_projects") or [project.name for project in recipes.projects]
+    return [recipes.project(name) for name in names]
+
+
+def _compare(
+    compare: Callable[..., Sequence[Any]],
+    told: Callable[[Sequence[Any]], Any],
+    chosen: Sequence[Recipe],
+    name: str,
+    *,
+    release_toolchain: Path,
+    output: Path,
+    stock_clang: Path | None,
+    problem: str,
+    jobs: int,
+) -> Any:
+    """Compares the projects, publishes what `told` makes of it as `output`/`name`, and returns that."""
+    from components.core.formats.toolchain import load_toolchain
+    from components.core.storage import publish
+    from components.core.storage.cache import default_cache_dir
+    from components.evaluation.projects.build_variants import find_stock_clang
+
+    release = load_toolchain(release_toolchain).require_mode("release")
+    stock = find_stock_clang(release, stock_clang)
+    with publish(output) as directory:
+        work = directory / "build"
+        try:
+            content = told(compare(chosen, stock, release, problem, work, default_cache_dir(), jobs))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        _write_json(directory / name, content)
+    return content
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,128 @@
+"""Size of a program or library by what its ELF sections are for: what a user ships."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from components.core.compiler.elf import ET_DYN, ET_REL, Elf
+from components.core.compiler.source_language import Language
+from components.core.console import UserError
+from components.evaluation.projects import archive
+
+Kind = Literal["program", "shared library", "static library", "object"]
+
+_CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
+_GROUPS = (
+    # Prefixes of section names, first match counts. Unwind tables apart: inlining changes their number.
+    ("eh_frame", (".eh_frame",)),
+    ("gcc_except_table", (".gcc_except_table",)),
+    ("text", (".text",)),
+    ("dynstr", (".dynstr",)),
+    ("rodata", (".rodata", ".lrodata")),
+    ("data", (".data", ".tdata", ".init_array", ".fini_array", ".ctors", ".dtors", ".got", ".ldata")),
+    ("bss", (".bss", ".tbss", ".lbss")),
+)
+
+
+@dataclass(frozen=True)
+class SectionSizes:
+    """Bytes of one program or library, over its allocated sections (what is loaded; debug data and symbols are not).
+
+    Attributes:
+        text: machine code (.text*).
+        rodata: constants.
+        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
+        gcc_except_table: tables of what unwinding executes and catches.
+        dynstr: names for the dynamic linker, of weak functions among them where they are visible.
+        data: initialised writable data, .data.rel.ro and .got included.
+        other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
+            ...).
+        total: the sum of the above: about the size of the stripped file. Zero-initialised data (.bss) is not in it.
+        llvm_size_text: what llvm-size calls text: allocated and executable or not writable.
+    """
+
+    text: int
+    rodata: int
+    eh_frame: int
+    gcc_except_table: int
+    dynstr: int
+    data: int
+    other: int
+    total: int
+    llvm_size_text: int
+
+    def __add__(self, other: SectionSizes) -> SectionSizes:
+        mine, theirs = asdict(self), asdict(other)
+        return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
+
+
+NOTHING = SectionSizes(*[0] * len(fields(SectionSizes)))
+
+
+@dataclass(frozen=True)
+class MeasuredBinary:
+    """One file that a build made.
+
+    Attributes:
+        kind: static libraries are not linked.
+        sizes: of a static library, the sum over its members.
+        language: c++ if it needs a C++ library at run time, else c; None if it is not linked.
+        machine: e_machine, the instruction set (EM_*); None for a static library.
+    """
+
+    kind: Kind
+    sizes: SectionSizes
+    language: Language | None = None
+    machine: int | None = None
+
+
+def measure(path: Path) -> MeasuredBinary:
+    """What kind of binary `path` is, and how large.
+
+    Raises:
+        UserError: neither a 64-bit little-endian ELF file nor a static library of such, or damaged; names the file.
+    """
+    data = memoryview(path.read_bytes())
+    try:
+        if bytes(data[:8]) in (archive.MAGIC, archive.THIN_MAGIC):
+            sizes = NOTHING
+            for member in archive.members(data):
+                sizes += _elf_sizes(Elf(member))
+            return MeasuredBinary("static library", sizes)
+        elf = Elf(data)
+        kind = _kind(elf)
+        return MeasuredBinary(kind, _elf_sizes(elf), None if kind == "object" else _language(elf), elf.machine)
+    except UserError as error:
+        raise UserError(f"{path}: {error.problem}", error.remedy) from None
+
+
+def group_of(section: str) -> str:
+    """Which column a section's bytes go to: an attribute of `SectionSizes`, or bss."""
+    for group, prefixes in _GROUPS:
+        # ".data" takes ".data" and ".data.rel.ro"; ".eh_frame" takes ".eh_frame_hdr"; ".init" not ".init_array".
+        if any(section == prefix or section.startswith((f"{prefix}.", f"{prefix}_hdr")) for prefix in prefixes):
+            return group
+    return "other"
+
+
+def _language(linked: Elf) -> Language:
+    names = bytes(linked.section(".dynstr") or b"")
+    return "c++" if any(library in names for library in _CXX_LIBRARIES) else "c"
+
+
+def _elf_sizes(elf: Elf) -> SectionSizes:
+    columns = dict.fromkeys((*(group for group, _ in _GROUPS), "other"), 0)
+    for name, size_bytes in elf.section_sizes(allocated_only=True).items():
+        columns[group_of(name)] += size_bytes
+    del columns["bss"]  # no byte in the file, and no policy moves it
+    return SectionSizes(**columns, total=sum(columns.values()), llvm_size_text=elf.text_size())
+
+
+def _kind(elf: Elf) -> Kind:
+    if elf.type == ET_REL:
+        return "object"
+    # A position-independent program has the type of a shared library; but only programs name an interpreter.
+    linked_as_library = elf.type == ET_DYN and ".interp" not in elf.section_sizes(allocated_only=True)
+    return "shared library" if linked_as_library else "program"

@@ -1,0 +1,64 @@
+"""Compares held-out projects as a whole: what they link to, and what their programs execute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError, say
+from components.core.formats.toolchain import Toolchain
+from components.core.objectives import Objective
+from components.core.projects.recipe import Recipe
+from components.core.storage.cache import default_cache_dir
+from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
+from components.evaluation.benchmarks.counters import find_counter
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.projects.build_variants import build_variants, find_stock_clang
+from components.evaluation.projects.linked_binaries import compare_projects, comparison_json
+
+
+def require_tools(
+    objective: Objective, config: EvaluationConfig, release: Toolchain, recipes: Sequence[Recipe]
+) -> None:
+    """Raise UserError if this machine, or every recipe, lacks what `compare_whole_projects` needs."""
+    build_variants(find_stock_clang(release, config.stock_clang), release, config.problem)
+    if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
+        raise UserError(
+            "no held-out project has benchmarks, so the slowdown of its programs cannot be measured",
+            "add `benchmarks` to the recipe of one, or leave --max-slowdown-percent out",
+        )
+    if _needs_programs(objective, config):
+        find_counter()
+
+
+def compare_whole_projects(
+    objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
+) -> dict[str, Any]:
+    """Build held-out projects whole in `work`, by stock clang and by the release clang, and compare them.
+
+    Args:
+        recipes: all have the objective's `recipe_field`.
+
+    Returns:
+        Part of metrics.json: programs, and for an objective that links also binaries and linked.
+    """
+    stock, cache = find_stock_clang(release, config.stock_clang), default_cache_dir()
+    compared: dict[str, Any] = {}
+    if objective.recipe_field == "binaries":
+        compared = comparison_json(
+            compare_projects(recipes, stock, release, config.problem, work, cache, config.jobs, config.link_variants)
+        )
+    try:
+        programs = compare_programs(recipes, stock, release, config.problem, work, cache, config.jobs)
+    except UserError as error:
+        if _needs_programs(objective, config):
+            raise
+        # The verdict does not need them, and a benchmark that fails must not cost what was trained and measured.
+        say(f"executed instructions are not measured: {error.problem}")
+        programs = []
+    return {**compared, "programs": summarize_programs(programs)}
+
+
+def _needs_programs(objective: Objective, config: EvaluationConfig) -> bool:
+    return objective.programs_decide or config.max_slowdown_percent is not None

@@ -1,0 +1,1 @@
+"""Forms of a finished evaluation: HTML, terminal, CSV, model card."""

@@ -1,0 +1,83 @@
+"""report.html: one self-contained page that a compiler engineer reads from the top down, verdict first.
+
+Each objective has a template, <name>.html.jinja; all get the same values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from components.core.objectives.geometric_mean import FLOOR
+from components.evaluation.benchmarks import program_rows
+from components.evaluation.measurements import Measurements
+from components.evaluation.report import terminal_report
+from components.evaluation.report.formatting import change, interval, policy_title
+from components.evaluation.report.plots import MOST_POINTS, case_changes, project_changes, sweep, training_reward
+from components.evaluation.report.regressions import worst_cases
+from components.evaluation.report.training_curve import Curve
+
+
+def write_page(path: Path, metrics: dict[str, Any], measured: Measurements, curve: Curve | None) -> None:
+    """Write the page.
+
+    Args:
+        path: the file to write.
+        metrics: content of metrics.json.
+        measured: the values behind it, for modules or functions one by one.
+        curve: the training's reward, None if no training was given.
+    """
+    objective = measured.objective
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,  # module and project names come from other people's file systems
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["change"] = lambda percent: change(percent, objective.labels.comparative)
+    environment.filters["interval"] = interval
+    environment.filters["bytes"] = lambda count: f"{count:,}"
+    environment.filters["signed_bytes"] = lambda count: f"{count:+,}".replace("-", "−")
+    groups = terminal_report.groups(metrics)
+    # Plots are the only markup that is not escaped; matplotlib has escaped the names within them.
+    text = environment.get_template(f"{objective.name}.html.jinja").render(
+        metrics=metrics,
+        verdict=terminal_report.verdict(metrics),
+        told=terminal_report.told(metrics),
+        columns=[(title, group) for (title, _), group in zip(terminal_report.COLUMNS, groups, strict=True)],
+        rows=terminal_report.value_rows(metrics),
+        part_rows=terminal_report.part_rows(metrics),
+        policy_title=policy_title(metrics),
+        worst=worst_cases(measured),
+        binaries_total=_binaries_by_project(metrics["binaries"]),
+        binary_sections=terminal_report.SECTIONS,
+        linked_lines=terminal_report.linked_lines(metrics.get("linked", {})),
+        cases_plot=Markup(case_changes(measured)),
+        projects_plot=Markup(project_changes(metrics, objective.labels)),
+        sweep_plot=Markup(sweep(metrics)) if metrics.get("sweep") else None,
+        training_plot=Markup(training_reward(curve, objective.labels.reward)) if curve else None,
+        most_points=MOST_POINTS,
+        floor=FLOOR,
+        **program_rows.page_values(metrics.get("programs")),
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def _binaries_by_project(binaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sum what was linked, a row per link variant, project and kind: programs apart from libraries."""
+    keys = ("link_variant", "project", "kind")
+    totals: dict[tuple[str, ...], dict[str, Any]] = {}
+    for binary in binaries:
+        row = totals.setdefault(
+            tuple(binary[key] for key in keys),
+            {**{key: binary[key] for key in keys}, "count": 0, "stock": {}, "policy": {}},
+        )
+        row["count"] += 1
+        for side in ("stock", "policy"):
+            for section, size_bytes in binary[side].items():
+                row[side][section] = row[side].get(section, 0) + size_bytes
+    return [totals[key] for key in sorted(totals)]

@@ -1,1 +1,0 @@
-"""How the data that crosses a step border looks on disk."""

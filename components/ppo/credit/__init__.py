@@ -1,0 +1,1 @@
+"""Which decision gets which share of an outcome."""

@@ -1,0 +1,212 @@
+"""DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
+
+The network is fitted to all flips at once, from where training started, for each validation (neural fitted Q
+iteration, Riedmiller 2005, doi:10.1007/11564096_32). A network that goes on from iteration to iteration sees its first
+flips fifty times and learns those modules by heart: docs/performance.md has the figures.
+
+A measured decision is an episode of one step, so an action's value is its return and nothing is bootstrapped (Mnih et
+al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. Where there are
+no others each gets half of it, whichever of them the base took; else the base's action returns 0 and the alternative
+the difference, for halves of several differences do not compare. The greedy policy of the values takes what saves most.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any
+
+import gin
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.networks import network
+from tf_agents.trajectories import StepType, Trajectory
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from components.core.counterfactual.influence import FEW_CALLS
+from components.core.policy import networks
+from components.ppo.learners.learner import Learner, require_finite, require_possible
+from components.ppo.learners.replay import Flips, ReplayBuffer
+
+DRAWN_AT_ONCE = 150
+"""Minibatches: flips lie by module, and of each module some are drawn."""
+AVERAGED_FROM = 0.5
+"""Share of a fit's steps after which weights are averaged (Izmailov et al. 2018, arXiv:1803.05407)."""
+AVERAGED_EVERY = 10
+
+
+@gin.configurable(module="mlgo")
+@dataclass(frozen=True)
+class DqnParameters:
+    """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
+
+    Attributes:
+        learning_rate: of Adam at the begin of a fit; it falls to an eleventh.
+        minibatch_size: flips in a gradient step.
+        num_epochs: of a fit, how often a flip is learned from on average.
+        max_steps: gradient steps of a fit, at most: of very many flips it has fewer epochs.
+        max_grad_norm: global norm that gradients are clipped to.
+        replay_measurements: of each module, how many of its newest measurements are learned from.
+        margin: by how much less every other action than that of the first policy is worth, in units of the returns:
+            where measurements say next to nothing, it decides as the first policy does.
+        repeated_margin: share of the margin that is added for each e-fold of a callee's uses beyond FEW_CALLS. Hundreds
+            of calls of a function look alike and are decided alike, so what is wrong there is wrong hundreds of times.
+    """
+
+    learning_rate: float = 3e-3
+    minibatch_size: int = 256
+    num_epochs: float = 10.0
+    max_steps: int = 8000
+    max_grad_norm: float = 1.0
+    replay_measurements: int = 2
+    margin: float = 0.1
+    repeated_margin: float = 0.0
+
+
+def margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the margin of each decision, float32 [N], given how many decisions may be alike, float64 [N]."""
+    folds = np.log(np.maximum(repeats / FEW_CALLS, 1.0))
+    return (parameters.margin * (1 + parameters.repeated_margin * folds)).astype(np.float32)
+
+
+class ActionValues(network.Network):
+    """The actor's dense layers as a Q-network: what are logits of a policy are values of actions here."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_actions: int,
+        masked: bool,
+        scale: networks.InputScale | None,
+        name: str = "values",
+    ) -> None:
+        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
+        super().__init__(input_tensor_spec=actor.input_tensor_spec, state_spec=(), name=name)
+        self.actor = actor
+
+    def call(
+        self, observation: tf.Tensor, step_type: Any = None, network_state: Any = (), training: bool = False
+    ) -> tuple[tf.Tensor, Any]:
+        return networks.logits(self.actor, observation, training), network_state
+
+
+class DqnLearner(Learner):
+    """DQN's update of a network of values."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_actions: int,
+        parameters: DqnParameters,
+        seed: int,
+        masked: bool = False,
+        scale: networks.InputScale | None = None,
+    ) -> None:
+        require_possible(parameters, {"minibatch_size": 1, "max_steps": 1, "replay_measurements": 1})
+        tf.random.set_seed(seed)
+        self.parameters = parameters
+        self._seed = seed
+        values = ActionValues(num_features, num_actions, masked, scale)
+        super().__init__(values.actor, parameters.learning_rate, seed)
+        self._agent = dqn_agent.DqnAgent(
+            ts.time_step_spec(values.input_tensor_spec),
+            networks.action_spec(num_actions),
+            q_network=values,
+            optimizer=self.optimizer,
+            epsilon_greedy=0.0,  # the trainer explores by flips
+            td_errors_loss_fn=common.element_wise_squared_loss,
+            gamma=0.0,
+            gradient_clipping=parameters.max_grad_norm,
+            train_step_counter=self.step,
+        )
+        self._agent.initialize()
+        self._base_share = 0.5 if num_actions == 2 else 0.0
+
+    def fit(
+        self,
+        flips: Flips | ReplayBuffer,
+        returns: Callable[[Flips], NDArray[np.float32]],
+        number: int,
+        given_up: threading.Event | None = None,
+    ) -> dict[str, float]:
+        """Learn from all flips, beginning with the weights that the network has. Adam begins anew.
+
+        Args:
+            flips: at least one. returns: of some flips what is learned of each, float32: the value of the alternative
+                less that of the base's action.
+            number: of the fit; what is drawn depends on it and the seed alone.
+            given_up: is looked at before each step, for a fit in a thread that nobody waits for any more.
+
+        Returns:
+            Over the fit the means of `value_loss` and of `explained_variance`, the share of the returns' mean square
+            that the values told before each step.
+
+        Raises:
+            UserError: the weights are not finite any more.
+            CancelledError: it was given up; the weights are those of any step.
+        """
+        parameters = self.parameters
+        size = min(parameters.minibatch_size, len(flips))
+        steps = min(max(1, round(parameters.num_epochs * len(flips) / size)), parameters.max_steps)
+        for variable in self.optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        random = np.random.default_rng([self._seed, number])
+        average, averaged = [weight.numpy() for weight in self.weights], 0
+        losses, explained = [], []
+        for step in range(steps):
+            if given_up is not None and given_up.is_set():
+                raise CancelledError
+            if step % DRAWN_AT_ONCE == 0:
+                count = min(DRAWN_AT_ONCE, steps - step) * size
+                drawn = flips.take(random.integers(0, len(flips), count))
+                targets = returns(drawn)
+            self.optimizer.learning_rate.assign(parameters.learning_rate / (1 + 10 * step / steps))
+            first = step % DRAWN_AT_ONCE * size
+            target = targets[first : first + size]
+            loss = self._minibatch(
+                tf.constant(drawn.observed[first : first + size]),
+                tf.constant(drawn.action[first : first + size]),
+                tf.constant(drawn.alternative[first : first + size]),
+                tf.constant(target),
+            )
+            losses.append(float(loss))
+            share = self._base_share
+            returned = float(np.mean(target**2)) * (share**2 + (1 - share) ** 2) / 2
+            explained.append(1 - losses[-1] / max(returned, 1e-12))
+            if step >= steps * AVERAGED_FROM and (steps - 1 - step) % AVERAGED_EVERY == 0:
+                averaged += 1
+                average = [
+                    mean + (weight.numpy() - mean) / averaged
+                    for mean, weight in zip(average, self.weights, strict=True)
+                ]
+        for weight, mean in zip(self.weights, average, strict=True):
+            weight.assign(mean)
+        require_finite(self.weights)
+        return {"value_loss": float(np.mean(losses)), "explained_variance": float(np.mean(explained))}
+
+    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    def _minibatch(
+        self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, advantage: tf.Tensor
+    ) -> tf.Tensor:
+        """One step on the episodes of both actions of [B] decisions; the mean squared error of a value, float32 []."""
+        chosen = tf.concat([action, alternative], 0)  # [2 * B]
+        returns = tf.concat([-self._base_share * advantage, (1 - self._base_share) * advantage], 0)
+        seen = tf.concat([observed, observed], 0)
+        ends, nothing = tf.zeros_like(returns), tf.zeros_like(chosen)
+        first, last = tf.fill(tf.shape(chosen), StepType.FIRST), tf.fill(tf.shape(chosen), StepType.LAST)
+        # tf-agents wants [B, T]: the step, and the state behind it, which nothing looks at.
+        episode = Trajectory(
+            step_type=tf.stack([first, last], 1),
+            observation=tf.stack([seen, seen], 1),
+            action=tf.stack([chosen, nothing], 1),
+            policy_info=(),
+            next_step_type=tf.stack([last, first], 1),
+            reward=tf.stack([returns, ends], 1),
+            discount=tf.zeros_like(tf.stack([returns, ends], 1)),
+        )
+        return self._agent.train(episode).loss

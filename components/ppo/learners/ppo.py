@@ -1,0 +1,203 @@
+"""PPO: tf-agents' PPO on single decisions whose advantages are already known.
+
+PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
+core/counterfactual and core/objectives, so only the agent's loss is used: PPO's clipped objective (Schulman et al.
+2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. In place of an entropy bonus,
+which draws the policy towards a coin's toss, stands the divergence from the policy that training started from (a
+regularized Markov decision process, Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides as
+the heuristic does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gin
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tf_agents.agents.ppo import ppo_clip_agent
+from tf_agents.networks import value_network
+from tf_agents.trajectories import time_step as ts
+
+from components.core.policy import networks
+from components.ppo.learners.learner import Learner, require_finite, require_possible
+
+SHOWN = 8192
+"""Decisions that entropy, KL and clip fraction are read from after an update: enough for two digits."""
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Decisions of an iteration, N in all.
+
+    observed: float32 [N, *S], see core/policy/observation.py. action: int64 [N]. logits: float32 [N, A] of the
+    policy that decided, finite. prior: float32 [N, A], logits of the policy that training started from. advantage:
+    float32 [N], positive is better, about unit deviation. weight: float32 [N], how much a row counts.
+    """
+
+    observed: NDArray[np.float32]
+    action: NDArray[np.int64]
+    logits: NDArray[np.float32]
+    prior: NDArray[np.float32]
+    advantage: NDArray[np.float32]
+    weight: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+@gin.configurable(module="mlgo")
+@dataclass(frozen=True)
+class PpoParameters:
+    """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
+
+    Attributes:
+        learning_rate: of Adam, in the first iteration.
+        kl_coef: weight of KL(policy || first policy) in the first iteration.
+        decay_iterations: iterations after which learning_rate and kl_coef are half of that, a third after twice as many
+            and so on; not a share of the run, so that a run may be made longer.
+        clip_epsilon: clipping of the importance ratio.
+        num_epochs: passes over an iteration's decisions.
+        minibatch_size: decisions of an update.
+        max_grad_norm: clipping of the gradient's global norm.
+        target_kl: an iteration's updates end when the policy has moved this far (nats), 0 for never.
+        initial_entropy: mean entropy (nats) that the warmstart policy is softened to, see `calibrate_entropy`.
+    """
+
+    learning_rate: float = 1e-3
+    decay_iterations: int = 50
+    clip_epsilon: float = 0.2
+    kl_coef: float = 0.06
+    num_epochs: int = 3
+    minibatch_size: int = 4096
+    max_grad_norm: float = 1.0
+    target_kl: float = 0.0
+    initial_entropy: float = 0.2
+
+
+class PpoLearner(Learner):
+    """PPO's update of a policy network."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_actions: int,
+        parameters: PpoParameters,
+        seed: int,
+        masked: bool = False,
+        scale: networks.InputScale | None = None,
+    ) -> None:
+        require_possible(parameters, {"decay_iterations": 1, "num_epochs": 1, "minibatch_size": 1})
+        tf.random.set_seed(seed)
+        self.parameters = parameters
+        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
+        super().__init__(actor, parameters.learning_rate, seed)
+        observation = self.actor.input_tensor_spec
+        self._agent = ppo_clip_agent.PPOClipAgent(
+            ts.time_step_spec(observation),
+            networks.action_spec(num_actions),
+            optimizer=self.optimizer,
+            actor_net=self.actor,
+            # Advantages are given: this network is one unit that PPOAgent demands and nothing trains.
+            value_net=value_network.ValueNetwork(observation, fc_layer_params=(1,)),
+            importance_ratio_clipping=parameters.clip_epsilon,
+            entropy_regularization=0.0,
+            value_pred_loss_coef=0.0,
+            normalize_rewards=False,
+            normalize_observations=False,
+            aggregate_losses_across_replicas=False,
+            train_step_counter=self.step,
+        )
+        self._agent.initialize()
+
+    def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
+        """PPO's epochs over the decisions of the `iteration`-th iteration, from 0.
+
+        Returns the `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, the divergence
+        from the first policy (nats); and, of the policy after them on at most SHOWN of the decisions, `entropy` and
+        `kl` from the policy before (nats) and `clip_fraction`.
+
+        Raises:
+            UserError: the weights are not finite any more.
+        """
+        size = min(self.parameters.minibatch_size, len(experience))
+        decay = 1 / (1 + iteration / self.parameters.decay_iterations)
+        rate = self.parameters.learning_rate * decay
+        self.optimizer.learning_rate.assign(rate)
+        losses = []
+        shown = _tensors(experience, self._shuffle.permutation(len(experience))[:SHOWN])[:3]
+        for _ in range(self.parameters.num_epochs):
+            order = self._shuffle.permutation(len(experience))
+            for begin in range(0, len(order) - size + 1, size):
+                rows = _tensors(experience, order[begin : begin + size])
+                losses.append(self._minibatch(*rows, tf.constant(self.parameters.kl_coef * decay, tf.float32)))
+            if self.parameters.target_kl and self._policy_shift(*shown).numpy()[1] > self.parameters.target_kl:
+                break
+        moved = self._policy_shift(*shown).numpy()
+        means = np.mean([loss.numpy() for loss in losses], axis=0)
+        require_finite(self.weights)
+        names = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction")
+        metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
+        return {**metrics, "learning_rate": rate}
+
+    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    def _minibatch(
+        self,
+        observed: tf.Tensor,
+        action: tf.Tensor,
+        logits: tf.Tensor,
+        prior: tf.Tensor,
+        advantage: tf.Tensor,
+        weight: tf.Tensor,
+        prior_weight: tf.Tensor,
+    ) -> tf.Tensor:
+        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, KL from the prior."""
+        ones = tf.ones_like(advantage)
+        steps = ts.TimeStep(
+            step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=observed
+        )
+        variables = self.weights
+        with tf.GradientTape() as tape:
+            loss = self._agent.get_loss(
+                steps,
+                action,
+                act_log_probs=tf.gather(tf.nn.log_softmax(logits), action, batch_dims=1),
+                returns=ones,
+                normalized_advantages=advantage,
+                action_distribution_parameters={"logits": logits},
+                weights=weight,
+                train_step=self.step,
+                debug_summaries=False,
+                training=True,
+            )
+            now = tf.nn.log_softmax(networks.logits(self.actor, observed))
+            divergence = _divergence(now, tf.nn.log_softmax(prior))
+            total = loss.loss + prior_weight * divergence
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(total, variables), self.parameters.max_grad_norm)
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        self.step.assign_add(1)
+        return tf.stack([loss.extra.policy_gradient_loss, divergence])
+
+    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    def _policy_shift(self, observed: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """float32 [3]: entropy of the policy, its KL from `logits`, the fraction of ratios outside the clip."""
+        before = tf.nn.log_softmax(logits)
+        now = tf.nn.log_softmax(networks.logits(self.actor, observed))
+        entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(now) * now, -1))
+        kl = _divergence(before, now)
+        ratio = tf.exp(tf.gather(now - before, action, batch_dims=1))
+        clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1) > self.parameters.clip_epsilon, tf.float32))
+        return tf.stack([entropy, kl, clipped])
+
+
+def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Mean of KL(left || right) over [B, A] log probabilities, in nats."""
+    return tf.reduce_mean(tf.reduce_sum(tf.exp(left) * (left - right), -1))
+
+
+def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
+    e = experience
+    columns: list[NDArray[Any]] = [e.observed, e.action, e.logits, e.prior, e.advantage, e.weight]
+    return [tf.constant(column[rows]) for column in columns]

@@ -1,0 +1,131 @@
+"""Decisions and advantages of one module, extracted on the worker that compiled it.
+
+Four samples of a module have logs of 400 KB, and computing their advantages takes longer than reading them. On a
+cluster the head must do neither for each of 500 workers, nor receive half a megabyte of decisions from each: a pickled
+ModuleRollout has a twentieth of its size in memory. See docs/scale.md.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.core import problems
+from components.core.compiler.compile import Compiler, Request, Result, Sample
+from components.core.formats.features import FeatureSpec
+from components.core.objectives import OBJECTIVES
+from components.core.policy.observation import finite, observation_shape, observations
+
+
+@dataclass(frozen=True)
+class ModuleRollout:
+    """The rollout of one module: N decisions of all its samples.
+
+    Attributes:
+        outcomes: per sample, see Objective.outcome.
+        observed: float32 [N, *S]. action: int64 [N]. logits: float32 [N, A]. See learners.ppo.Experience.
+        advantage: float64 [N], before scaling.
+        compile_s: see Result.
+    """
+
+    module_name: str
+    outcomes: tuple[Any, ...]
+    observed: NDArray[np.float32]
+    action: NDArray[np.int64]
+    logits: NDArray[np.float32]
+    advantage: NDArray[np.float64]
+    compile_s: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Three of four decisions are asked what another was: the samples of a module come to the same callsites."""
+        shape = self.observed.shape
+        flat = self.observed.reshape(shape[0], math.prod(shape[1:]))
+        asked = np.ascontiguousarray(np.concatenate([flat, self.logits], axis=1, dtype=np.float32))
+        # As bytes: equal numbers of another representation stay what they are.
+        rows = asked.view(np.dtype((np.void, asked.itemsize * asked.shape[1]))).reshape(-1)
+        _, first, which = np.unique(rows, return_index=True, return_inverse=True)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        packed = values | {"observed": asked[first], "logits": which.astype(np.int32)}
+        # Level 1: what more would save is less than its time.
+        return _unpacked, (zlib.compress(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL), 1), shape)
+
+
+def _unpacked(content: bytes, shape: tuple[int, ...]) -> ModuleRollout:
+    values = pickle.loads(zlib.decompress(content))
+    asked, which = values["observed"], values["logits"]
+    width = math.prod(shape[1:])
+    observed = asked[:, :width][which].reshape(shape)
+    return ModuleRollout(**values | {"observed": observed, "logits": asked[:, width:][which]})
+
+
+@dataclass(frozen=True)
+class OutcomeOf:
+    """Compiles a module once; what comes back is its name and its outcome, not the log that it may be read from."""
+
+    compiler: Compiler
+
+    def __call__(self, request: Request) -> tuple[str, Any]:
+        """Raises as Compiler does."""
+        objective = OBJECTIVES[problems.get(self.compiler.problem).objective]
+        result = self.compiler(request)
+        return result.module_name, objective.outcome(result.samples[0])
+
+
+@dataclass(frozen=True)
+class SampleModule:
+    """Compiles a module under a sampled policy. features, buckets: of the policy. function_credit, module_weight: see
+    Objective.advantages."""
+
+    compiler: Compiler
+    features: tuple[FeatureSpec, ...]
+    buckets: Mapping[str, NDArray[np.float64]]
+    function_credit: bool
+    module_weight: float
+
+    def __call__(self, request: Request) -> ModuleRollout:
+        """Raises as Compiler does."""
+        return self._reduced(self.compiler(request))
+
+    def _reduced(self, result: Result) -> ModuleRollout:
+        problem = problems.get(self.compiler.problem)
+        objective = OBJECTIVES[problem.objective]
+        advantages = objective.advantages(result.samples, self.function_credit, self.module_weight)
+        parts = [
+            (
+                np.zeros((0, *observation_shape(problem, self.features)), np.float32),
+                np.zeros(0, np.int64),
+                np.zeros((0, problem.num_actions), np.float32),
+                np.zeros(0),
+            ),
+        ]
+        for sample, advantage in zip(result.samples, advantages, strict=True):
+            if len(advantage) == 0 or sample.log is None:
+                continue
+            columns = log_columns(sample)
+            parts.append(
+                (
+                    observations(problem, self.features, self.buckets, columns),
+                    columns[problem.decision].reshape(-1),
+                    finite(columns[problem.logits].reshape(-1, problem.num_actions)),
+                    advantage,
+                )
+            )
+        seen, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
+        outcomes = tuple(objective.outcome(sample) for sample in result.samples)
+        return ModuleRollout(result.module_name, outcomes, seen, action, logits, advantage, result.compile_s)
+
+
+def log_columns(sample: Sample) -> dict[str, NDArray[Any]]:
+    """The log's columns, of all contexts one after the other."""
+    assert sample.log is not None
+    contexts = [context for context in sample.log.contexts if len(context)]
+    if len(contexts) == 1:
+        return contexts[0].columns
+    return {name: np.concatenate([context.columns[name] for context in contexts]) for name in contexts[0].columns}

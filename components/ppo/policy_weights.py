@@ -1,0 +1,64 @@
+"""Policies between iterations: their moving average, and the form that the training clang takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.core.policy.dense import DensePolicy
+from components.core.policy.export import export_fast
+from components.core.policy.observation import logits as logits_of
+
+MAX_TEMPERATURE = 1000.0
+BISECTIONS = 40
+
+
+def ema_update(average: DensePolicy, latest: DensePolicy, decay: float) -> DensePolicy:
+    """`decay` of the average's weights and 1 - `decay` of the latest's; both are of one network."""
+    layers = tuple(
+        (
+            (decay * w + (1 - decay) * v).astype(np.float32),
+            (decay * b + (1 - decay) * c).astype(np.float32),
+        )
+        for (w, b), (v, c) in zip(average.layers, latest.layers, strict=True)
+    )
+    return dataclasses.replace(latest, layers=layers)
+
+
+def calibrate_entropy(policy: DensePolicy, observed: NDArray[np.float32], entropy: float) -> DensePolicy:
+    """The same most probable decisions, with a mean entropy of at least `entropy` nats on `observed` [N, *S].
+
+    A policy that imitates the heuristic is as sure as the heuristic is: it would flip one decision in hundreds, and
+    what is never tried is never learned. Dividing the logits by a temperature makes it doubt, and doubt most where it
+    was least sure. A policy that is unsure already stays as it is.
+    """
+    logits = logits_of(policy, observed).astype(np.float64)
+    low, high = 1.0, MAX_TEMPERATURE
+    if _entropy(logits / low) >= entropy:
+        return policy
+    for _ in range(BISECTIONS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _entropy(logits / middle) < entropy else (low, middle)
+    weights, bias = policy.layers[-1]
+    last = ((weights / high).astype(np.float32), (bias / high).astype(np.float32))
+    return dataclasses.replace(policy, layers=(*policy.layers[:-1], last))
+
+
+def _entropy(logits: NDArray[np.float64]) -> float:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_probability = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return float(-(np.exp(log_probability) * log_probability).sum(axis=-1).mean())
+
+
+@contextmanager
+def emitted(policy: DensePolicy, clang: Path, below: Path | None = None) -> Iterator[Path]:
+    """A directory with the policy as the training clang loads it, made in `below`, gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="mlgo-policy-", dir=below) as directory:
+        export_fast(policy, Path(directory), clang)
+        yield Path(directory)

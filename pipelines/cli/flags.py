@@ -1,0 +1,51 @@
+"""Command-line options shared by several commands of mlgo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from components.core.console import UserError
+from components.core.storage.uri import SCHEME, parse_place
+
+
+class RunDirectory(click.ParamType):
+    """Convert to the absolute path of a run's directory; refuse a URI rather than take it for a path."""
+
+    name = "directory"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        if str(value).startswith(SCHEME):
+            raise UserError(
+                f"--output {value}: a run keeps its state and logs in a local directory",
+                "pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root gs://BUCKET/PATH",
+            )
+        place = value if isinstance(value, Path) else parse_place(str(value))
+        assert isinstance(place, Path)
+        return place.absolute()
+
+
+RUN_DIRECTORY = RunDirectory()
+OUTPUT = click.option(
+    "--output",
+    type=RUN_DIRECTORY,
+    required=True,
+    help="Directory of the run: logs, state, and, without --pipeline-root, artifacts.",
+)
+PIPELINE_ROOT = click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH of the artifacts.")
+RUNNER = click.option(
+    "--runner",
+    type=click.Choice(["process", "docker"]),
+    default="process",
+    show_default=True,
+    help="process: run steps as local processes; docker: run steps in their images.",
+)
+PARAMS = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Pipeline parameter; repeatable.")
+IMAGES = click.option(
+    "--images",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("build/images.json"),
+    show_default=True,
+    help="Image references written by `mlgo images build`.",
+)

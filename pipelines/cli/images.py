@@ -1,0 +1,80 @@
+"""`mlgo images`: build and push the images of the steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from components.core.console import say
+from components.core.launcher.images import STEPS
+from pipelines import images
+
+_NAMES = click.Choice(sorted(images.BASES))
+_OUTPUT = click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=images.IMAGES_JSON,
+    show_default=True,
+    help="File to write the image references to; the pipeline reads it.",
+)
+
+
+@click.group("images")
+def images_group() -> None:
+    """Build and push the container images of the steps and of a Ray cluster's nodes.
+
+    \b
+    Examples:
+      mlgo images build
+      mlgo images build --all --registry europe-docker.pkg.dev/my-project/mlgo
+      mlgo images push
+    """
+
+
+@images_group.command()
+@click.option(
+    "--image", "names", type=_NAMES, multiple=True, help=f"Image to build; repeatable.  [default: {', '.join(STEPS)}]"
+)
+@click.option("--all", "everything", is_flag=True, help="Also build the image of a Ray cluster's nodes.")
+@click.option("--registry", default="", metavar="PREFIX", help="Prefix of the tags: HOST/PROJECT/REPOSITORY.")
+@_OUTPUT
+def build(names: tuple[str, ...], everything: bool, registry: str, output: Path) -> None:
+    """Build the images with the docker daemon, tagged by git commit.
+
+    Base images are pulled; if no registry answers, docker/base-image makes them, which needs root. The image `cluster`
+    is based on the image `training`, which is then built, too.
+
+    \b
+    Examples:
+      mlgo images build --image training
+      mlgo images build --all
+    """
+    built = images.build_images(tuple(images.BASES) if everything else names, registry.rstrip("/"), output)
+    _show(built)
+    say(f"references: {output}")
+
+
+@images_group.command()
+@click.option(
+    "--image", "names", type=_NAMES, multiple=True, help="Image to push; repeatable.  [default: all built images]"
+)
+@_OUTPUT
+def push(names: tuple[str, ...], output: Path) -> None:
+    """Push the images to the registry that they were built for, and record their digests.
+
+    \b
+    Example:
+      mlgo images build --registry europe-docker.pkg.dev/my-project/mlgo && mlgo images push
+    """
+    images.push_images(names, output)
+    say(f"references: {output}")
+
+
+def _show(built: dict[str, images.Image]) -> None:
+    with images.docker_client() as client:
+        for name, image in built.items():
+            say(f"{name}: {image.bytes / 1e9:.2f} GB, {image.tag}")
+            for size_bytes, instruction in images.layers(client, image):
+                if size_bytes > 1e6:
+                    say(f"  {size_bytes / 1e6:7.1f} MB  {instruction}")

@@ -1,0 +1,249 @@
+"""The command `mlgo`: `mlgo run` for the whole chain, `mlgo <step> ...` for one step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from components.core import problems
+from components.core.console import PRESETS, UserError, run_step, say
+from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
+from components.core.projects.option import RECIPE
+from pipelines.cli.flags import RUN_DIRECTORY
+from pipelines.cli.images import images_group
+from pipelines.cli.pipeline import pipeline_group
+from pipelines.cli.retrain import retrain_group
+from pipelines.cli.storage import storage_group
+
+STEPS = {
+    "toolchain": "build a training clang, or a release clang that embeds a policy",
+    "corpus": "turn code into a corpus: bitcode and compile command of each module",
+    "trace": "record every decision of the default heuristic, or export a trace for ml-compiler-opt",
+    "vocab": "compute the quantiles of each feature of a trace",
+    "warmstart": "train a policy that imitates the default heuristic",
+    "ppo": "train a policy with PPO, starting from the warmstart",
+    "policy": "compare the forms of a policy with each other",
+    "evaluation": "measure a policy on held-out code",
+    "tune": "search for the inlining decisions that make one program smallest: a plan for the release clang",
+}
+"""Subcommands that run a step (`mlgo vocab ...`), with their short help."""
+
+_MODULES = {"policy": "components.core.policy"}
+"""Modules of the STEPS that are not in components/<name>."""
+
+
+class StepGroup(click.Group):
+    """A group that runs a step's subcommand by replacing this process.
+
+    No step is imported here, so `mlgo --help` is instant and needs no TensorFlow.
+    """
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        here = _steps_here()
+        return [*(super().list_commands(context) if here == set(STEPS) else ()), *(s for s in STEPS if s in here)]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in STEPS:
+            return super().get_command(context, name)
+        if name not in _steps_here():
+            image = os.environ.get("MLGO_IMAGE", "")
+            raise UserError(f"the image {image!r} does not have the step {name}", f"use the image that has {name}")
+        return click.Command(
+            name,
+            callback=lambda arguments: _become(name, arguments),
+            params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+            context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+            add_help_option=False,  # the step itself answers --help
+            help=STEPS[name],
+            short_help=STEPS[name],
+        )
+
+
+def _steps_here() -> set[str]:
+    """Return all steps, or, in a container image, the steps whose dependencies it has ($MLGO_STEPS)."""
+    return set(os.environ.get("MLGO_STEPS", " ".join(STEPS)).split())
+
+
+def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
+    sys.stdout.flush()
+    # -P: do not import a folder of the working directory that has the name of one of our modules.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", _MODULES.get(step, f"components.{step}"), *arguments])
+
+
+@click.group(cls=StepGroup, context_settings={"max_content_width": 110})
+def cli() -> None:
+    """Train a policy for LLVM on your C or C++ code, and build a clang that embeds it.
+
+    The policy decides which calls to inline, for size, or which value to evict from a register, for speed.
+
+    \b
+    Examples:
+      mlgo run --compile-commands build/compile_commands.json --output runs/mine
+      mlgo vocab --help
+    """
+
+
+cli.add_command(images_group)
+cli.add_command(pipeline_group)
+cli.add_command(retrain_group)
+cli.add_command(storage_group)
+
+
+@cli.command(context_settings={"show_default": True})
+@click.option(
+    "--compile-commands",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="compile_commands.json of a project built with `-Xclang -fembed-bitcode=all`.",
+)
+@click.option(
+    "--corpus",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="An existing corpus, made by `mlgo corpus` or by mlgo-utils.",
+)
+@click.option(
+    "--recipe",
+    type=RECIPE,
+    metavar="FILE|NAME",
+    help="Projects to fetch and build: a recipe file, a gs:// URI, or the name of a built-in recipe, such as demo.",
+)
+@click.option(
+    "--output",
+    type=RUN_DIRECTORY,
+    required=True,
+    metavar="DIR",
+    help="Directory of the run, with one artifact per step. Pass it again to resume, or to reuse finished steps.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(PRESETS),
+    default="demo",
+    help="How much training: tiny only shows that everything works, full trains for an hour.",
+)
+@click.option("--train-minutes", type=MINUTES, metavar="M", help="Minutes of PPO, instead of the preset's.")
+@click.option(
+    "--problem", type=click.Choice(problems.names()), default="inlining", help="The decision that the policy makes."
+)
+@click.option(
+    "--workers", default="local", metavar="KIND[:N]", help="Where to compile modules, and how many at a time."
+)
+@click.option(
+    "--llvm-major", type=LLVM_MAJOR, default=19, metavar="N", help="Major version of the LLVM to train and release."
+)
+@click.option(
+    "--llvm-source", default="deb", metavar="deb|git:TAG|PATH", help="Where LLVM's matching source files come from."
+)
+@click.option("--seed", type=SEED, default=1, metavar="N", help="Random seed: the same seed gives the same training.")
+@click.option(
+    "--min-reduction-percent",
+    type=FINITE_FLOAT,
+    metavar="X",
+    help="Percentage by which held-out modules must shrink, or lower their scores, for the verdict `better`."
+    f"  [default: {problems.describe_field('min_reduction_percent')}]",
+)
+@click.option(
+    "--max-slowdown-percent",
+    type=FINITE_FLOAT,
+    metavar="X",
+    help="For inlining with --recipe: the verdict is not `better` if benchmarks execute X% more instructions."
+    "  [default: no limit]",
+)
+@click.option(
+    "--extra-policy",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="A policy for another problem that the release clang embeds as well.",
+)
+@click.option(
+    "--start-from",
+    default="heuristic",
+    metavar="heuristic|pretrained|DIR",
+    help="Policy that training starts from: one that imitates the heuristic, the one that comes with this "
+    "project, or one of yours.",
+)
+@click.option(
+    "--tune-minutes",
+    type=MINUTES,
+    metavar="M",
+    help="Also search M minutes for a plan: the inlining decisions that make this code smallest.",
+)
+def run(
+    compile_commands: Path | None,
+    corpus: Path | None,
+    recipe: Path | None,
+    output: Path,
+    preset: str,
+    train_minutes: float | None,
+    problem: str,
+    workers: str,
+    llvm_major: int,
+    llvm_source: str,
+    seed: int,
+    min_reduction_percent: float | None,
+    max_slowdown_percent: float | None,
+    extra_policy: Path | None,
+    start_from: str,
+    tune_minutes: float | None,
+) -> None:
+    """Train a policy on your code, and build a clang that embeds it.
+
+    Runs every step in order: training clang, corpus, default trace, vocab, warmstart, PPO, evaluation on held-out
+    modules, release clang, release report. Each step's artifact is a directory in --output. A second run reuses the
+    steps whose inputs have not changed; a killed run resumes where it stopped.
+
+    \b
+    Examples:
+      mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
+      mlgo run --recipe demo --output runs/demo
+      mlgo run --compile-commands build/compile_commands.json --start-from pretrained --output runs/tuned
+      mlgo run --compile-commands build/compile_commands.json --tune-minutes 15 --output runs/mine
+      mlgo run --problem regalloc --recipe demo --extra-policy runs/demo/policy --output runs/both
+    """
+    from components.core.compiler.inline_plan import PLAN_FILE
+    from components.evaluation.report.terminal_report import print_table, read_metrics
+    from pipelines.local.options import RunOptions
+    from pipelines.local.run_locally import run_locally
+    from pipelines.local.runners.process import ProcessRunner
+    from pipelines.spec import COMPILED
+
+    options = RunOptions(
+        output=output,
+        compile_commands=_absolute(compile_commands),
+        corpus=_absolute(corpus),
+        recipe=_absolute(recipe),
+        preset=preset,
+        problem=problem,
+        workers=workers,
+        llvm_major=llvm_major,
+        llvm_source=str(Path(llvm_source).absolute()) if Path(llvm_source).is_dir() else llvm_source,
+        train_minutes=train_minutes,
+        seed=seed,
+        min_reduction_percent=min_reduction_percent,
+        max_slowdown_percent=max_slowdown_percent,
+        extra_policy=_absolute(extra_policy),
+        start_from=str(Path(start_from).absolute()) if Path(start_from).is_dir() else start_from,
+        tune_minutes=tune_minutes,
+    )
+    run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
+    report = options.output / "release_report"
+    print_table(read_metrics(report), report)
+    if tune_minutes is not None:
+        say(f"plan for this code: {options.output / 'plan' / PLAN_FILE} (docs/tune.md)")
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return path.absolute() if path else None
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    run_step(cli)
+
+
+if __name__ == "__main__":
+    main()

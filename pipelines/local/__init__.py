@@ -1,0 +1,1 @@
+"""Run a compiled pipeline on this machine."""

@@ -1,0 +1,99 @@
+"""Inputs of a step's result that its command line does not show: the content behind the paths that it names."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from components.core.console import UserError
+from components.core.projects.compile_commands import objects_in
+from components.core.projects.recipe import load_recipes
+from components.core.storage.input_files import read_bytes
+from components.core.storage.manifest import manifest_digest
+from components.core.storage.uri import GsUri
+
+
+def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
+    """Return the version line of the installed clang, with its packaging revision.
+
+    Empty if clang is not installed; the step reports that itself.
+    """
+    clang = shutil.which(f"clang-{llvm_major}")
+    if clang is None:
+        return ()
+    version = subprocess.run([clang, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    return (version.stdout.partition("\n")[0],)
+
+
+def identify_recipe(recipe: Path) -> tuple[str, ...]:
+    """Identify a recipe by its content, the recipes that it names, and the local trees that they build."""
+    projects = load_recipes(recipe)
+    sources = [source for p in projects.projects for source in (p.source, *(other for _name, other in p.requires))]
+    trees = [fact for source in sources if source.kind == "path" for fact in identify_path(Path(source.location))]
+    return (_sha256(repr(projects)), *trees)
+
+
+def identify_build(compile_commands: Path) -> tuple[str, ...]:
+    """Identify a finished build by its compile_commands.json and the size and time of each object named there.
+
+    A file that is not a compilation database is identified by its content alone; the step reports what is wrong.
+    """
+    content = read_bytes(compile_commands).decode("utf-8", "replace")
+    return (_sha256("\n".join([content, *(_stamp(path) for _directory, path in objects_in(content))])),)
+
+
+def identify_path(path: Path) -> tuple[str, ...]:
+    """Identify a file by its content, a directory by the names, sizes and times of its files.
+
+    Directories are not identified by content: a user's tree may hold gigabytes, and this runs at each start.
+    """
+    if path.is_file():
+        return (hashlib.sha256(path.read_bytes()).hexdigest(),)
+    facts = []
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        for file in sorted(files):
+            place = os.path.join(folder, file)
+            facts.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
+    return (_sha256("\n".join(facts)),)
+
+
+def identify_remote(uri: GsUri) -> tuple[str, ...]:
+    """Identify what is at a URI in object storage; only a manifest is downloaded.
+
+    An artifact is identified by its manifest, a file or folder written by another tool by the service's checksums.
+
+    Raises:
+        UserError: nothing is at the URI, access is denied, or the service does not answer.
+    """
+    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
+    from components.core.storage.remote import read_remote_manifest
+
+    artifact = read_remote_manifest(uri)
+    if artifact.generation:
+        return (manifest_digest(artifact.files),)
+    with translate_gcs_errors(uri):
+        blobs = bucket_of(uri).list_blobs(prefix=uri.path, **request_options())
+        found = [
+            f"{blob.name} {blob.size} {blob.crc32c}"
+            for blob in blobs
+            if f"{blob.name}/".startswith(f"{uri.path}/")  # the service lists gs://b/ab for the prefix gs://b/a, too
+        ]
+    if not found:
+        raise UserError(f"{uri} does not exist", "check the URI")
+    return (_sha256("\n".join(sorted(found))),)
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):  # ValueError: not a valid path
+        return "missing"
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()

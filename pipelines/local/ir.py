@@ -1,0 +1,235 @@
+"""Flatten a compiled pipeline into the steps of a run.
+
+Supports the part of KFP that our pipeline uses: container tasks, nested DAGs (from dsl.If and dsl.ExitHandler),
+parameters that are constants or pipeline parameters, artifacts, and conditions on an output parameter. Any other
+construct is an error that names it, raised here if it concerns the wiring of tasks, else in unsupported.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError
+from pipelines.local.step import SINGLE_FILE_TYPES, Condition, Step
+from pipelines.local.unsupported import ON_KFP, require_supported
+
+STATUS = "{{status}}"
+"""Placeholder for KFP's PipelineTaskFinalStatus in the arguments of an exit handler."""
+
+_PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+_TERM = re.compile(r"^(!)?\(?inputs\.parameter_values\['([^']+)'\] (==|!=) '([^']*)'\)?$")
+
+
+@dataclass(frozen=True)
+class _TaskOutput:
+    """An output of a task. key: name of the output parameter or artifact."""
+
+    task: str
+    key: str
+
+
+@dataclass(frozen=True)
+class _FinalStatus:
+    """KFP's PipelineTaskFinalStatus."""
+
+
+def steps_of(spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return the steps of the pipeline with these parameters, exit handlers (`always`) last.
+
+    Raises:
+        UserError: a task, or its wiring, is not supported (the error names it), or two tasks of nested pipelines have
+            the same name or write artifacts of the same name.
+    """
+    require_supported(spec)
+    steps = tuple(_flatten(spec, spec["root"]["dag"], {k: v for k, v in parameters.items()}, {}, (), ()))
+    for what, names in (
+        ("are named", [step.name for step in steps]),
+        ("write an artifact named", [step.output for step in steps if step.output]),
+    ):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UserError(f"two tasks of the pipeline {what} {twice[0]!r}", "rename one in its component.py")
+    outputs = {step.output for step in steps if step.output and not step.always}
+    for step in steps:
+        if missing := sorted(set(step.inputs.values()) - outputs):
+            problem = f"the task {step.name} reads {missing[0]!r}, which no supported task writes"
+            raise UserError(problem, ON_KFP)
+    return tuple(sorted(steps, key=lambda step: step.always))
+
+
+def _flatten(
+    spec: Mapping[str, Any],
+    dag: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    artifacts: Mapping[str, _TaskOutput],
+    conditions: tuple[Condition, ...],
+    after: tuple[str, ...],
+) -> Iterator[Step]:
+    """Yield the steps of a DAG and of those nested in it. parameters, artifacts: the DAG's resolved inputs."""
+    for name, task in dag["tasks"].items():
+        component = spec["components"][task["componentRef"]["name"]]
+        inputs = task.get("inputs", {})
+        values = {
+            key: _parameter(source, parameters, dag, spec, name)
+            for key, source in _with_defaults(component, inputs.get("parameters", {})).items()
+        }
+        read = {
+            key: _artifact(source, artifacts, dag, spec, name) for key, source in inputs.get("artifacts", {}).items()
+        }
+        policy = task.get("triggerPolicy", {})
+        always = policy.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
+        task_conditions = _conditions(policy.get("condition", ""), values, name)
+        if task_conditions is None:
+            continue
+        task_conditions = conditions + task_conditions
+        waits = after if always else after + _leaves(spec, dag, task.get("dependentTasks", ()))
+        if "dag" in component:
+            yield from _flatten(spec, component["dag"], values, read, task_conditions, waits)
+        else:
+            executor = spec["deploymentSpec"]["executors"][component["executorLabel"]]
+            yield _step(name, component, executor, values, read, task_conditions, waits, always)
+
+
+def _leaves(spec: Mapping[str, Any], dag: Mapping[str, Any], tasks: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the steps that these tasks of a DAG stand for, including nested ones."""
+    found: list[str] = []
+    for task in tasks:
+        inner = _component(spec, dag, task).get("dag")
+        found += _leaves(spec, inner, inner["tasks"]) if inner else [task]
+    return tuple(found)
+
+
+def _step(
+    name: str,
+    component: Mapping[str, Any],
+    executor: Mapping[str, Any],
+    values: Mapping[str, Any],
+    read: Mapping[str, _TaskOutput],
+    conditions: tuple[Condition, ...],
+    after: tuple[str, ...],
+    always: bool,
+) -> Step:
+    container = executor["container"]
+    arguments = [_PARAMETER.sub(lambda m: _text(values.get(m[1]), name), text) for text in container.get("args", ())]
+    definitions = component.get("outputDefinitions", {})
+    outputs = {key: value["artifactType"]["schemaTitle"] for key, value in definitions.get("artifacts", {}).items()}
+    work = _option(arguments, "--work")
+    made = [key for key, title in outputs.items() if title not in SINGLE_FILE_TYPES and key != work]
+    if len(made) > 1:
+        raise UserError(f"the task {name} writes {len(made)} artifacts", "this runner supports one artifact per task")
+    step = next((a for a in arguments if (Path(__file__).parents[2] / "components" / a / "__main__.py").is_file()), "")
+    return Step(
+        name=name,
+        image=container["image"],
+        module=f"components.{step}" if step else "components.core.launcher",
+        command=tuple(container.get("command", ())),
+        arguments=tuple(arguments),
+        output=made[0] if made else "",
+        inputs={key: source.key for key, source in read.items()},
+        outputs=outputs,
+        parameters=tuple(definitions.get("parameters", {})),
+        conditions=conditions,
+        after=after,
+        always=always,
+        work=work,
+        extends=tuple(f"--{flag}" for flag in _option(arguments, "--extends").split(",") if flag),
+    )
+
+
+def _with_defaults(component: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    defined = component.get("inputDefinitions", {}).get("parameters", {})
+    defaults = {key: definition["defaultValue"] for key, definition in defined.items() if "defaultValue" in definition}
+    return {**{key: {"runtimeValue": {"constant": value}} for key, value in defaults.items()}, **given}
+
+
+def _parameter(
+    source: Mapping[str, Any], parameters: Mapping[str, Any], dag: Mapping[str, Any], spec: Mapping[str, Any], task: str
+) -> Any:
+    if "runtimeValue" in source and "constant" in source["runtimeValue"]:
+        value = source["runtimeValue"]["constant"]
+        if isinstance(value, str):  # an f-string of the pipeline's parameters
+            if "{{$" in _PARAMETER.sub("", value):
+                raise UserError(f"the task {task} uses the unsupported placeholder {value}", ON_KFP)
+            return _PARAMETER.sub(lambda m: _text(parameters.get(m[1]), task), value)
+        return value
+    if source.get("componentInputParameter") in parameters:
+        return parameters[source["componentInputParameter"]]
+    if "taskOutputParameter" in source:
+        made = source["taskOutputParameter"]
+        return _TaskOutput(_require_producer(spec, dag, made["producerTask"], task), made["outputParameterKey"])
+    if "taskFinalStatus" in source:
+        return _FinalStatus()
+    raise UserError(f"the task {task} has a parameter with an unsupported source: {source}", ON_KFP)
+
+
+def _artifact(
+    source: Mapping[str, Any],
+    artifacts: Mapping[str, _TaskOutput],
+    dag: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    task: str,
+) -> _TaskOutput:
+    if source.get("componentInputArtifact") in artifacts:
+        return artifacts[source["componentInputArtifact"]]
+    if "taskOutputArtifact" in source:
+        made = source["taskOutputArtifact"]
+        return _TaskOutput(_require_producer(spec, dag, made["producerTask"], task), made["outputArtifactKey"])
+    raise UserError(f"the task {task} reads an artifact from an unsupported source: {source}", ON_KFP)
+
+
+def _require_producer(spec: Mapping[str, Any], dag: Mapping[str, Any], producer: str, task: str) -> str:
+    if producer not in dag["tasks"]:
+        raise UserError(f"the task {task} reads an output of {producer}, which is not a task", ON_KFP)
+    if "dag" in _component(spec, dag, producer):
+        raise UserError(f"the task {task} reads an output of {producer}, which is a nested pipeline", ON_KFP)
+    return producer
+
+
+def _conditions(text: str, values: Mapping[str, Any], task: str) -> tuple[Condition, ...] | None:
+    """Return the conditions on other tasks' outputs; None if the pipeline's parameters already make them false."""
+    found = []
+    for term in filter(None, text.split(" && ")):
+        match = _TERM.match(term.strip())
+        made = values.get(match[2]) if match else None
+        if match is not None and isinstance(made, str):
+            if (made == match[4]) is not ((match[3] == "==") is not bool(match[1])):
+                return None
+            continue
+        if match is None or not isinstance(made, _TaskOutput):
+            raise UserError(f"the task {task} has an unsupported condition: {text}", ON_KFP)
+        equal = (match[3] == "==") is not bool(match[1])
+        found.append(Condition(made.task, made.key, match[4], equal))
+    return tuple(found)
+
+
+def _component(spec: Mapping[str, Any], dag: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    component: Mapping[str, Any] = spec["components"][dag["tasks"][task]["componentRef"]["name"]]
+    return component
+
+
+def _option(arguments: list[str], flag: str) -> str:
+    return next((value for f, value in itertools.pairwise(arguments) if f == flag), "")
+
+
+def _text(value: Any, task: str) -> str:
+    """Format a parameter like KFP's launcher: strings as they are, other values as JSON; 19.0 stands for an int."""
+    if value is None:
+        raise UserError(f"the task {task} has an argument without a value, which is not supported here", ON_KFP)
+    if isinstance(value, _TaskOutput):
+        raise UserError(
+            f"the task {task} takes the output {value.key} of {value.task} as a parameter, which is not supported here",
+            ON_KFP,
+        )
+    if isinstance(value, _FinalStatus):
+        return STATUS
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value)

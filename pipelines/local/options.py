@@ -1,0 +1,70 @@
+"""Options of `mlgo run`, and their conversion to the pipeline's parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.core.console import UserError
+from pipelines.validation import as_option, check_values
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of one run.
+
+    Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is one of PRESETS.
+
+    Attributes:
+        train_minutes: minutes of PPO, if set, instead of the preset's.
+        extra_policy: a policy for a problem other than `problem`.
+        start_from: "heuristic", "pretrained", or a policy's path or URI.
+        tune_minutes: minutes of search for a plan; None for no search.
+    """
+
+    output: Path
+    compile_commands: Path | None = None
+    corpus: Path | None = None
+    recipe: Path | None = None
+    preset: str = "demo"
+    problem: str = "inlining"
+    workers: str = "local"
+    llvm_major: int = 19
+    llvm_source: str = "deb"
+    train_minutes: float | None = None
+    seed: int = 1
+    min_reduction_percent: float | None = None
+    max_slowdown_percent: float | None = None
+    extra_policy: Path | None = None
+    start_from: str = "heuristic"
+    tune_minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        check_values(self.parameters(), as_option)
+        for source in (self.compile_commands, self.corpus, self.recipe):
+            if source is not None and not source.exists():
+                raise UserError(f"{source} does not exist", "check the path")
+
+    def parameters(self) -> dict[str, str]:
+        """Return the parameters of the pipeline (pipelines/training.py), as text.
+
+        A release clang is built whatever the verdict: a user who starts a run by hand wants to see it.
+        """
+        return {
+            "recipe": str(self.recipe or ""),
+            "corpus": str(self.corpus or ""),
+            "compile_commands": str(self.compile_commands or ""),
+            "problem": self.problem,
+            "preset": self.preset,
+            "train_minutes": "" if self.train_minutes is None else f"{self.train_minutes:g}",
+            "llvm_major": str(self.llvm_major),
+            "llvm_source": self.llvm_source,
+            "workers": self.workers,
+            "seed": str(self.seed),
+            "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",
+            "max_slowdown_percent": "" if self.max_slowdown_percent is None else f"{self.max_slowdown_percent:g}",
+            "release_if": "always",
+            "extra_policy": str(self.extra_policy or ""),
+            "start_from": self.start_from,
+            "tune_minutes": "" if self.tune_minutes is None else f"{self.tune_minutes:g}",
+        }

@@ -1,0 +1,85 @@
+"""Run the compiled pipeline on this machine, without Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from components.core.console import UserError
+from components.core.projects.recipe import recipe_place
+from components.core.storage.fetch import fetch_file
+from components.core.storage.uri import GsUri, parse_place
+from pipelines.local.cache_inputs import identify_build, identify_path, identify_recipe, identify_remote
+from pipelines.local.ir import steps_of
+from pipelines.local.locations import artifact_root
+from pipelines.local.runners.runner import Runner
+from pipelines.local.scheduler import run_pipeline
+from pipelines.local.step import RunLocations, Step
+from pipelines.spec import load_spec
+from pipelines.validation import START_WORDS, as_parameter, checked_values, uses_rayjob
+
+_FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+    "--recipe": identify_recipe,
+    "--existing": identify_path,
+    "--compile-commands": identify_build,
+    "--llvm-source": identify_path,
+    "--oversample-modules": identify_path,
+    "--extra-policy": identify_path,
+    "--start-from": identify_path,
+}
+"""Options that name something outside the run: its content, not its name, decides whether a step is reused."""
+_NAMES_MORE = {"--recipe", "--compile-commands"}
+
+
+def run_locally(
+    pipeline: Path, given: Mapping[str, str], output: Path, runner: Runner, pipeline_root: str = ""
+) -> set[str]:
+    """Run a compiled pipeline.
+
+    Args:
+        pipeline: YAML file written by `mlgo pipeline compile`.
+        given: the pipeline's parameters, as text; the others have their defaults.
+        output: absolute path of the run directory: logs, state, and, without `pipeline_root`, artifacts.
+        pipeline_root: gs://BUCKET/PATH or a directory for the artifacts.
+
+    Returns:
+        The names of the steps that a condition skipped.
+
+    Raises:
+        UserError: see pipelines.local.scheduler.run_pipeline.
+    """
+    root = artifact_root(pipeline_root, output)
+    steps = local_steps(pipeline, given)
+    return run_pipeline(steps, output, runner, RunLocations(root, str(output / ".files")))
+
+
+def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
+    """Return the pipeline's steps, with the state of this machine that their results depend on.
+
+    Raises:
+        UserError: a parameter has a value that no step accepts.
+    """
+    spec = load_spec(pipeline)
+    values = checked_values(spec, given)
+    if uses_rayjob(values):
+        raise UserError(
+            f"{as_parameter('workers', values['workers'])}: only a step in a Kubernetes cluster can start a RayJob",
+            "use mlgo pipeline submit --host URL, or workers=ray:HOST:PORT to use a Ray cluster from here",
+        )
+    steps = steps_of(spec, values)
+    return tuple(replace(step, facts=tuple(_facts(step))) for step in steps)
+
+
+def _facts(step: Step) -> Iterator[str]:
+    for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
+        if flag not in _FACTS or not value or (flag == "--start-from" and value in START_WORDS):
+            continue
+        place = recipe_place(value) if flag == "--recipe" else parse_place(value)
+        if isinstance(place, GsUri):
+            # A recipe or a build refers to further files, so download it and look at those as for a local one.
+            yield from _FACTS[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)
+        elif place.exists():
+            yield from _FACTS[flag](place)
+        elif flag != "--llvm-source":  # its value need not be a path
+            raise UserError(f"{value} does not exist", "check the path")

@@ -1,0 +1,1 @@
+"""Runners of local steps: processes or containers."""

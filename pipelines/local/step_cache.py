@@ -1,0 +1,115 @@
+"""Decide whether a finished step can be reused, and whether an interrupted one can resume.
+
+The run directory has a record `.steps/<name>.json` of each step:
+    {"key": digest of its inputs, "digest": of its artifact, "seconds": wall time, "command": [...]}
+and, for a step that can resume, `.steps/<name>.start.json`: {"key": digest of the inputs of its working directory}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.local.locations import artifact_digest, local_directory
+from pipelines.local.step import RunLocations, Step
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Record of a finished step.
+
+    Attributes:
+        key: digest of everything that decides the result.
+        digest: digest of the artifact.
+        seconds: wall time of the run that made the artifact.
+    """
+
+    key: str
+    digest: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepRecords:
+    """The records of the run directory `run`, whose artifacts are in `places`."""
+
+    run: Path
+    places: RunLocations
+
+    def key(self, step: Step, identity: str) -> str:
+        """Return the sha256 (hex) over all that decides the step's result: command, input artifacts, code, facts.
+
+        The inputs must be finished: their digests are read from their manifests. Artifacts enter by content, never
+        by path, so that a run that was moved is still reused.
+
+        Args:
+            identity: digest of the code, or the image that has the code.
+        """
+        return self._key(step, identity, step.arguments)
+
+    def reusable(self, step: Step, key: str) -> Finished | None:
+        """Return the record of the step's earlier run if its artifact is intact and was made from `key`, else None."""
+        document = self._read(step.name)
+        try:
+            record = Finished(str(document["key"]), str(document["digest"]), float(str(document["seconds"])))
+            if record.key != key:
+                return None
+        except (KeyError, ValueError):
+            return None  # never finished
+        # If the artifact was damaged or replaced since, the step runs again.
+        intact = artifact_digest(self.places.artifact(step.output)) == record.digest if step.output else True
+        has_parameters = all(Path(self.places.file(step.name, name)).is_file() for name in step.parameters)
+        return record if intact and has_parameters else None
+
+    def finished(self, step: Step, key: str, seconds: float) -> None:
+        """Record that the step's artifact, just made, belongs to `key`."""
+        made = artifact_digest(self.places.artifact(step.output)) if step.output else ""
+        command = step.argv(self.places)
+        self._write(step.name, {"key": key, "digest": made, "seconds": round(seconds, 3), "command": command})
+
+    def prepare_work(self, step: Step, identity: str) -> str:
+        """Provide a working directory that fits the step's inputs; return a message for the user, or "".
+
+        A directory that was begun with the same inputs is kept, and the step resumes in it. One that was begun with
+        other inputs is moved aside, not deleted: it may hold hours of training.
+        """
+        work = local_directory(self.places.artifact(step.work))
+        key = self._key(step, identity, step.start_arguments())
+        if work is None:  # object storage has no rename; the step itself compares its inputs
+            self._write(f"{step.name}.start", {"key": key})
+            return ""
+        begun = self._read(f"{step.name}.start").get("key")
+        message = ""
+        if work.exists() and any(work.iterdir()):
+            if begun == key:
+                return f"resumes in {work}"
+            number = 1
+            while (aside := work.with_name(f"{work.name}.old-{number}")).exists():
+                number += 1
+            os.rename(work, aside)
+            message = f"its inputs changed, so it starts from scratch; earlier work is kept in {aside}"
+        work.mkdir(parents=True, exist_ok=True)
+        self._write(f"{step.name}.start", {"key": key})
+        return message
+
+    def _key(self, step: Step, identity: str, arguments: tuple[str, ...]) -> str:
+        inputs = {key: artifact_digest(self.places.artifact(name)) for key, name in sorted(step.inputs.items())}
+        document = [step.module, arguments, inputs, step.facts, identity]
+        return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+
+    def _read(self, name: str) -> dict[str, object]:
+        try:
+            document = json.loads((self.run / ".steps" / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def _write(self, name: str, document: dict[str, object]) -> None:
+        path = self.run / ".steps" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(fresh, path)

@@ -1,0 +1,1 @@
+"""Retraining for continuous integration: check, retrain, promote."""

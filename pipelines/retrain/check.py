@@ -1,0 +1,107 @@
+"""Decide whether to retrain, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.core.console import UserError
+from components.core.storage.uri import GsUri, parse_place
+from pipelines.retrain.state import State
+
+
+@dataclass(frozen=True)
+class RetrainInputs:
+    """Current state to compare with the deployed policy; None for what was not looked at.
+
+    Attributes:
+        now: seconds since the epoch.
+        llvm_version: version of the clang to release.
+        features: features that the training clang logs, sorted.
+        modules: module name -> crc32c of its bitcode, in a corpus of the current code.
+        metrics: metrics of an evaluation of the deployed policy on current code.
+    """
+
+    now: float
+    llvm_version: str | None = None
+    features: tuple[str, ...] | None = None
+    modules: Mapping[str, str] | None = None
+    metrics: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits beyond which to retrain.
+
+    Attributes:
+        drift: maximum fraction of current modules that were not in the deployed policy's corpus.
+        age_days: maximum age of the policy, in days.
+    """
+
+    drift: float = 0.25
+    age_days: float = 90.0
+
+
+def retrain_reasons(state: State, facts: RetrainInputs, limits: Limits) -> list[str]:
+    """Return the reasons to retrain, as sentences; empty if there are none."""
+    deployed = state.deployed
+    if deployed is None:
+        return ["nothing is deployed yet"]
+    found = []
+    if facts.llvm_version is not None and facts.llvm_version != deployed.llvm_version:
+        found.append(f"LLVM is {facts.llvm_version}, but the policy was trained for {deployed.llvm_version}")
+    if facts.features is not None and facts.features != deployed.features:
+        gone = sorted(set(deployed.features) - set(facts.features))
+        if gone:
+            found.append(f"the compiler no longer logs these features of the policy: {', '.join(gone)}")
+    if facts.modules is not None:
+        share = drift(deployed.modules, facts.modules)
+        if share > limits.drift:
+            percent = f"{100 * share:.0f}% of the modules are new or have changed"
+            found.append(f"{percent}, more than {100 * limits.drift:g}%")
+    if facts.metrics is not None:
+        found += _regression(deployed.reduction_percent, deployed.ci95, facts.metrics)
+    age_days = (facts.now - deployed.promoted_at) / 86400
+    if age_days > limits.age_days:
+        found.append(f"the policy is {age_days:.0f} days old, more than {limits.age_days:g}")
+    return found
+
+
+def drift(known: Mapping[str, str], today: Mapping[str, str]) -> float:
+    """Return the fraction of today's modules whose content is in no module of the known corpus; names do not matter."""
+    if not today:
+        return 0.0
+    contents = set(known.values())
+    return sum(checksum not in contents for checksum in today.values()) / len(today)
+
+
+def module_checksums(corpus: str) -> dict[str, str]:
+    """Return name -> crc32c of the bitcode of each module of a corpus artifact, read from its manifest alone."""
+    where = parse_place(corpus)
+    if isinstance(where, GsUri):
+        from components.core.storage.remote import read_remote_manifest
+
+        remote = read_remote_manifest(where)
+        if not remote.generation:
+            raise UserError(f"{corpus} is not a corpus", "check --corpus")
+        files = remote.files
+    else:
+        from components.core.storage import read_manifest
+
+        files = read_manifest(where).files
+    return {entry.name.removesuffix(".bc"): entry.crc32c for entry in files if entry.name.endswith(".bc")}
+
+
+def _regression(promised: float, interval: tuple[float, float] | None, metrics: Mapping[str, Any]) -> list[str]:
+    """Return a reason if current code gains clearly less than at the promotion.
+
+    That is the case if the 95% intervals do not overlap, or if the code is larger than without the policy.
+    """
+    now, now_interval = metrics.get("reduction_percent"), metrics.get("reduction_percent_ci95")
+    if now is None:
+        return []
+    below = bool(interval and now_interval and now_interval[1] < interval[0])
+    if now < 0 or below:
+        return [f"on current code the deployed policy gains {now:.2f}%, at its promotion it gained {promised:.2f}%"]
+    return []

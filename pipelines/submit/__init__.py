@@ -1,0 +1,1 @@
+"""Submit a compiled pipeline to a KFP server or Vertex AI, and follow the run."""

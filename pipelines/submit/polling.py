@@ -1,0 +1,78 @@
+"""Poll a run on a server. Failed requests are retried; the run continues even if polling ends."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+
+from components.core.console import UserError, say
+from components.core.console.command import interrupted_status
+from components.core.console.number_types import environment_number
+
+PATIENCE_S = environment_number("MLGO_POLL_PATIENCE_S", 300)
+"""How long requests may keep failing."""
+TIMEOUT_S = 60.0
+"""Timeout of one request."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
+
+T = TypeVar("T")
+
+
+class NoAnswer(UserError):
+    """The server was unreachable or could not answer; the same request may succeed later."""
+
+
+def may_recover(status: int) -> bool:
+    """Return whether a request that failed with this HTTP status may succeed later."""
+    return status in (408, 429) or status >= 500
+
+
+def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENCE_S) -> T:
+    """Return what `ask` returns; retry with growing pauses while it raises NoAnswer.
+
+    Args:
+        run: name of the run, for messages.
+        where: URL of the run, for messages.
+
+    Raises:
+        UserError: no answer for `patience_s`, or the server refuses; the message says that the run continues.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # about Python versions that Google will require years from now
+        from google.api_core.exceptions import RetryError
+        from google.api_core.retry import Retry, if_exception_type
+
+    failures: list[Exception] = []
+
+    def report_first(error: Exception) -> None:
+        if not failures:
+            say(f"{error.problem if isinstance(error, UserError) else error}; retrying")
+        failures.append(error)
+
+    again = Retry(
+        if_exception_type(NoAnswer), _FIRST_WAIT_S, _LONGEST_WAIT_S, timeout=patience_s, on_error=report_first
+    )
+    try:
+        answer = again(ask)()
+    except (RetryError, UserError) as error:
+        lost = error if isinstance(error, UserError) else failures[-1]
+        problem = lost.problem if isinstance(lost, UserError) else str(lost)
+        raise UserError(f"{problem}; the run {run} itself continues", f"see it at {where}") from None
+    if failures:
+        say("the server answers again")
+    return answer
+
+
+@contextmanager
+def report_run_continues(run: str, where: str) -> Iterator[None]:
+    """On Ctrl-C (or SIGTERM), leave the block and say that the run itself continues."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        print(f"interrupted; the run {run} itself continues\n  remedy: see or end it at {where}", file=sys.stderr)
+        raise click.exceptions.Exit(interrupted_status(error)) from None

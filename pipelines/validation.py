@@ -1,0 +1,136 @@
+"""Validate a run's parameters before its first step starts or anything is submitted.
+
+Otherwise a late step would refuse them hours later, and on a server nobody would notice at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from components.core import problems
+from components.core.console import PRESETS, UserError
+from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
+from components.core.formats.policy import HEURISTIC, PRETRAINED
+from components.core.formats.toolchain import SUPPORTED_LLVM_MAJORS
+from components.core.projects.recipe import recipe_place
+from components.core.rayjob.options import parse_settings, parse_spot
+from components.core.storage.uri import SCHEME, parse_place
+from components.core.workers.factory import check_workers, rayjob_workers
+from components.evaluation.config import RELEASE_IF
+from pipelines.policy_checks import check_extra_policy, check_start_from
+from pipelines.spec import parameter_values
+
+START_WORDS = (HEURISTIC, PRETRAINED)
+"""Values of `start_from` other than the path or URI of a policy."""
+_SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
+_KINDS: dict[str, tuple[click.ParamType, str]] = {
+    "preset": (click.Choice(PRESETS), "demo"),
+    "problem": (click.Choice(problems.names()), "inlining"),
+    "release_if": (click.Choice(RELEASE_IF), "always"),
+    "seed": (SEED, "1"),
+    "llvm_major": (LLVM_MAJOR, "19"),
+    "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
+    "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
+    "max_slowdown_percent": (FiniteFloatRange(), "5"),
+    "tune_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "15"),
+}
+"""Type of a pipeline parameter, and an example value."""
+
+
+def as_option(name: str, value: object) -> str:
+    """Return a pipeline parameter as an option of `mlgo run`."""
+    return f"--{name.replace('_', '-')} {value}"
+
+
+def as_parameter(name: str, value: object) -> str:
+    """Return a pipeline parameter as an option of `mlgo pipeline`."""
+    return f"--param {name}={value}"
+
+
+def checked_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return a pipeline's validated parameters: those in `given` (as text), defaults for the others.
+
+    Raises:
+        UserError: a parameter is unknown, or has a value that no step accepts.
+    """
+    values = parameter_values(spec, given)
+    check_values(values, as_parameter)
+    return values
+
+
+def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
+    """Raise UserError for values that no step accepts.
+
+    Args:
+        values: parameters by name. For a pipeline other than ours, only the parameters that it shares with ours are
+            checked.
+        spelled: as_option or as_parameter: how messages write a parameter.
+    """
+    if set(_SOURCES) <= set(values):
+        sources = [name for name in _SOURCES if values[name]]
+        if len(sources) != 1:
+            raise UserError(
+                f"exactly one source of code is needed, {len(sources) or 'none'} given",
+                f"pass one of {', '.join(spelled(name, value) for name, value in _SOURCES.items())}",
+            )
+    for name, (kind, example) in _KINDS.items():
+        value = values.get(name, "")
+        if value == "":
+            continue
+        try:
+            kind.convert(value, None, None)
+        except (click.BadParameter, TypeError) as error:  # a default that is a list, of a pipeline written by hand
+            problem = f"{spelled(name, value)}: {getattr(error, 'message', error)}"
+            raise UserError(problem, f"for example {spelled(name, example)}") from None
+    if (major := values.get("llvm_major")) and int(float(major)) not in SUPPORTED_LLVM_MAJORS:
+        supported = " and ".join(map(str, SUPPORTED_LLVM_MAJORS))
+        raise UserError(
+            f"{spelled('llvm_major', major)}: clangs are built from LLVM {supported} only",
+            f"leave {spelled('llvm_major', '')} out",
+        )
+    if values.get("tune_minutes") and values["problem"] != "inlining":
+        raise UserError(
+            f"{spelled('tune_minutes', values['tune_minutes'])}: a plan holds inlining decisions, but this run is for "
+            f"{values['problem']}",
+            f"leave {spelled('tune_minutes', '')} out",
+        )
+    if limit := values.get("max_slowdown_percent"):
+        sized = problems.get(values["problem"]).objective == "size"
+        if not sized or not values.get("recipe"):
+            why = "there are no benchmarks without a recipe" if sized else f"not applicable to {values['problem']}"
+            raise UserError(
+                f"{spelled('max_slowdown_percent', limit)}: {why}",
+                f"leave {spelled('max_slowdown_percent', '')} out" + (", or name a recipe" if sized else ""),
+            )
+    if values.get("workers"):
+        check_workers(values["workers"])
+    parse_spot(values.get("spot_node_label", ""))
+    parse_settings(values.get("ray_cluster_options", ""))
+    if extra_policy := values.get("extra_policy"):
+        check_extra_policy(
+            extra_policy, values["problem"], int(values["llvm_major"]), spelled("extra_policy", extra_policy)
+        )
+    if values.get("start_from", "") not in ("", *START_WORDS):
+        check_start_from(values["start_from"], values["problem"], spelled("start_from", values["start_from"]))
+    # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
+    if values.get("recipe") and "/" not in values["recipe"]:
+        recipe_place(values["recipe"])
+
+
+def uses_rayjob(values: Mapping[str, Any]) -> bool:
+    """Return whether the PPO step of a pipeline with these parameters starts a Ray cluster."""
+    return rayjob_workers(values.get("workers") or "") is not None
+
+
+def check_cloud_root(root: str) -> None:
+    """Raise UserError unless --pipeline-root is in Cloud Storage, the only storage that all steps on a server share."""
+    if not root.startswith(SCHEME):
+        given = f"--pipeline-root {root}" if root else "no --pipeline-root"
+        raise UserError(
+            f"{given}: on a server, steps exchange artifacts through Cloud Storage",
+            "pass --pipeline-root gs://BUCKET/PATH",
+        )
+    parse_place(root)

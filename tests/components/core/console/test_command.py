@@ -1,0 +1,115 @@
+"""Tests exit statuses and messages of commands in subprocesses, as a shell sees them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from components.core.console.command import INTERRUPTED
+
+PRELUDE = """
+import click, errno, sys, time
+from components.core.console import UserError, run_step
+@click.command()
+@click.option("--number", type=int)
+def main(number):
+"""
+
+
+def start(body: str, *arguments: str) -> subprocess.Popen[str]:
+    code = PRELUDE + "\n".join(f"    {line}" for line in body.splitlines()) + "\nrun_step(main)\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(body: str, *arguments: str) -> tuple[int, str]:
+    process = start(body, *arguments)
+    _out, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_success_is_silent() -> None:
+    assert run("pass") == (0, "")
+
+
+def test_user_error_prints_one_message_with_its_remedy() -> None:
+    assert run("raise UserError('no clang', 'install it')") == (1, "error: no clang\n  remedy: install it\n")
+
+
+def test_error_about_a_mirror_names_the_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path))
+    corpus = tmp_path / "gs" / "bucket" / "runs" / "my%3Acorpus" / "@0123abcd" / "my%3Acorpus"
+    body = f"raise UserError({str(corpus / 'a.bc')!r} + ' is no bitcode', 'make {corpus} again')"
+    uri = "gs://bucket/runs/my:corpus"
+    assert run(body) == (1, f"error: {uri}/a.bc is no bitcode\n  remedy: make {uri} again\n")
+
+
+def test_wrong_usage_has_the_status_of_click() -> None:
+    status, err = run("pass", "--number", "x")
+    assert status == 2
+    assert "'x' is not a valid integer" in err
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_both_help_flags_print_help(flag: str) -> None:
+    process = start("raise ValueError('run')", flag)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "") and "-h, --help" in out
+
+
+def test_unexpected_exception_keeps_its_traceback() -> None:
+    status, err = run("raise ValueError('a defect')")
+    assert status == 1
+    assert "Traceback" in err and "a defect" in err
+
+
+def test_full_disk_is_reported_without_traceback() -> None:
+    status, err = run("open('/dev/full', 'w').write('x' * 100000)")
+    assert status == 1
+    assert err.startswith("error: no space left") and "Traceback" not in err
+
+
+def test_error_names_a_path_that_is_not_writable() -> None:
+    status, err = run("open('/sys/kernel/notes', 'w')")
+    assert status == 1
+    assert "/sys/kernel/notes" in err and "remedy" in err and "Traceback" not in err
+
+
+def test_too_long_file_name_is_reported_without_traceback() -> None:
+    status, err = run("open('a' * 300, 'w')")
+    assert status == 1 and "aaa: File name too long" in err and "remedy" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_run_finally_blocks_and_print_interrupted(number: signal.Signals, tmp_path: Path) -> None:
+    process = start(
+        f"try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        f"finally:\n    open({str(tmp_path / 'cleaned')!r}, 'w').close()"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, number)
+    _out, err = process.communicate(timeout=90)
+    assert (process.returncode, err.strip()) == (128 + number, INTERRUPTED)
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_closed_output_pipe_prints_no_traceback() -> None:
+    process = start("for _ in range(100000): print('line')")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    deadline = time.monotonic() + 90
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+    assert process.returncode == 1

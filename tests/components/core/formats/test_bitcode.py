@@ -1,0 +1,52 @@
+"""Truncated bitcode is detected without LLVM, and a corpus with such modules is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.core.formats.bitcode import WRAPPER, bitcode_problem
+from components.core.formats.corpus import load_corpus
+from components.corpus.__main__ import main as corpus
+from tests.bitcode import bitcode
+
+
+def problem(content: bytes) -> str | None:
+    return bitcode_problem(lambda offset, length: content[offset : offset + length], len(content))
+
+
+def wrapped(content: bytes) -> bytes:
+    return WRAPPER + b"".join(n.to_bytes(4, "little") for n in (0, 20, len(content), 0)) + content
+
+
+def test_complete_bitcode_has_no_problem() -> None:
+    whole = bitcode(b"content")
+    assert problem(whole) is None
+    assert problem(whole + bytes(4)) is None, "padding, which LLVM's reader also accepts"
+    assert problem(wrapped(whole)) is None
+    assert problem(whole + whole) is None, "two modules: ld -r concatenates sections"
+
+
+@pytest.mark.parametrize("whole", [bitcode(b"content" * 9), wrapped(bitcode(b"content" * 9))])
+def test_bitcode_truncated_anywhere_is_refused(whole: bytes) -> None:
+    assert [size for size in range(len(whole)) if problem(whole[:size]) is None] == []
+
+
+def test_import_refuses_damaged_modules_without_skip_damaged(tmp_path: Path) -> None:
+    names = ["p/a", "p/b", "p/c", "p/d"]
+    for name in names:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / f"{name}.bc").write_bytes(bitcode(name.encode())[: -8 if name == "p/b" else None])
+        (tmp_path / "in" / f"{name}.cmd").write_bytes(b"-cc1\0-Oz\0")
+    (tmp_path / "in" / "corpus_description.json").write_text(json.dumps({"modules": names, "has_thinlto": False}))
+    arguments = ["import", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    with pytest.raises(UserError, match=r"p/b\.bc is truncated.*\n.*--skip-damaged"):
+        corpus.main(arguments, standalone_mode=False)
+    assert not (tmp_path / "out").exists()
+    corpus.main([*arguments, "--skip-damaged"], standalone_mode=False)
+    assert [module.name for module in load_corpus(tmp_path / "out")] == ["p/a", "p/c", "p/d"]
+    (skipped,) = json.loads((tmp_path / "out" / "report.json").read_text())["left_out"]
+    assert (skipped["object"], skipped["kind"]) == ("p/b", "damaged")

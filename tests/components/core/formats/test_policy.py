@@ -1,0 +1,92 @@
+"""policy.json, output_spec.json, and the check of a policy's features against a compiler's."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import (
+    PolicyInfo,
+    check_features,
+    load_policy_info,
+    output_spec,
+    write_output_spec,
+    write_policy_info,
+)
+
+specs = st.builds(
+    FeatureSpec,
+    st.text(min_size=1),
+    st.sampled_from(["int64", "float32"]),
+    st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple),
+)
+infos = st.builds(
+    PolicyInfo,
+    problem=st.text(),
+    features=st.lists(specs, max_size=4).map(tuple),
+    num_actions=st.integers(1, 40),
+    trained_by=st.text(),
+    vocab_digest=st.text(),
+    corpus_digest=st.text(),
+    llvm_version=st.text(),
+    metrics=st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)),
+)
+
+
+@given(info=infos)
+def test_written_policy_info_is_read_back(tmp_path_factory, info):
+    directory = tmp_path_factory.mktemp("policy")
+    write_policy_info(directory, info)
+    assert load_policy_info(directory) == info
+
+
+def test_directory_without_policy_json_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"not a policy: it has no policy\.json"):
+        load_policy_info(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "not a policy description"),
+        ('{"version": 1}', "not a policy description"),
+        ('{"version": 2}', "has version 2"),
+        ('{"version": 1, "problem": "p", "features": [{"name": "f", "type": "odd", "shape": [1]}]}', "odd"),
+        ('{"version": 1, "problem": "p", "features": [], "num_actions": 2, "trained_by": "", "x": 1}', "'x'"),
+    ],
+)
+def test_invalid_policy_json_is_refused(tmp_path, text, message):
+    (tmp_path / "policy.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_policy_info(tmp_path)
+
+
+A, B, C = (FeatureSpec(name, "int64") for name in "abc")
+
+
+def test_compiler_may_log_more_features_than_a_policy_uses():
+    check_features([A, B], [C, B, A])
+
+
+def test_missing_and_additional_features_are_named():
+    with pytest.raises(UserError, match="does not log: b; the policy does not use: c") as caught:
+        check_features([A, B], [A, C])
+    assert "same LLVM version" in caught.value.remedy
+
+
+def test_feature_of_another_type_is_refused():
+    with pytest.raises(UserError, match=r"a is int64\[1\] in the policy and float32\[33\] in the compiler"):
+        check_features([A], [FeatureSpec("a", "float32", (33,))])
+
+
+def test_output_spec_puts_the_decision_first_and_numbers_ports_by_name(tmp_path):
+    path = write_output_spec(tmp_path, "inlining_decision", "CategoricalProjectionNetwork_logits", 2)
+    decision, logits = json.loads(path.read_text())
+    assert decision["logging_name"] == "inlining_decision"
+    assert (decision["tensor_spec"]["type"], decision["tensor_spec"]["port"]) == ("int64_t", 1)
+    assert (logits["tensor_spec"]["shape"], logits["tensor_spec"]["port"]) == ([1, 2], 0)
+    assert output_spec("a", "b", 2)[0]["tensor_spec"]["port"] == 0

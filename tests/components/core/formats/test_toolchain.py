@@ -1,0 +1,51 @@
+"""toolchain.json: writing, reading, and refusal of damaged ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.toolchain import FILE_NAME, Mode, Toolchain, load_toolchain
+
+
+def write(directory: Path, mode: Mode = "training") -> Toolchain:
+    specs: tuple[FeatureSpec, ...] = (FeatureSpec("callee_users", "int64"), FeatureSpec("heat", "float32", (2,)))
+    features = {"inlining": specs}
+    toolchain = Toolchain(directory, mode, "19.1.7", "x86_64-pc-linux-gnu", features, {"strategy": "sdk"})
+    (directory / "bin").mkdir()
+    toolchain.clang.touch()
+    (directory / FILE_NAME).write_text(json.dumps(toolchain.to_json()))
+    return toolchain
+
+
+def test_written_toolchain_is_read_back(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    assert load_toolchain(tmp_path) == written
+
+
+def test_other_mode_than_required_is_refused(tmp_path: Path) -> None:
+    toolchain = write(tmp_path, "release")
+    assert toolchain.require_mode("release") is toolchain
+    with pytest.raises(UserError, match="is a release toolchain, but a training toolchain is needed"):
+        toolchain.require_mode("training")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / FILE_NAME).unlink(), "has no toolchain.json"),
+        (lambda d: (d / FILE_NAME).write_text("{"), "is not valid JSON"),
+        (lambda d: (d / FILE_NAME).write_text("[]"), "is not a toolchain description"),
+        (lambda d: (d / FILE_NAME).write_text('{"mode": "training"}'), "is not a toolchain description"),
+        (lambda d: (d / "bin" / "clang").unlink(), "bin/clang is missing"),
+    ],
+)
+def test_damaged_toolchain_is_refused(tmp_path: Path, damage, message: str) -> None:
+    write(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(UserError, match=message):
+        load_toolchain(tmp_path)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from components.core.console import UserError
+from components.core.formats.vocab import QUANTILES, load_vocab, read_buckets, write_vocab
+from components.core.storage.manifest import write_manifest
+from components.core.storage.publish import publish
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@given(values=hnp.arrays(np.float64, (2, QUANTILES), elements=NUMBERS, fill=NUMBERS))
+def test_written_vocab_is_read_back_exactly(values: np.ndarray, tmp_path: Path) -> None:
+    buckets = {"b_second": np.sort(values[0]), "a_first": np.sort(values[1])}
+    with publish(tmp_path / "vocab") as partial:
+        write_vocab(partial, buckets, {"problem": "inlining"})
+    read = load_vocab(tmp_path / "vocab")
+    assert list(read) == list(buckets)
+    for name, expected in buckets.items():
+        assert read[name].dtype == np.float64
+        np.testing.assert_array_equal(read[name], expected)
+
+
+def test_text_has_one_number_per_line(tmp_path: Path) -> None:
+    write_vocab(tmp_path, {"f": np.linspace(-3, 996, QUANTILES), "g": np.full(QUANTILES, 0.1)})
+    lines = (tmp_path / "f.buckets").read_text().splitlines()
+    assert lines[:5] == ["-3", "-2", "-1", "0", "1"] and len(lines) == QUANTILES
+    assert set((tmp_path / "g.buckets").read_text().split("\n")) == {"0.1", ""}
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    with publish(tmp_path / "vocab") as partial:
+        write_vocab(partial, {"f": np.arange(QUANTILES, dtype=float)})
+    return tmp_path / "vocab"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1"] * 999, "999 numbers"),
+        (["1"] * 999 + ["one"], "one number per line"),
+        (["1"] * 999 + ["0"], "nondecreasing"),
+        (["1"] * 999 + ["nan"], "not finite"),
+        (["1"] * 999 + ["inf"], "not finite"),
+        (["1"] * 999 + ["\u0661"], "one number per line"),
+    ],
+)
+def test_corrupt_buckets_are_named(lines: list[str], message: str, vocab: Path) -> None:
+    (vocab / "f.buckets").write_text("\n".join(lines), encoding="utf-8")
+    write_manifest(vocab)
+    with pytest.raises(UserError, match=message) as caught:
+        load_vocab(vocab)
+    assert str(vocab / "f.buckets") in str(caught.value)
+
+
+def test_missing_files_are_named(vocab: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is missing"):
+        read_buckets(tmp_path / "f.buckets")
+    (vocab / "f.buckets").unlink()
+    with pytest.raises(UserError, match=r"f\.buckets"):
+        load_vocab(vocab)
+    (vocab / "vocab.json").unlink()
+    write_manifest(vocab)
+    with pytest.raises(UserError, match=r"no vocab\.json"):
+        load_vocab(vocab)
+    with pytest.raises(UserError, match="no such directory"):
+        load_vocab(tmp_path / "nowhere")

@@ -1,0 +1,75 @@
+"""Random policies over features of every kind, and decisions to try them on."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gin
+import numpy as np
+import pytest
+
+from components.core.formats.features import FeatureSpec
+from components.core.policy.dense import DensePolicy
+
+MakePolicy = Callable[..., tuple[DensePolicy, dict[str, np.ndarray]]]
+
+
+@pytest.fixture(scope="session")
+def clang() -> Path:
+    found = shutil.which("clang-19")
+    assert found, "install clang-19"
+    return Path(found)
+
+
+@pytest.fixture
+def fresh_gin() -> Iterator[None]:
+    """No binding of another test's, nor for another test."""
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
+@pytest.fixture(scope="session")
+def make_policy() -> MakePolicy:
+    """(policy, columns of decisions) from a seed, the units of the hidden layers and the number of decisions.
+
+    Constant, boolean, small, large, 64-bit and float features; quantiles of the decisions themselves as boundaries, so
+    that values meet their boundaries exactly, plus decisions outside all that the boundaries have seen.
+    """
+
+    def make(
+        seed: int = 0, hidden: tuple[int, ...] = (64, 64, 32), decisions: int = 500, actions: int = 2
+    ) -> tuple[DensePolicy, dict[str, np.ndarray]]:
+        rng = np.random.default_rng(seed)
+        columns: dict[str, np.ndarray] = {
+            "constant": np.full(decisions, 7),
+            "flag": rng.integers(0, 2, decisions),
+            "rare": (rng.random(decisions) < 0.02).astype(np.int64) * 3,
+            "count": rng.exponential(5, decisions).astype(np.int64),
+            "cost": rng.normal(0, 3000, decisions).astype(np.int64),
+            "size": rng.integers(0, 1 << 22, decisions),
+            "wide": rng.integers(-(1 << 50), 1 << 50, decisions),
+            "weight": rng.normal(0, 1, decisions).astype(np.float32),
+        }
+        specs = tuple(FeatureSpec(name, values.dtype.name) for name, values in columns.items())
+        buckets = {name: np.sort(rng.choice(values, 1000)).astype(np.float64) for name, values in columns.items()}
+        columns["constant"][::50] = [6, 8] * (decisions // 100)  # what the boundaries have never seen
+        columns["wide"][:2] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+        units = [2 * len(specs), *hidden, actions]
+        layers = tuple(
+            (
+                (rng.normal(size=(a, b)) * np.sqrt(2 / a)).astype(np.float32),
+                rng.normal(size=b).astype(np.float32) / 5,
+            )
+            for a, b in itertools.pairwise(units)
+        )
+        policy = DensePolicy("inlining", specs, buckets, layers)
+        # Centred logits, so that every action is taken now and then.
+        last = (layers[-1][0], layers[-1][1] - policy.logits(columns).mean(axis=0))
+        return dataclasses.replace(policy, layers=(*layers[:-1], last)), columns
+
+    return make

@@ -1,0 +1,162 @@
+"""The emitted C++, compiled and run: the same logits as numpy, by every compiler, in the class that LLVM wants."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from components.core.policy.codegen import describe, generate
+from components.core.policy.native_policy import NativePolicy
+from components.core.policy.shared_object import COMPILE_FLAGS, build_shared_object
+
+DRIVER = r"""
+#include "policy.h"
+#include <cstdio>
+#include <cstring>
+#include <vector>
+// Reads rows of features (8 bytes each) in the order of the arguments, prints a decision per row.
+int main(int argc, char **argv) {
+  llvm::InlinerSizeModel model;
+  std::vector<int> places;
+  for (int i = 1; i < argc; ++i) {
+    places.push_back(model.LookupArgIndex(std::string("feed_") + argv[i]));
+    if (places.back() < 0) return 2;
+  }
+  if (model.LookupArgIndex("feed_nothing") != -1 || model.LookupArgIndex(argv[1]) != -1) return 3;
+  if (model.LookupResultIndex("fetch_other") != -1) return 4;
+  const int result = model.LookupResultIndex("fetch_inlining_decision");
+  std::vector<int64_t> row(places.size());
+  while (std::fread(row.data(), 8, row.size(), stdin) == row.size()) {
+    for (size_t i = 0; i < row.size(); ++i)
+      std::memcpy(model.arg_data(places[i]), &row[i], 8);
+    model.Run();
+    std::printf("%lld\n", (long long)*static_cast<int64_t *>(model.result_data(result)));
+  }
+}
+"""
+
+LLVM_DRIVER = r"""
+#include "policy.h"
+#include "llvm/Analysis/ReleaseModeModelRunner.h"
+#include "llvm/Analysis/TensorSpec.h"
+#include <cstdio>
+using namespace llvm;
+int main(int argc, char **argv) {
+  LLVMContext context;
+  std::vector<TensorSpec> specs;
+  for (int i = 1; i < argc; ++i)
+    specs.push_back(TensorSpec::createSpec<int64_t>(argv[i], {1}));
+  ReleaseModeModelRunner<InlinerSizeModel> runner(context, specs, "inlining_decision");
+  std::vector<int64_t> row(specs.size());
+  while (std::fread(row.data(), 8, row.size(), stdin) == row.size()) {
+    for (size_t i = 0; i < row.size(); ++i)
+      memcpy(runner.getTensorUntyped(i), &row[i], 8);
+    std::printf("%lld\n", (long long)runner.evaluate<int64_t>());
+  }
+}
+"""
+
+
+def rows_of(columns, order):
+    """The decisions as rows of eight bytes per feature."""
+    rows = np.zeros((len(columns[order[0]]), len(order)), np.int64)
+    for i, name in enumerate(order):
+        values = columns[name]
+        rows.view(values.dtype)[:, i * 8 // values.itemsize] = values
+    return rows.tobytes()
+
+
+def decisions_of(program, columns, order):
+    done = subprocess.run([program, *order], input=rows_of(columns, order), capture_output=True, timeout=60)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return np.array(done.stdout.split(), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("seed", "hidden", "actions"),
+    [(0, (64, 64, 32), 2), (1, (100, 100, 50), 2), (2, (7,), 3), (3, (), 2), (4, (33, 5, 1), 5)],
+)
+def test_shared_object_gives_the_logits_of_the_reference(make_policy, clang, tmp_path, seed, hidden, actions):
+    policy, columns = make_policy(seed, hidden, actions=actions)
+    generate(policy, tmp_path)
+    build_shared_object(tmp_path, clang)
+    emitted = NativePolicy(tmp_path)
+    assert (emitted.problem, emitted.features, emitted.num_actions) == ("inlining", policy.features, actions)
+    np.testing.assert_allclose(emitted.logits(columns), policy.logits(columns), atol=2e-5)
+
+
+@pytest.mark.parametrize("compiler", ["clang++-19", "g++"])
+def test_class_decides_as_the_reference(make_policy, tmp_path, compiler):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    policy, columns = make_policy(5)
+    generate(policy, tmp_path)
+    (tmp_path / "driver.cpp").write_text(DRIVER)
+    command = [compiler, *COMPILE_FLAGS, "-Wall", "-Wextra", "-Werror", "-o", "driver", "driver.cpp", "policy.cpp"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    order = list(columns)[::-1]
+    expected = policy.logits(columns).argmax(axis=1)
+    assert 0 < expected.sum() < len(expected)
+    np.testing.assert_array_equal(decisions_of(tmp_path / "driver", columns, order), expected)
+
+
+@pytest.mark.slow
+def test_llvm_runs_the_class(make_policy, tmp_path):
+    """The runner of LLVM's release mode itself, from the installed SDK; features that the policy lacks are accepted."""
+    policy, columns = make_policy(6)
+    generate(policy, tmp_path)
+    (tmp_path / "driver.cpp").write_text(LLVM_DRIVER)
+    config = subprocess.run(
+        ["llvm-config-19", "--cxxflags", "--ldflags", "--libs", "--link-shared", "analysis"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    command = ["clang++-19", "-O1", "driver.cpp", "policy.cpp", *config, "-fno-exceptions", "-o", "driver"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    columns["of_a_newer_compiler"] = np.arange(len(columns["flag"]))
+    expected = policy.logits(columns).argmax(axis=1)
+    np.testing.assert_array_equal(decisions_of(tmp_path / "driver", columns, list(columns)), expected)
+
+
+def test_a_binary_can_hold_policies_of_two_problems(make_policy, clang, tmp_path):
+    """Compiled for a release clang, all symbols that others see carry the problem's name; policy.so adds its API."""
+    generate(make_policy()[0], tmp_path)
+    subprocess.run([clang, "-xc++", *COMPILE_FLAGS, "-c", "policy.cpp", "-o", "policy.o"], cwd=tmp_path, check=True)
+
+    def defined(*command):
+        listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return {line.split()[-1] for line in listed.splitlines()}
+
+    static = defined("nm", "--defined-only", "--extern-only", "policy.o")
+    assert static and all(name.startswith("mlgo_inlining_") for name in static)
+    build_shared_object(tmp_path, clang)
+    assert defined("nm", "-D", "--defined-only", "policy.so") == {"mlgo_policy_describe", "mlgo_policy_logits"}
+
+
+def test_the_same_policy_gives_the_same_bytes(make_policy, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = (generate(make_policy()[0], tmp_path / name) for name in "ab")
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+
+
+def test_description_is_json_in_llvms_words(make_policy):
+    described = json.loads(describe(make_policy()[0]))
+    assert described["features"][0] == {"name": "constant", "type": "int64_t", "shape": [1]}
+    assert described["features"][-1]["type"] == "float"
+    assert (described["version"], described["problem"], described["num_actions"]) == (1, "inlining", 2)
+
+
+def test_emitting_and_running_need_no_tensorflow():
+    """A fast export happens every iteration, and steps without TensorFlow read policies."""
+    modules = [
+        "components.core.policy.export",
+        "components.core.policy.native_policy",
+        "components.core.policy.compare",
+    ]
+    code = f"import sys, {', '.join(modules)}; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

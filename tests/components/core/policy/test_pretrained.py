@@ -1,0 +1,63 @@
+"""The policies that come with this project are whole, small, described, and what a release clang is built from."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core import problems
+from components.core.console import UserError
+from components.core.formats.policy import load_policy_info
+from components.core.policy.dense import read_dense
+from components.core.policy.pretrained import BY_PACKAGE, CARD, pretrained_policy, pretrained_problems, release
+from components.core.storage import require_artifact
+
+RELEASED = Path(__file__).parents[4] / "components" / "core" / "policy" / "pretrained"
+
+
+@pytest.mark.parametrize("problem", pretrained_problems())
+def test_a_released_policy_becomes_an_artifact(problem: str, tmp_path: Path) -> None:
+    policy = pretrained_policy(problem, tmp_path)
+    require_artifact(policy, "policy")
+    released, made = read_dense(RELEASED / problem), read_dense(policy)
+    assert released.problem == problem and load_policy_info(policy).features == released.features
+    for ours, theirs in zip(made.layers, released.layers, strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+    assert (policy / "policy.cpp").stat().st_size > 1000
+    before = (policy / "manifest.json").stat().st_mtime_ns
+    assert pretrained_policy(problem, tmp_path) == policy and (policy / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("problem", pretrained_problems())
+def test_a_released_policy_is_described(problem: str) -> None:
+    info = load_policy_info(RELEASED / problem)
+    card = (RELEASED / problem / CARD).read_text()
+    assert info.corpus_digest in card and info.git_commit in card and re.search("mlgo (ppo|run) .*--seed", card)
+    with open(RELEASED / problem / BY_PACKAGE) as file:
+        rows = list(csv.DictReader(file))
+    assert {row["trained_on"] for row in rows} == {"no", "other modules"}
+    judged_by = {"size": "policy_bytes", "score": "functions"}[problems.get(problem).objective]
+    assert all(int(row[judged_by]) > 0 for row in rows)
+
+
+def test_there_is_one_for_inlining_and_all_are_small() -> None:
+    assert "inlining" in pretrained_problems()
+    assert sum(path.stat().st_size for path in RELEASED.rglob("*") if path.is_file()) < 300_000
+
+
+def test_a_problem_without_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no pretrained policy for nothing"):
+        pretrained_policy("nothing", tmp_path)
+
+
+def test_weights_are_released_smaller_and_the_same(tmp_path: Path) -> None:
+    policy = pretrained_policy("inlining", tmp_path / "cache")
+    release(policy, tmp_path / "released")
+    assert (tmp_path / "released" / "weights.npz").stat().st_size < (policy / "weights.npz").stat().st_size / 3
+    again, first = read_dense(tmp_path / "released"), read_dense(policy)
+    for name, boundaries in first.buckets.items():
+        np.testing.assert_array_equal(again.buckets[name], boundaries)

@@ -1,0 +1,166 @@
+"""Real builds of a small CMake project and of a Makefile: objects, binaries, failures, paths and flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from components.core.compiler.elf import Elf
+from components.core.console import UserError
+from components.core.projects.build import BuiltProject, build_project, clangxx
+from components.core.projects.recipe import Recipe, Source
+from components.core.projects.source import fetch_recipe
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.20)
+project(toy C CXX)
+# As many projects do, this one has an opinion about optimization.
+set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -O1")
+add_library(toy SHARED lib/add.c lib/text.cc ${EXTRA})
+target_include_directories(toy PRIVATE include)
+add_executable(app app.c)
+target_link_libraries(app toy)
+"""
+FILES = {
+    "CMakeLists.txt": CMAKE,
+    "include/toy.h": "#define WHERE __FILE__\n",
+    "lib/add.c": (
+        '#include "toy.h"\nint add(int a, int b) { return a + b; }\nconst char *where(void) { return WHERE; }\n'
+    ),
+    "lib/text.cc": "#include <string>\nint length(const char *t) { return int(std::string(t).size()); }\n",
+    "app.c": "int add(int, int);\nint main(void) { return add(1, 2); }\n",
+    "bad.c": "this is not C\n",
+    "Makefile": (
+        "app: app.o add.o\n\t$(CC) $(LDFLAGS) -o app app.o add.o\n"
+        "add.o: lib/add.c\n\t$(CC) $(CFLAGS) -Iinclude -c lib/add.c -o add.o\n"
+        "app.o: app.c\n\t$(CC) $(CFLAGS) -c app.c -o app.o\n"
+    ),
+}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Recipe:
+    for name, text in FILES.items():
+        path = tmp_path / "toy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Recipe("toy", Source("path", str(tmp_path / "toy")), cmake_options=(), binaries=("libtoy.so", "app"))
+
+
+def build(recipe: Recipe, where: Path, clang: Path, flags: list[str], objects_only: bool = False) -> BuiltProject:
+    source = fetch_recipe(recipe, where, where.parent / "cache")
+    return build_project(recipe, source, where, clang, flags, jobs=2, objects_only=objects_only)
+
+
+EMBED = ["-Xclang", "-fembed-bitcode=all", "-Oz"]
+
+
+def arguments(path: Path) -> list[str]:
+    section = Elf(path.read_bytes()).section(".llvmcmd")
+    assert section is not None
+    return bytes(section).decode().split("\0")
+
+
+@pytest.mark.slow
+def test_a_whole_build_leaves_its_binaries(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    source = fetch_recipe(toy, tmp_path / "b", tmp_path / "cache")
+    built = build_project(
+        toy, source, tmp_path / "b", clang, ["-Oz"], 2, progress=lambda done, total: steps.append((done, total))
+    )
+    assert [path.name for path in built.binaries] == ["app", "libtoy.so"] and not built.failed
+    assert steps[-1][0] == steps[-1][1] >= 5
+    assert "CMakeFiles/toy.dir/lib/add.c.o" in built.compile_commands.read_text()
+    assert not (tmp_path / "toy" / "CMakeFiles").exists(), "the user's tree is not written to"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commands", [None, ("make app",)])
+def test_links_have_the_flags_for_them(
+    toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None
+) -> None:
+    recipe = toy
+    if commands:
+        recipe = dataclasses.replace(toy, cmake_options=None, commands=commands, binaries=("app",))
+    source = fetch_recipe(recipe, tmp_path / "b", tmp_path / "cache")
+    built = build_project(recipe, source, tmp_path / "b", clang, ["-Oz"], 2, ldflags=["-Wl,--build-id=0x6d6c676f2121"])
+    assert [path.name for path in built.binaries] == (["app"] if commands else ["app", "libtoy.so"])
+    assert all(b"mlgo!!" in path.read_bytes() for path in built.binaries)
+
+
+@pytest.mark.slow
+def test_objects_are_at_our_level_and_do_not_tell_where_they_were_built(
+    toy: Recipe, tmp_path: Path, clang: Path
+) -> None:
+    contents = []
+    for place in ("here", "some/where/else"):
+        built = build(toy, tmp_path / place, clang, EMBED, objects_only=True)
+        assert built.binaries == () and not (built.directory / "app").exists()
+        item = built.directory / "CMakeFiles/toy.dir/lib/add.c.o"
+        assert [a for a in arguments(item) if a.startswith("-O")] == ["-Oz"]
+        contents.append(item.read_bytes())
+    assert contents[0] == contents[1] and str(tmp_path).encode() not in contents[0]
+
+
+@pytest.mark.slow
+def test_one_bad_file_does_not_stop_the_others(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    recipe = dataclasses.replace(toy, cmake_options=(("EXTRA", "bad.c"),))
+    built = build(recipe, tmp_path / "b", clang, EMBED, objects_only=True)
+    assert built.failed == ("CMakeFiles/toy.dir/bad.c.o",)
+    assert (tmp_path / "b/CMakeFiles/toy.dir/lib/text.cc.o").exists()
+    with pytest.raises(UserError, match="left none of its binaries") as caught:
+        shutil.rmtree(tmp_path / "b")
+        build(recipe, tmp_path / "b", clang, EMBED)
+    assert "this is not C" in str(caught.value) or "bad.c" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_excluded_objects_are_neither_built_nor_listed(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    recipe = dataclasses.replace(toy, exclude=("*", "!*.c.o", "*/lib/*"))
+    built = build(recipe, tmp_path / "b", clang, EMBED, objects_only=True)
+    entries = json.loads(built.compile_commands.read_text())
+    assert [Path(entry["file"]).name for entry in entries] == ["app.c"]
+    assert not (tmp_path / "b/CMakeFiles/toy.dir/lib/add.c.o").exists()
+    with pytest.raises(UserError, match="compiles nothing"):
+        build(dataclasses.replace(toy, exclude=("*",)), tmp_path / "c", clang, EMBED, objects_only=True)
+
+
+def test_commands_build_a_copy(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    recipe = dataclasses.replace(
+        toy, cmake_options=None, commands=("make -j$JOBS app",), prepare=("test -e Makefile",), binaries=("app",)
+    )
+    built = build(recipe, tmp_path / "b", clang, EMBED)
+    assert [path.name for path in built.binaries] == ["app"]
+    assert not (tmp_path / "toy/app.o").exists(), "the user's tree is not written to"
+    entries = json.loads(built.compile_commands.read_text())
+    assert [entry["output"] for entry in entries] == ["add.o", "app.o"]
+    assert "-Oz" in arguments(built.directory / "add.o")
+    strings = Elf((built.directory / "add.o").read_bytes()).section(".rodata.str1.1")
+    assert strings is not None and b"lib/add.c" in strings.tobytes() and str(tmp_path).encode() not in strings.tobytes()
+
+
+def test_a_command_that_fails_is_named_with_its_output(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    recipe = dataclasses.replace(toy, cmake_options=None, commands=("echo made no app; exit 3",))
+    with pytest.raises(UserError, match="toy cannot be built: echo made no app") as caught:
+        build(recipe, tmp_path / "b", clang, EMBED)
+    assert "\nmade no app" in caught.value.problem
+
+
+def test_a_project_that_cannot_be_configured(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    needy = "cmake_minimum_required(VERSION 3.20)\nproject(toy C)\nfind_package(Nope REQUIRED)\n"
+    (tmp_path / "toy/CMakeLists.txt").write_text(needy)
+    with pytest.raises(UserError, match="toy cannot be configured") as caught:
+        build(toy, tmp_path / "b", clang, EMBED)
+    assert "Nope" in caught.value.problem and "build.log" in caught.value.remedy
+
+
+def test_clangxx_is_found_beside_clang(tmp_path: Path, clang: Path) -> None:
+    assert clangxx(clang).name.startswith("clang++")
+    assert clangxx(clang.resolve()).name == "clang++"
+    with pytest.raises(UserError, match="no clang"):
+        (tmp_path / "clang").touch()
+        clangxx(tmp_path / "clang")

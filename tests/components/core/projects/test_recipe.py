@@ -1,0 +1,255 @@
+"""Recipes: what they say, what is refused and how the error names it; the demo's own recipes load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.console import UserError
+from components.core.projects.benchmark import Benchmark, Input
+from components.core.projects.recipe import Recipe, Source, load_recipes, recipe_place
+from components.core.storage.uri import GsUri
+
+RECIPES = Path(__file__).parents[4] / "components/corpus/recipes"
+GOOD = {"name": "p", "source": {"path": "src"}, "cmake": {"options": {"A": "B"}}}
+
+
+def load(tmp_path: Path, document: object) -> Recipe:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return load_recipes(path).projects[0]
+
+
+def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    assert recipe_place("demo") == RECIPES / "demo.yaml", "a folder of that name is no recipe"
+    assert recipe_place("gs://bucket/r.yaml") == GsUri("bucket", "r.yaml")
+    (tmp_path / "tiny").touch()
+    assert recipe_place("tiny") == Path("tiny"), "a file of that name is what the user means"
+
+
+@pytest.mark.parametrize("text", ["demmo", "nowhere/demo", "../recipes/demo", ""])
+def test_where_there_is_no_recipe_ours_are_listed(text: str) -> None:
+    with pytest.raises(UserError, match="no recipe at") as raised:
+        recipe_place(text)
+    assert "abseil, " in raised.value.remedy and ", demo, " in raised.value.remedy
+
+
+def test_the_demo_has_its_nine_projects_and_holds_out_known_ones() -> None:
+    demo = load_recipes(RECIPES / "demo.yaml")
+    names = {recipe.name for recipe in demo.projects}
+    assert names == {
+        "zstd",
+        "lz4",
+        "snappy",
+        "leveldb",
+        "fmtlib",
+        "tinyxml2",
+        "pugixml",
+        "double-conversion",
+        "abseil",
+    }
+    heldout = set(demo.split["heldout_projects"])
+    assert heldout and heldout < names
+    assert all(demo.project(name).binaries for name in heldout), "held-out projects are compared as users get them"
+    assert all(recipe.source.kind == "deb" for recipe in demo.projects)
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_our_recipes_are_sound(path: Path) -> None:
+    recipes = load_recipes(path)
+    assert len({recipe.name for recipe in recipes.projects}) == len(recipes.projects)
+    heldout = recipes.split.get("heldout_projects", [])
+    projects = [recipes.project(name) for name in heldout]
+    # They are compared as users get them.
+    assert all(recipe.binaries or recipe.debian for recipe in projects)
+
+
+def test_the_full_recipe_has_all_projects_of_the_demo() -> None:
+    demo, full = (load_recipes(RECIPES / f"{name}.yaml") for name in ("demo", "full"))
+    assert {recipe.name for recipe in demo.projects} < {recipe.name for recipe in full.projects}
+    assert set(demo.split["heldout_projects"]) < set(full.split["heldout_projects"])
+
+
+def test_every_key_of_a_project(tmp_path: Path) -> None:
+    recipe = load(
+        tmp_path,
+        {
+            "name": "p",
+            "source": {"git": "https://example.org/p.git", "tag": "v1"},
+            "requires": {"gtest": {"deb": "googletest"}, "z": {"url": "http://x/z.tar.gz", "sha256": "AB" * 32}},
+            "prepare": ["true"],
+            "cmake": {"directory": "build", "options": {"ON_": True, "N": 3, "S": "text"}, "targets": ["p"]},
+            "exclude": ["*/t/*"],
+            "cflags": ["-w"],
+            "binaries": ["libp.so.*"],
+            "benchmarks": [{"name": "b", "program": "p", "stdin": True, "input": {"text": "t"}}],
+        },
+    )
+    assert recipe == Recipe(
+        "p",
+        Source("git", "https://example.org/p.git", "v1"),
+        requires=(("gtest", Source("deb", "googletest")), ("z", Source("url", "http://x/z.tar.gz", "ab" * 32))),
+        prepare=("true",),
+        directory="build",
+        cmake_options=(("ON_", "ON"), ("N", "3"), ("S", "text")),
+        targets=("p",),
+        exclude=("*/t/*",),
+        cflags=("-w",),
+        binaries=("libp.so.*",),
+        benchmarks=(Benchmark("b", "p", input=Input(text="t"), stdin=True),),
+    )
+
+
+def test_a_path_is_relative_to_the_recipe(tmp_path: Path) -> None:
+    recipe = load(tmp_path, {"name": "p", "source": {"path": "../p"}, "commands": ["make"]})
+    assert recipe.source.location == str(tmp_path.parent / "p")
+    assert recipe.commands == ("make",) and recipe.cmake_options is None
+
+
+def test_a_set_names_files_or_spells_projects_out(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump({**GOOD, "name": "a"}))
+    (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": ["a.yaml", GOOD], "split": {"seed": 4}}))
+    recipes = load_recipes(tmp_path / "set.yaml")
+    assert [recipe.name for recipe in recipes.projects] == ["a", "p"] and recipes.split == {"seed": 4}
+    with pytest.raises(UserError, match="no project 'b'"):
+        recipes.project("b")
+
+
+def test_packages_are_projects_that_build_by_their_own_rules(tmp_path: Path) -> None:
+    spelled = {"name": "own", "source": {"path": "own"}, "build": "debian", "exclude": ["t/*"], "binaries": ["*/bin/*"]}
+    content = {"projects": [GOOD, spelled], "packages": ["zlib", "libxml++2.6=2.40.1-3"], "split": {"seed": 4}}
+    (tmp_path / "set.yaml").write_text(yaml.safe_dump(content))
+    own, zlib, xml = load_recipes(tmp_path / "set.yaml").projects[1:]
+    assert own == Recipe(
+        "own", Source("path", str(tmp_path / "own")), debian=True, exclude=("t/*",), binaries=("*/bin/*",)
+    )
+    assert zlib == Recipe("zlib", Source("deb", "zlib"), debian=True)
+    assert xml == Recipe("libxml++2.6", Source("deb", "libxml++2.6=2.40.1-3"), debian=True)
+
+
+def test_the_debian_recipe_has_no_project_of_another_one() -> None:
+    debian = load_recipes(RECIPES / "debian.yaml")
+    names = {recipe.name for recipe in debian.projects}
+    assert len(names) >= 100 and len(debian.split["heldout_projects"]) >= 25
+    assert set(debian.split["heldout_projects"]) < names
+    for path in RECIPES.glob("*.yaml"):
+        if path.stem != "debian":
+            others = load_recipes(path).projects
+            assert not names & {name for recipe in others for name in (recipe.name, recipe.source.location)}, path
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"build": "debian"}, "unknown key 'cmake'"),
+        ({"sorce": 1}, "unknown key 'sorce'"),
+        ({"name": ""}, "name must be text"),
+        ({"name": "../up"}, "letters, digits"),
+        ({"name": ".hidden"}, "letters, digits"),
+        ({"source": {}}, "exactly one of deb, git, url and path"),
+        ({"source": {"deb": "a", "git": "b"}}, "exactly one of deb, git, url and path"),
+        ({"source": {"git": "b"}}, "tag is missing"),
+        ({"source": {"deb": "a", "tag": "b"}}, "unknown key 'tag'"),
+        ({"source": {"url": "u", "sha256": "123"}}, "64 hexadecimal digits"),
+        ({"source": "zstd"}, "source: expected keys and values"),
+        ({"commands": ["make"]}, "exactly one of cmake and commands"),
+        ({"cmake": {"option": {}}}, "unknown key 'option'"),
+        ({"cmake": {"options": {"A": ["b"]}}}, "A must be one value"),
+        ({"binaries": "lib.so"}, "binaries must be a list"),
+        ({"exclude": [3]}, "exclude must be a list of texts"),
+        ({"requires": {"g": {}}}, "requires: g: a source needs"),
+        ({"benchmarks": {}}, "benchmarks must be a list"),
+        ({"benchmarks": [{"name": "b"}]}, "p: benchmarks: b: program is missing"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        load(tmp_path, {**GOOD, **change})
+    assert str(tmp_path / "recipe.yaml") in caught.value.problem and caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "not valid YAML"),
+        ("", "expected keys and values"),
+        ("- a", "expected keys and values"),
+        ("projects: []", "projects is empty"),
+        ("packages: []", "packages is empty"),
+        ("packages: [-oDebug]", "'-oDebug' is not the name of a source package"),
+        ("packages: [zlib, zlib]", "two projects are named 'zlib'"),
+        ("{name: a, source: {git: u, tag: t}, build: debian}", "build: debian needs a source package"),
+        ("{name: a, source: {deb: a0}, build: rpm}", "build: 'rpm' is not known"),
+        ("projects: [none.yaml]", r"no recipe at .*none\.yaml"),
+        ("projects: a.yaml", "projects must be a list"),
+        ("projects: [3]", "expected keys and values"),
+        ("{projects: [], other: 1}", "unknown key 'other'"),
+    ],
+)
+def test_files_that_are_no_recipes(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "r.yaml").write_text(text)
+    with pytest.raises(UserError, match=words):
+        load_recipes(tmp_path / "r.yaml")
+
+
+def test_missing_files_and_directories(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        load_recipes(tmp_path / "r.yaml")
+    with pytest.raises(UserError, match="is a directory"):
+        load_recipes(tmp_path)
+
+
+def test_two_projects_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump({"projects": [GOOD, GOOD]}))
+    with pytest.raises(UserError, match="two projects are named 'p'"):
+        load_recipes(tmp_path / "r.yaml")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "source", "deb", "cmake", "options", "projects", "requires"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_any_document_is_a_recipe_or_a_user_error(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    path = tmp_path_factory.mktemp("any") / "r.yaml"
+    path.write_text(yaml.safe_dump(value))
+    try:
+        assert load_recipes(path).projects
+    except UserError as error:
+        assert str(path.parent) in error.problem
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('{deb: "-oDPkg::Pre-Invoke::=id"}', "not the name of a source package"),
+        ("{deb: ../../x}", "not the name of a source package"),
+        (f"{{url: 'file:///etc/passwd', sha256: '{'0' * 64}'}}", "not the URL of a file on a web server"),
+        ("{git: --upload-pack=id, tag: v1}", "is not a URL"),
+        ("{git: 'https://h/r', tag: --x}", "is not a tag"),
+        ('{path: "a\\0b"}', "path must be text"),
+    ],
+)
+def test_a_source_is_neither_an_option_nor_a_local_file(tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "r.yaml").write_text(f"name: a\nsource: {source}\ncmake: {{}}\n")
+    with pytest.raises(UserError, match=words):
+        load_recipes(tmp_path / "r.yaml")
+
+
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.inf"])
+def test_no_number_of_a_recipe_is_infinite(tmp_path: Path, number: str) -> None:
+    (tmp_path / "r.yaml").write_text(f"name: a\nsource: {{deb: aa}}\ncmake: {{options: {{A: {number}}}}}\n")
+    with pytest.raises(UserError, match="A must be one value"):
+        load_recipes(tmp_path / "r.yaml")

@@ -1,0 +1,191 @@
+"""Sources from git, archives and local directories: pinned, checked, and never written to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import subprocess
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.console import UserError
+from components.core.projects import source as source_module
+from components.core.projects.recipe import Recipe, Source
+from components.core.projects.source import fetch_recipe
+from tests.http_server import serve
+
+
+def fetch(source: Source, where: Path, **recipe: object) -> Path:
+    cache = where.parent / "cache"
+    cache.mkdir(exist_ok=True)
+    options: dict[str, object] = {"cmake_options": (), **recipe}
+    return fetch_recipe(Recipe("p", source, **options), where, cache, lambda text: None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "p-1.0/lib").mkdir(parents=True)
+    (tmp_path / "p-1.0/lib/a.c").write_text("int a;\n")
+    (tmp_path / "p-1.0/README").write_text("p\n")
+    return tmp_path / "p-1.0"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with serve(tmp_path) as url:
+        yield url
+
+
+def archive(tree: Path, kind: str, server: str) -> Source:
+    path = tree.parent / f"p.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as file:
+            for item in tree.rglob("*"):
+                file.write(item, item.relative_to(tree.parent))
+    else:
+        with tarfile.open(path, "w:xz" if kind == "tar.xz" else "w:gz") as file:
+            if kind == "tar.xz":
+                file.add(tree, tree.name)
+            else:  # no folder around everything
+                file.add(tree / "lib", "lib")
+                file.add(tree / "README", "README")
+    return Source("url", f"{server}/{path.name}", hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize("kind", ["tar.xz", "tar.gz", "zip"])
+def test_an_archive_is_unpacked_and_kept(tree: Path, tmp_path: Path, kind: str, server: str) -> None:
+    source = archive(tree, kind, server)
+    assert (fetch(source, tmp_path / "w1") / "lib/a.c").read_text() == "int a;\n"
+    (tmp_path / f"p.{kind}").unlink()
+    assert (fetch(source, tmp_path / "w2") / "README").exists(), "the second time it comes from the cache"
+    assert sorted(path.name for path in (tmp_path / "w1").iterdir()) == ["source"]
+
+
+def test_an_archive_that_is_not_the_one_pinned(tree: Path, tmp_path: Path, server: str) -> None:
+    source = archive(tree, "tar.xz", server)
+    with pytest.raises(UserError, match="has the SHA-256"):
+        fetch(Source("url", source.location, "0" * 64), tmp_path / "w")
+    assert list((tmp_path / "cache/archives").iterdir()) == []
+
+
+def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_path: Path) -> None:
+    pin = archive(tree, "tar.gz", "http://127.0.0.1:1").pin
+    content = (tree.parent / "p.tar.gz").read_bytes()
+    requests: list[str] = []
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[:20])
+            time.sleep(1.0)
+            self.wfile.write(content[20:])
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        slow = Source("url", f"http://127.0.0.1:{server.server_port}/p.tar.gz", pin)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [(where / "lib/a.c").read_text() for where in found] == ["int a;\n"] * 4
+    assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
+
+
+def test_an_archive_that_is_none_or_not_there(tmp_path: Path, server: str) -> None:
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(b"no archive")
+    with pytest.raises(UserError, match="cannot unpack"):
+        fetch(Source("url", f"{server}/x.tar.gz", hashlib.sha256(b"no archive").hexdigest()), tmp_path / "w")
+    assert list((tmp_path / "w").iterdir()) == []
+    with pytest.raises(UserError, match=r"cannot download .*404"):
+        fetch(Source("url", f"{server}/none.tar", "0" * 64), tmp_path / "v")
+    for url in (path.as_uri(), "no-url", "http://", "http://host:99999999/a", "ftp://host/a", "http://[/"):
+        with pytest.raises(UserError, match="is not the URL of a file on a web server"):
+            fetch(Source("url", url, "0" * 64), tmp_path / "v")
+
+
+def test_a_corrupt_zip_with_the_right_checksum(tree: Path, tmp_path: Path, server: str) -> None:
+    archive(tree, "zip", server)
+    path = tmp_path / "p.zip"
+    content = bytearray(path.read_bytes())
+    for damage in (b"\xff" * 4, b"\x01\x00\x63\x00"):  # a checksum of the central directory; encrypted, unknown method
+        at = content.rindex(b"PK\x01\x02") + (16 if damage[0] == 0xFF else 8)
+        broken = content[:at] + damage + content[at + 4 :]
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match="cannot unpack"):
+            fetch(Source("url", f"{server}/p.zip", hashlib.sha256(broken).hexdigest()), tmp_path / f"w{damage[0]}")
+        assert list((tmp_path / f"w{damage[0]}").iterdir()) == []
+
+
+def test_a_zip_with_a_damaged_bzip2_member(tmp_path: Path, server: str) -> None:
+    path = tmp_path / "p.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as file:
+        file.writestr("p/README", b"p" * 100)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"BZh") + 4
+    content[at : at + 6] = b"broken"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="cannot unpack"):
+        fetch(Source("url", f"{server}/p.zip", hashlib.sha256(content).hexdigest()), tmp_path / "w")
+
+
+def test_a_git_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "GIT_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/p.git"
+        with pytest.raises(UserError, match=r"is not cloned after 0 s"):
+            fetch(Source("git", url, "v1"), tmp_path / "w")
+    assert not (tmp_path / "w/source").exists()
+
+
+def test_a_tag_is_cloned(tree: Path, tmp_path: Path) -> None:
+    identity = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b.invalid",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b.invalid",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+    }
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "v1"]):
+        subprocess.run(["git", *command], cwd=tree, check=True, env={**os.environ, **identity})
+    (tree / "README").write_text("two\n")
+    subprocess.run(["git", "commit", "-qam", "two"], cwd=tree, check=True, env={**os.environ, **identity})
+    source = fetch(Source("git", tree.as_uri(), "v1"), tmp_path / "w")
+    assert (source / "README").read_text() == "p\n"
+    with pytest.raises(UserError, match=r"cannot clone .* at v9"):
+        fetch(Source("git", tree.as_uri(), "v9"), tmp_path / "v")
+    assert not (tmp_path / "v/source").exists()
+
+
+def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, tmp_path: Path) -> None:
+    source = Source("path", str(tree))
+    linked = fetch(source, tmp_path / "w1")
+    assert linked.is_symlink() and (linked / "lib/a.c").exists()
+    recipes: list[dict[str, Any]] = [{"cmake_options": None, "commands": ("make",)}, {"prepare": ("true",)}]
+    for number, recipe in enumerate(recipes):
+        copy = fetch(source, tmp_path / f"c{number}", **recipe)
+        assert not copy.is_symlink()
+        (copy / "README").write_text("changed\n")
+    assert (tree / "README").read_text() == "p\n"
+    with pytest.raises(UserError, match="does not exist"):
+        fetch(Source("path", str(tmp_path / "gone")), tmp_path / "w3")
+
+
+def test_what_a_recipe_requires_lies_beside_its_source(tree: Path, tmp_path: Path) -> None:
+    fetch(Source("path", str(tree)), tmp_path / "w", requires=(("gtest", Source("path", str(tree / "lib"))),))
+    assert (tmp_path / "w/gtest/a.c").exists() and (tmp_path / "w/source/README").exists()

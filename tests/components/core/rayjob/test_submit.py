@@ -1,0 +1,301 @@
+"""Running a RayJob: once, whatever happens to the step that runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.console import UserError
+from components.core.rayjob.kubernetes import ApiServer
+from components.core.rayjob.spec import RayJobSpec
+from components.core.rayjob.submit import run_rayjob
+from tests.crd import SCHEMAS, needs_schemas
+from tests.kubernetes_server import (
+    FAILS,
+    RAYJOBS,
+    SUCCEEDS,
+    Cluster,
+    State,
+    kubernetes_server,
+    make_certificate,
+    status,
+)
+
+ROOT = Path(__file__).parents[4]
+SPEC = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+class Place:
+    """A pod's view of a cluster, and the cluster's of it."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+
+    def run(self, patience_s: float = 20, spec: RayJobSpec = SPEC) -> None:
+        run_rayjob(spec, ApiServer(self.directory, patience_s), poll_s=0.01)
+
+    def methods(self, path: str = RAYJOBS) -> list[str]:
+        return [method for method, asked, _query, _body in self.cluster.asked if asked.startswith(path)]
+
+
+Make = Callable[..., Place]
+
+
+@pytest.fixture
+def make(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    with ExitStack() as stack:
+
+        def made(*scripts: Sequence[State], schemas: Path = SCHEMAS) -> Place:
+            cluster = Cluster(scripts or [SUCCEEDS], schemas)
+            port = stack.enter_context(kubernetes_server(cluster, *certificate))
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
+            (tmp_path / "token").write_text("first\n")
+            shutil.copyfile(certificate[0], tmp_path / "ca.crt")
+            return Place(cluster, tmp_path)
+
+        yield made
+
+
+def test_states_and_the_drivers_lines_are_told_as_they_come(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.run()
+    assert capsys.readouterr().out.splitlines() == [
+        "RayJob mlgo/ppo-1 is started",
+        "RayJob mlgo/ppo-1: not seen by KubeRay yet",
+        "RayJob mlgo/ppo-1: Initializing",
+        "RayJob mlgo/ppo-1: Running, job PENDING",
+        "iteration 0",
+        "RayJob mlgo/ppo-1: Running, job RUNNING",
+        "iteration 1",
+        "RayJob mlgo/ppo-1: Complete, job SUCCEEDED",
+    ]
+    assert place.methods().count("POST") == 1 and "DELETE" not in place.methods()
+
+
+def test_one_that_is_done_is_not_done_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.run()
+    capsys.readouterr()
+    place.run()
+    assert place.cluster.created == 1
+    assert "is there already, and is followed" in capsys.readouterr().out
+
+
+def test_of_two_steps_at_once_one_starts_it(make: Make) -> None:
+    place = make((*[("Running", "RUNNING")] * 40, ("Complete", "SUCCEEDED")))
+    steps = [threading.Thread(target=place.run) for _ in range(4)]
+    for step in steps:
+        step.start()
+    for step in steps:
+        step.join(30)
+    assert place.cluster.created == 1 and place.methods().count("POST") == 4
+
+
+def test_an_answer_that_is_lost_starts_no_second_one(make: Make) -> None:
+    place = make()
+    place.cluster.silent, place.cluster.silent_method = 1, "POST"
+    place.run()
+    assert place.cluster.created == 1 and place.methods()[:2] == ["POST", "POST"]
+
+
+def test_lost_looks_are_repeated(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.cluster.busy = 2
+    place.cluster.silent, place.cluster.silent_method = 1, "GET"
+    place.run()
+    told = capsys.readouterr().out
+    assert "the Kubernetes API does not answer, asking again for 20 s: 503 etcd leader changed" in told
+    assert "job SUCCEEDED" in told
+
+
+def test_a_server_that_is_away_for_too_long_ends_the_step_only(make: Make) -> None:
+    place = make([("Running", "RUNNING")])
+    threading.Timer(0.2, setattr, (place.cluster, "busy", 1000)).start()
+    with pytest.raises(UserError, match=r"has not answered for 1 s: 503.*\n.*run the same command again to follow"):
+        place.run(patience_s=1)
+    place.cluster.busy = 0
+    assert list(place.cluster.jobs) == ["ppo-1"] and "DELETE" not in place.methods()
+
+
+def test_one_that_fails_is_told_with_its_last_lines_and_started_anew(make: Make) -> None:
+    place = make(FAILS, SUCCEEDS)
+    with pytest.raises(UserError) as failure:
+        place.run()
+    assert "failed (AppFailed: Job entrypoint command failed with exit code 1)" in failure.value.problem
+    assert failure.value.problem.endswith("its last lines:\n    iteration 0")
+    assert "kubectl describe rayjob --namespace mlgo ppo-1" in failure.value.remedy
+    first = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
+    place.run()
+    assert place.cluster.created == 2 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] != first
+    ((_method, _path, _query, options),) = [asked for asked in place.cluster.asked if asked[0] == "DELETE"]
+    # The Job that submits has the RayJob's name: it must have gone before there is a new one.
+    assert options["propagationPolicy"] == "Foreground" and options["preconditions"]["uid"] == first
+
+
+def test_one_that_changes_while_it_is_to_be_deleted_is_looked_at_again(make: Make) -> None:
+    place = make(FAILS, SUCCEEDS)
+    with pytest.raises(UserError):
+        place.run()
+    place.cluster.version_moves = 1
+    place.run()
+    assert place.methods().count("DELETE") == 2 and place.cluster.created == 2
+
+
+def test_one_that_somebody_stopped_has_failed(make: Make) -> None:
+    place = make([("Running", "RUNNING"), ("Complete", "STOPPED")])
+    with pytest.raises(UserError, match=r"failed \(STOPPED\)"):
+        place.run()
+
+
+def test_one_that_KubeRay_refuses_has_failed(make: Make) -> None:
+    place = make([("ValidationFailed", "")])
+    with pytest.raises(UserError, match="ppo-1 failed"):
+        place.run()
+
+
+def test_one_that_is_deleted_meanwhile_ends_the_step(make: Make) -> None:
+    place = make([("Running", "RUNNING")])
+    threading.Timer(0.3, place.cluster.jobs.clear).start()
+    with pytest.raises(UserError, match="was deleted"):
+        place.run()
+
+
+def test_a_token_that_is_renewed_is_read_anew(make: Make) -> None:
+    place = make((*[("Running", "RUNNING")] * 20, ("Complete", "SUCCEEDED")))
+
+    def renew() -> None:
+        with place.cluster.lock:
+            place.cluster.token = "second"
+            (place.directory / "token").write_text("second\n")
+
+    threading.Timer(0.1, renew).start()
+    place.run()
+    assert place.cluster.token == "second"
+
+
+def test_refusals_name_the_remedy(make: Make, tmp_path: Path) -> None:
+    place = make()
+    place.cluster.token = "another"
+    with pytest.raises(UserError, match=r"401 Unauthorized\n.*service account"):
+        place.run()
+    place.cluster.token = "first"
+    place.cluster.denied = {"POST"}
+    with pytest.raises(UserError, match=r"403 .*cannot post.*\n.*mlgo-steps"):
+        place.run()
+    place.cluster.denied = set()
+    elsewhere = RayJobSpec(SPEC.name, "elsewhere", SPEC.image, SPEC.entrypoint)
+    with pytest.raises(UserError, match=r"404 .*could not find.*\n.*is KubeRay installed"):
+        place.run(spec=elsewhere)
+
+
+def test_a_log_that_may_not_be_read_is_no_reason_to_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    monkeypatch.setattr("tests.kubernetes_server.PODS", "/nowhere")
+    place.run()
+
+
+def test_a_line_of_the_driver_is_one_whatever_is_in_it(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
+    place.run()
+    told = capsys.readouterr().out
+    assert told.count("reading\r50% done\u2028all done\n") == 1 and told.count("done") == 2
+    assert told.count("iteration 1\n") == 1
+
+
+def test_a_log_on_a_node_that_is_gone_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    answer = place.cluster.answer
+
+    def answered(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if path.endswith("/log"):
+            place.cluster.asked.append((method, path, query, body))
+            return status(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: no route to host")
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(place.cluster, "answer", answered)
+    place.run(patience_s=1)
+    assert any(path.endswith("/log") for _method, path, _query, _body in place.cluster.asked)
+
+
+@needs_schemas
+@pytest.mark.parametrize("field", ["authOptions", "autoscalerOptions"])
+def test_an_older_KubeRay_refuses_what_it_would_drop(make: Make, tmp_path: Path, field: str) -> None:
+    path = SCHEMAS / "ray.io_rayjobs.yaml"
+    definition = yaml.load(path.read_text(), yaml.CSafeLoader)
+    (version,) = [version for version in definition["spec"]["versions"] if version["name"] == "v1"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del spec["rayClusterSpec"]["properties"][field]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / path.name).write_text(yaml.dump(definition, Dumper=yaml.CSafeDumper))
+    with pytest.raises(UserError, match=f"422 .*'{field}' was unexpected"):
+        make(schemas=tmp_path / "old").run()
+
+
+def test_a_server_with_another_certificate_is_not_spoken_to(make: Make, tmp_path: Path) -> None:
+    place = make()
+    (tmp_path / "other").mkdir()
+    shutil.copyfile(make_certificate(tmp_path / "other")[0], place.directory / "ca.crt")
+    with pytest.raises(UserError, match="no certificate of this cluster's authority"):
+        place.run()
+    assert place.cluster.asked == []
+
+
+def test_outside_of_a_cluster_there_is_nothing_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(UserError, match="no pod with a Kubernetes service account"):
+        ApiServer(tmp_path)
+
+
+STEP = """
+import sys
+from pathlib import Path
+from components.core.console import run_step
+from components.core.rayjob.kubernetes import ApiServer
+from components.core.rayjob.spec import RayJobSpec
+from components.core.rayjob.submit import run_rayjob
+spec = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
+run_step(lambda: run_rayjob(spec, ApiServer(Path(sys.argv[1])), poll_s=0.05))
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
+def test_a_step_that_is_ended_leaves_it_running_and_follows_it_again(make: Make, by: int) -> None:
+    place = make()
+    place.cluster.holds.clear()  # it stays in its first state
+    command = [sys.executable, "-c", STEP, str(place.directory)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
+        deadline_s = time.monotonic() + 30
+        while "GET" not in place.methods() and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        os.kill(step.pid, by)
+        told, error = step.communicate(timeout=30)
+    if by == signal.SIGTERM:
+        assert step.returncode == 143, error
+        assert "RayJob mlgo/ppo-1 goes on; the same command follows it" in told
+        assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in told
+    uid = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
+    assert "DELETE" not in place.methods()
+    place.cluster.holds.set()
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0, again.stderr
+    assert "is there already, and is followed" in again.stdout and "job SUCCEEDED" in again.stdout
+    assert place.cluster.created == 1 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] == uid

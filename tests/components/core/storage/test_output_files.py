@@ -1,0 +1,37 @@
+"""Atomic replacement of single files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.core.storage.output_files import replace_text
+
+
+def test_file_is_created_and_replaced(tmp_path: Path) -> None:
+    for text in ("one\n", "zwei ä\n"):
+        replace_text(tmp_path / "f.json", text)
+        assert (tmp_path / "f.json").read_text(encoding="utf-8") == text
+    assert os.listdir(tmp_path) == ["f.json"]
+
+
+def test_old_file_stays_if_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_text(tmp_path / "f.json", "old")
+
+    def fail(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        replace_text(tmp_path / "f.json", "new")
+    assert (tmp_path / "f.json").read_text() == "old" and os.listdir(tmp_path) == ["f.json"]
+
+
+def test_existing_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.json").mkdir()
+    with pytest.raises(UserError, match="is a directory"):
+        replace_text(tmp_path / "f.json", "new")
+    assert os.listdir(tmp_path) == ["f.json"]

@@ -1,0 +1,62 @@
+"""Versioned JSON documents: no concurrent change is lost."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.core.storage.gcs import bucket_of
+from components.core.storage.uri import GsUri
+from components.core.storage.versioned_json import read_versioned, write_versioned
+
+
+@pytest.fixture(params=["path", "uri"])
+def document(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "path":
+        return str(tmp_path / "deep" / "state.json")
+    place: GsUri = request.getfixturevalue("place")
+    return str(place / "state.json")
+
+
+def test_written_document_is_read_back(document: str) -> None:
+    assert read_versioned(document).content is None
+    write_versioned(document, {"a": 1}, read_versioned(document))
+    write_versioned(document, {"a": 2}, read_versioned(document))
+    assert read_versioned(document).content == {"a": 2}
+
+
+def test_concurrent_change_is_not_overwritten(document: str) -> None:
+    first, second = read_versioned(document), read_versioned(document)
+    write_versioned(document, {"by": "first"}, first)
+    with pytest.raises(UserError, match="was modified concurrently"):
+        write_versioned(document, {"by": "second"}, second)
+    assert read_versioned(document).content == {"by": "first"}
+
+
+def test_concurrent_increments_are_all_counted(document: str) -> None:
+    def count(_number: int) -> None:
+        while True:
+            before = read_versioned(document)
+            try:
+                write_versioned(document, {"n": (before.content or {"n": 0})["n"] + 1}, before)
+                return
+            except UserError:
+                continue
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(12)))
+    assert read_versioned(document).content == {"n": 12}
+
+
+def test_invalid_document_is_named(document: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if document.startswith("gs://"):
+        place: GsUri = request.getfixturevalue("place")
+        bucket_of(place).blob(f"{place.path}/state.json").upload_from_string("[1]")
+    else:
+        Path(document).parent.mkdir()
+        Path(document).write_text("{")
+    with pytest.raises(UserError, match=r"state\.json is not (valid JSON|a JSON object)"):
+        read_versioned(document)

@@ -1,0 +1,25 @@
+"""What a pool on Ray leaves behind: nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.core.processes.reaper import REAPER
+from components.core.workers.ray_pool import RayPool
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def scratch(_item: object) -> Path:
+    return REAPER.scratch()
+
+
+def test_a_pool_that_is_closed_leaves_no_files_of_its_workers(tmp_path: Path) -> None:
+    (tmp_path / "policy").write_text("shared")
+    with RayPool(slots=2, slots_per_agent=1) as pool:
+        pool.share(tmp_path, ["policy"])
+        places = {place for _, place in pool.map_unordered(scratch, range(20)) if isinstance(place, Path)}
+        assert places and all(any(place.iterdir()) for place in places)
+    assert not [place for place in places if place.exists()]

@@ -1,0 +1,69 @@
+"""An agent's own part, without a cluster: what it does when calls come late or overlap."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.processes import supervision
+
+pytest.importorskip("ray")
+from components.core.workers.ray_worker import RayWorker
+
+BEGUN, GO_ON = threading.Event(), threading.Event()
+
+
+def compile_for(seconds: float) -> str:
+    return str(supervision.run([Path("/bin/sleep"), str(seconds)], timeout_s=20).returncode)
+
+
+def download(_item: object) -> str:
+    """What no signal ends."""
+    BEGUN.set()
+    assert GO_ON.wait(20)
+    return "late"
+
+
+def run(agent: RayWorker, number: int, function: Callable[[Any], Any], *items: object) -> list[Any]:
+    assert agent.prepare(number, pickle.dumps(function), {}) is None
+    return results(agent, number, *items)
+
+
+def results(agent: RayWorker, number: int, *items: object) -> list[Any]:
+    """(whether it succeeded, result) of each item, in order."""
+    done = dict(agent.exchange(number, [(key, pickle.dumps(item)) for key, item in enumerate(items)]))
+    while len(done) < len(items):
+        done |= dict(agent.exchange(number, []))
+    return [pickle.loads(done[key]) for key in range(len(items))]
+
+
+def test_giving_up_what_takes_its_time_spares_the_next_functions_compiles() -> None:
+    BEGUN.clear()
+    GO_ON.clear()
+    agent = RayWorker(2)
+    assert agent.prepare(0, pickle.dumps(download), {}) is None
+    slow = threading.Thread(target=agent.exchange, args=(0, [(0, pickle.dumps(0))]))
+    slow.start()
+    assert BEGUN.wait(20)
+    ending = threading.Thread(target=agent.give_up, args=(0,))
+    ending.start()
+    try:
+        assert run(agent, 1, compile_for, 0.5) == [(True, "0")]
+        assert ending.is_alive()
+    finally:
+        GO_ON.set()
+        for thread in (slow, ending):
+            thread.join(20)
+    assert not ending.is_alive() and not slow.is_alive()
+
+
+def test_a_function_that_is_there_late_does_not_replace_a_later_one() -> None:
+    agent = RayWorker(1)
+    assert run(agent, 1, str, 5) == [(True, "5")]
+    assert agent.prepare(0, pickle.dumps(abs), {}) is None
+    assert results(agent, 1, -5) == [(True, "-5")]

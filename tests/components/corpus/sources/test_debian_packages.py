@@ -1,0 +1,149 @@
+"""Debian packages are built each in a separate root directory; packages that fail do not affect others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+CONTROL = """Source: {name}
+Maintainer: Nobody <nobody@example.org>
+Build-Depends: debhelper-compat (= 13)
+
+Package: {name}
+Architecture: any
+Description: a test
+"""
+CHANGELOG = """{name} (1.0) unstable; urgency=low
+
+  * A test.
+
+ -- Nobody <nobody@example.org>  Sat, 01 Jan 2022 00:00:00 +0000
+"""
+RULES = "#!/usr/bin/make -f\n%:\n\tdh $@\noverride_dh_auto_build:\n{commands}"
+FIRST = "int twice(int x) { return 2 * x; }\n"
+SECOND = "extern int puts(const char *); int main(void) { return puts(__FILE__) + 1; }\n"
+
+
+NETWORK_COMMAND = "getent hosts example.org || { echo Temporary failure in name resolution; false; }"
+
+
+def package(folder: Path, name: str, commands: list[str], **files: str) -> dict[str, object]:
+    """Write the source tree of a package whose build runs `commands`; return its project for a recipe."""
+    debian = folder / name / "debian"
+    (debian / "source").mkdir(parents=True)
+    (debian / "control").write_text(CONTROL.format(name=name))
+    (debian / "changelog").write_text(CHANGELOG.format(name=name))
+    (debian / "source" / "format").write_text("3.0 (native)\n")
+    (debian / "rules").write_text(RULES.format(commands="".join(f"\t{command}\n" for command in commands)))
+    (debian / "rules").chmod(0o755)
+    (debian / "install").write_text("prog usr/bin\n" if "prog" in " ".join(commands) else "")
+    for file, text in files.items():
+        (folder / name / file.replace("_", ".")).write_text(text)
+    return {"name": name, "source": {"path": name}, "build": "debian"}
+
+
+def build(recipe: Path, output: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.corpus", "build", "--recipe", str(recipe), "--output", str(output)]
+    return subprocess.run([*command, *options], capture_output=True, text=True)
+
+
+def interrupt_build(recipe: Path, cache: Path, name: str, *options: str) -> None:
+    """Start building a corpus, and terminate it while the package `name` compiles."""
+    command = [sys.executable, "-m", "components.corpus", "build", "--recipe", str(recipe), *options]
+    process = subprocess.Popen([*command, "--output", str(cache / "none")], stderr=subprocess.DEVNULL)
+    log = cache / "logs" / "debian" / f"{name}.log"
+    while not (log.exists() and "dpkg-buildpackage" in log.read_text(errors="replace")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(60) != 0
+
+
+def opt_that_fails(folder: Path, word: str) -> Path:
+    """Make a directory with an opt-19 that refuses files with `word` in their name, and reads others."""
+    folder.mkdir()
+    (folder / "opt-19").write_text(f'#!/bin/sh\ncase "$*" in *{word}*) exit 1 ;; esac\nexec /usr/bin/opt-19 "$@"\n')
+    (folder / "opt-19").chmod(0o755)
+    return folder
+
+
+def left_out(corpus: Path, kind: str) -> dict[str, str]:
+    report = json.loads((corpus / "report.json").read_text())
+    return {item["object"]: item["detail"].partition(" (")[0] for item in report["left_out"] if item["kind"] == kind}
+
+
+@pytest.fixture(scope="module")
+def debian_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache directory in which the root is made once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.slow
+def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    projects = [
+        package(
+            tmp_path,
+            "good",
+            ["gcc -O2 -flto -c a.c", "cc -fPIC -c a.c -o shared.o", "gcc -c b.c -o b.o", "gcc a.o b.o -o prog"],
+            a_c=FIRST,
+            b_c=SECOND,
+        ),
+        package(tmp_path, "hangs", ["sleep 100000"]),
+        package(tmp_path, "fills", ["fallocate -l 3G zeros"]),
+        package(tmp_path, "calls", [NETWORK_COMMAND]),
+        package(tmp_path, "script", ["echo nothing to compile"]),
+        package(tmp_path, "wrong", ["gcc -c bad.c"], bad_c="int f(\n"),
+        package(tmp_path, "copy", ["gcc -c same.c"], same_c=FIRST),
+        package(tmp_path, "poison", ["gcc -c poison.c"], poison_c=SECOND),
+    ]
+    monkeypatch.setenv("PATH", f"{opt_that_fails(tmp_path / 'bin', 'poison.o')}:{os.environ['PATH']}")
+    (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": projects}))
+    corpus = tmp_path / "corpus"
+    options = ("--package-timeout-s", "45", "--package-disk-gib", "1", "--cache-dir", str(debian_cache))
+    done = build(tmp_path / "set.yaml", corpus, *options)
+    assert done.returncode == 0, done.stderr
+    description = json.loads((corpus / "corpus_description.json").read_text())
+    assert sorted(description["modules"]) == ["good/a.o", "good/b.o"]
+    assert left_out(corpus, "package_failed") == {
+        "hangs": "it took longer than 45 s",
+        "fills": "its build failed: it filled the disk that it was given",
+        "calls": "its build failed: it wants the network, which a build has not",
+        "script": "it has no C or C++",
+        "wrong": "its build failed",
+        "poison": left_out(corpus, "package_failed")["poison"],
+    }
+    assert "cannot read" in left_out(corpus, "package_failed")["poison"]
+    assert set(left_out(corpus, "duplicate")) == {"good/shared.o", "copy/same.o"}
+    assert "sleep 100000" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_second_build_continues_with_unbuilt_packages(tmp_path: Path, debian_cache: Path) -> None:
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump({"packages": ["lzip", "mlgo-has-no-such-package"]}))
+    two = {"packages": ["mlgo-has-no-such-package", "lzip", "jansson"], "split": {"heldout_projects": ["jansson"]}}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(two))
+    cache = ("--cache-dir", str(debian_cache))
+    interrupt_build(tmp_path / "one.yaml", debian_cache, "lzip", *cache)
+    assert not list(debian_cache.glob("debian/packages/*/lzip")), "an interrupted build has no result"
+    built = {}
+    for name in ("one", "two"):
+        done = build(tmp_path / f"{name}.yaml", tmp_path / name, *cache)
+        assert done.returncode == 0, done.stderr
+        logs = (debian_cache / "logs" / "debian").glob("*.log")
+        built[name] = {path.stem: path.stat().st_mtime_ns for path in logs}
+    new = dict(built["two"].items() - built["one"].items())
+    assert set(new) == {"jansson", "mlgo-has-no-such-package"}, "a failed download is retried"
+    assert left_out(tmp_path / "two", "package_failed") == {
+        "mlgo-has-no-such-package": "its source cannot be fetched",
+    }
+    splits = json.loads((tmp_path / "two" / "splits.json").read_text())
+    assert {name.partition("/")[0] for name in splits["heldout"] if name.startswith("jansson")} == {"jansson"}
+    done = build(tmp_path / "one.yaml", tmp_path / "none", *cache, "--heldout-project", "mlgo-has-no-such-package")
+    assert done.returncode != 0 and "no project 'mlgo-has-no-such-package' to hold out" in done.stderr

@@ -1,0 +1,105 @@
+"""Import of a corpus that another tool made: a complete, split copy; the original is not changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from components.core.console import UserError
+from components.core.formats.corpus import Corpus, Module, load_corpus, write_description
+from components.core.formats.splits import Splits, write_splits
+from components.core.storage import verify
+from components.corpus.__main__ import main
+
+MakeCorpus = Callable[[Path, dict[str, str]], Corpus]
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, make_corpus: MakeCorpus) -> Path:
+    """Return a corpus of four modules as extract_ir writes it, without a manifest and a split."""
+    sources = {f"app/{name}.c": f"int {name}(int x) {{ return x + {ord(name)}; }}\n" for name in "abcd"}
+    corpus = make_corpus(tmp_path / "foreign", sources).directory
+    for path in ("manifest.json", "splits.json"):
+        (corpus / path).unlink(missing_ok=True)
+    return corpus
+
+
+def import_corpus(source: Path, output: Path, *more: str) -> None:
+    done = CliRunner().invoke(main, ["import", "--input", str(source), "--output", str(output), *more])
+    if done.exception:
+        raise done.exception
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_modules_are_copied_byte_for_byte_and_split(foreign: Path, tmp_path: Path) -> None:
+    before = content(foreign)
+    import_corpus(foreign, tmp_path / "corpus")
+    assert content(foreign) == before
+    verify(tmp_path / "corpus")
+    imported = load_corpus(tmp_path / "corpus")
+    assert [m.name for m in imported] == [m.name for m in load_corpus(foreign)]
+    for module in imported:
+        for path in (module.bitcode, module.cmd):
+            assert path.read_bytes() == before[str(path.relative_to(imported.directory))]
+    assert len(imported.splits().train) > 0
+
+
+def test_import_accepts_relative_paths(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    import_corpus(Path(foreign.name), Path("corpus"))
+    assert len(load_corpus(tmp_path / "corpus")) == 4
+
+
+@pytest.mark.parametrize(("problem", "level", "other"), [("regalloc", "-O2", "-Oz"), ("inlining", "-Oz", "-O2")])
+def test_corpus_of_another_optimization_level_is_refused(
+    foreign: Path, tmp_path: Path, problem: str, level: str, other: str
+) -> None:
+    def compile_at(level: str, module: Module) -> None:
+        module.cmd.write_bytes(re.sub(rb"\0-O[z23]\0", f"\0{level}\0".encode(), module.cmd.read_bytes()))
+
+    obtained = tmp_path / "corpus"
+    modules = load_corpus(foreign).modules
+    for module in modules:
+        compile_at(other, module)
+    command = ["obtain", "--existing", str(foreign), "--problem", problem, "--output", str(obtained)]
+    done = CliRunner().invoke(main, command)
+    assert isinstance(done.exception, UserError) and "none of the 4 modules" in done.exception.problem
+    assert f"at {level}" in done.exception.remedy and not obtained.exists()
+    compile_at(level, modules[0])
+    done = CliRunner().invoke(main, command)
+    assert done.exception is None and "3 of 4 modules were not compiled" in done.output
+    assert len(load_corpus(obtained)) == 4
+
+
+def test_split_is_kept_unless_options_request_another(foreign: Path, tmp_path: Path) -> None:
+    names = [module.name for module in load_corpus(foreign)]
+    mine = Splits(7, tuple(names[:1]), tuple(names[1:2]), tuple(names[2:]))
+    write_splits(foreign, mine)
+    import_corpus(foreign, tmp_path / "kept")
+    assert load_corpus(tmp_path / "kept").splits() == mine
+    import_corpus(foreign, tmp_path / "other", "--seed", "3", "--heldout-fraction", "0.25")
+    assert load_corpus(tmp_path / "other").splits() != mine
+
+
+def test_missing_file_is_reported_and_nothing_is_written(foreign: Path, tmp_path: Path) -> None:
+    victim = load_corpus(foreign).modules[2]
+    victim.bitcode.unlink()
+    with pytest.raises(UserError, match=f"{victim.name}.bc is missing"):
+        import_corpus(foreign, tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_global_command_override_is_kept(foreign: Path, tmp_path: Path) -> None:
+    names = [module.name for module in load_corpus(foreign)]
+    for module in load_corpus(foreign):
+        module.cmd.unlink()
+    write_description(foreign, names, command_override=["-cc1", "-Oz"])
+    import_corpus(foreign, tmp_path / "corpus")
+    assert all(m.arguments() == ("-cc1", "-Oz") for m in load_corpus(tmp_path / "corpus"))

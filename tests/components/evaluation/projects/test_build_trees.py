@@ -1,0 +1,132 @@
+"""compare-builds: two build trees that clang really made."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from components.core.console import UserError
+from components.evaluation.__main__ import EXIT_NOT_BETTER, main
+from components.evaluation.projects.build_trees import compare_trees
+from components.evaluation.projects.section_sizes import measure
+
+SOURCE = f"""
+static int square(int x) {{ for (int i = 0; i < x; ++i) x += i * x; return x; }}
+int library(int a, int b) {{ return {" + ".join(f"square(a * b + {i})" for i in range(40))}; }}
+"""
+MAIN = "int library(int, int); int main(int argc, char **argv) { return library(argc, 3); }"
+
+
+def build(tree: Path, *flags: str) -> Path:
+    """A program, a shared and a static library, and what is no product: objects, links, a trial of the compiler."""
+    for directory in ("bin", "lib", "CMakeFiles/CompilerIdC", ".cache"):
+        (tree / directory).mkdir(parents=True)
+    (tree / "library.c").write_text(SOURCE)
+    (tree / "main.c").write_text(MAIN)
+    for command in (
+        ["clang-19", *flags, "-fPIC", "-g", "-c", "library.c", "-o", "library.o"],
+        ["clang-19", *flags, "-shared", "library.o", "-o", "lib/liblibrary.so.1"],
+        ["llvm-ar-19", "rc", "lib/liblibrary.a", "library.o"],
+        ["clang-19", *flags, "main.c", "library.o", "-o", "bin/main"],
+    ):
+        subprocess.run(command, cwd=tree, check=True)
+    (tree / "lib/liblibrary.so").symlink_to("liblibrary.so.1")
+    shutil.copy(tree / "bin/main", tree / "CMakeFiles/CompilerIdC/a.out")
+    shutil.copy(tree / "bin/main", tree / ".cache/main")
+    return tree
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    directory = tmp_path_factory.mktemp("trees")
+    return build(directory / "old", "-O3"), build(directory / "new", "-Oz")
+
+
+@pytest.fixture
+def changed(trees: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the new tree, for a test to change."""
+    return shutil.copytree(trees[1], tmp_path / "new", symlinks=True)
+
+
+def compare(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["compare-builds", *map(str, arguments)], standalone_mode=False)
+
+
+def test_what_is_linked_in_both_trees_is_compared_and_nothing_else(trees: tuple[Path, Path]) -> None:
+    compared = compare_trees(*trees)
+    kinds = {binary.name: binary.kind for binary in compared.binaries}
+    assert kinds == {
+        "bin/main": "program",
+        "lib/liblibrary.a": "static library",
+        "lib/liblibrary.so.1": "shared library",
+    }
+    assert compared.only_old == compared.only_new == compared.different == ()
+    for binary in compared.binaries:
+        assert (binary.stock, binary.policy) == tuple(measure(tree / binary.name).sizes for tree in trees)
+        assert binary.policy.text < binary.stock.text
+
+
+def test_what_has_no_counterpart_is_named_and_the_rest_compared(trees: tuple[Path, Path], changed: Path) -> None:
+    (changed / "lib/liblibrary.a").rename(changed / "lib/libother.a")
+    truncated = (changed / "lib/liblibrary.so.1").read_bytes()[:5000]
+    (changed / "lib/liblibrary.so.1").write_bytes(truncated)
+    compared = compare_trees(trees[0], changed)
+    assert [binary.name for binary in compared.binaries] == ["bin/main"]
+    assert (compared.only_old, compared.only_new) == (("lib/liblibrary.a",), ("lib/libother.a",))
+    assert compared.different == ("lib/liblibrary.so.1",)
+
+
+def test_debug_data_beside_a_program_is_no_program(trees: tuple[Path, Path], changed: Path) -> None:
+    for tree in (shutil.copytree(trees[0], changed.with_name("old"), symlinks=True), changed):
+        program = tree / "bin/main"
+        subprocess.run(["llvm-objcopy-19", "--only-keep-debug", program, tree / "bin/main.debug"], check=True)
+    names = [binary.name for binary in compare_trees(changed.with_name("old"), changed).binaries]
+    assert "bin/main" in names and "bin/main.debug" not in names
+
+
+def test_files_for_different_machines_are_left_out(trees: tuple[Path, Path], changed: Path) -> None:
+    program = changed / "bin/main"
+    data = bytearray(program.read_bytes())
+    data[18:20] = (183).to_bytes(2, "little")  # EM_AARCH64
+    program.write_bytes(data)
+    assert compare_trees(trees[0], changed).different == ("bin/main",)
+
+
+def test_trees_with_nothing_in_common_are_refused(trees: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no program or library in common: 3 in the first, 0 in the second"):
+        compare_trees(trees[0], tmp_path)
+    with pytest.raises(UserError, match=r"no program or library that match \*\.exe in common"):
+        compare_trees(*trees, ["*.exe"])
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_what_is_no_directory_is_refused(trees: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=f"{name} cannot be read"):
+        compare_trees(trees[0], tmp_path / name)
+
+
+def test_the_command_prints_writes_and_judges(trees: tuple[Path, Path], tmp_path: Path) -> None:
+    old, new = trees
+    done = compare(old, new, "--output", tmp_path / "out", "--min-reduction-percent", "1")
+    assert done.return_value == 0, done.output
+    assert "linked, as built, C (2):" in done.output and "smaller" in done.output
+    made = json.loads((tmp_path / "out/binaries.json").read_text())
+    assert made["linked"]["as built"]["all"]["reduction_percent"] > 1 and made["only_new"] == []
+    done = compare(new, old, "--min-reduction-percent", "0")
+    assert done.return_value == EXIT_NOT_BETTER
+    assert re.search(r"not enough: what is linked is -\d+\.\d\d% smaller, asked for at least 0%", done.output)
+    assert compare(new, old).return_value == 0
+    only = compare(old, new, "--binary", "bin/*")
+    assert "(1):" in only.output and "liblibrary" not in only.output
+
+
+def test_a_limit_needs_something_linked(trees: tuple[Path, Path]) -> None:
+    done = compare(*trees, "--binary", "*.a", "--min-reduction-percent", "1")
+    assert isinstance(done.exception, UserError) and "no program or shared library" in done.exception.problem

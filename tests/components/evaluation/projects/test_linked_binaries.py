@@ -1,0 +1,251 @@
+"""Whole projects built by stock clang and by a release clang."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from components.core.compiler.source_language import Language
+from components.core.console import UserError
+from components.core.formats.toolchain import Toolchain
+from components.core.projects.build import BuiltProject
+from components.core.projects.recipe import Recipe, Source
+from components.evaluation.projects.build_variants import BuildVariant, require_same_version
+from components.evaluation.projects.linked_binaries import Binary, compare_projects, linked_totals
+from components.evaluation.projects.section_sizes import Kind, SectionSizes
+from components.evaluation.report import terminal_report
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(unknown CXX)
+option(BUILD_SHARED_LIBS "" ON)
+add_library(stack stack.cpp)
+add_library(part STATIC stack.cpp)
+add_executable(main main.cpp)
+target_link_libraries(main stack)
+"""
+STACK = """
+#include <string>
+#include <vector>
+std::vector<std::string> stack;
+void push(const std::string &word) { stack.push_back(word + word); }
+int depth() { return static_cast<int>(stack.size()); }
+"""
+MAIN = """
+#include <iostream>
+#include <string>
+void push(const std::string &);
+int depth();
+int main(int count, char **words) {
+  for (int i = 0; i < count; ++i) push(words[i]);
+  std::cout << depth() << "\\n";
+}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, text in (("CMakeLists.txt", CMAKE), ("stack.cpp", STACK), ("main.cpp", MAIN)):
+        (source / name).write_text(text)
+    path = tmp_path / "recipe.yaml"
+    binaries = "[libstack.so, libpart.a, main]"
+    path.write_text(f"name: unknown\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: {binaries}\n")
+    return path
+
+
+def evaluation(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.evaluation", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.slow
+def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) -> None:
+    output = tmp_path / "binaries"
+    done = evaluation("compare-binaries", "--recipe", recipe, "--release-toolchain", release, "--output", output)
+    assert done.returncode == 0, done.stderr
+    compared = json.loads((output / "binaries.json").read_text())
+    entries = {entry["name"]: entry for entry in compared["binaries"] if entry["link_variant"] == "default"}
+    assert {name: entry["kind"] for name, entry in entries.items()} == {
+        "libpart.a": "static library",
+        "libstack.so": "shared library",
+        "main": "program",
+    }
+    # The policy never inlines: other code. What no decision touches stays as it was.
+    library = entries["libstack.so"]
+    assert library["stock"]["text"] != library["policy"]["text"]
+    assert library["stock"]["rodata"] == library["policy"]["rodata"]
+    # Only the program is linked in the other way, with its library in it.
+    (hidden,) = (entry for entry in compared["binaries"] if entry["link_variant"] == "hidden")
+    assert (hidden["name"], hidden["language"]) == ("main", "c++")
+    assert hidden["stock"]["dynstr"] < entries["main"]["stock"]["dynstr"] + library["stock"]["dynstr"]
+    assert {name: total["c++"]["files"] for name, total in compared["linked"].items()} == {"default": 2, "hidden": 1}
+    assert "unknown/libstack.so" in done.stdout and "linked, hidden, C++ (1): " in done.stdout
+    assert sorted(path.name for path in output.iterdir()) == ["binaries.json", "manifest.json"]
+
+
+@pytest.mark.slow
+def test_evaluation_rebuilds_the_projects_that_are_held_out(
+    tmp_path: Path, recipe: Path, corpus_directory: Path, training_toolchain: Path, release: Path, never: Path
+) -> None:
+    output = tmp_path / "evaluation"
+    done = evaluation(
+        "--corpus",
+        corpus_directory,
+        "--toolchain",
+        training_toolchain,
+        "--policy",
+        never,
+        "--release-toolchain",
+        release,
+        "--recipe",
+        recipe,
+        "--thresholds",
+        "",
+        "--output",
+        output,
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((output / "metrics.json").read_text())
+    assert [binary["name"] for binary in metrics["binaries"]] == ["libpart.a", "libstack.so", "main", "main"]
+    assert list(metrics["linked"]) == ["default", "hidden"]
+    page = (output / "report.html").read_text()
+    assert "unknown/libstack.so" in page
+    assert sorted(path.name for path in output.iterdir()) == [
+        "manifest.json",
+        "measurements.json",
+        "metrics.json",
+        "model-card.json",
+        "model-card.md",
+        "report.csv",
+        "report.html",
+        "summary.md",
+    ]
+
+
+def binary(name: str, language: Language | None, variant: str, stock: int, policy: int) -> Binary:
+    sizes = [SectionSizes(size // 2, size // 2, 0, 0, 0, 0, 0, size, size) for size in (stock, policy)]
+    kind: Kind = "static library" if language is None else "program"
+    return Binary("p", name, kind, language, variant, *sizes)
+
+
+def test_linked_files_are_summed_by_variant_and_language() -> None:
+    binaries = [
+        binary("a", "c++", "default", 1000, 900),
+        binary("b", "c", "default", 1000, 1000),
+        binary("a", "c++", "hidden", 400, 380),
+        binary("lib.a", None, "default", 5000, 10),
+    ]
+    totals = linked_totals(binaries)
+    figures = {
+        (variant, language): (total["files"], round(total["reduction_percent"], 6), total["policy"]["total"])
+        for variant, languages in totals.items()
+        for language, total in languages.items()
+    }
+    assert figures == {
+        ("default", "all"): (2, 5.0, 1900),
+        ("default", "c++"): (1, 10.0, 900),
+        ("default", "c"): (1, 0.0, 1000),
+        ("hidden", "all"): (1, 5.0, 380),
+        ("hidden", "c++"): (1, 5.0, 380),
+    }
+    assert (
+        terminal_report.linked_lines(totals)[0] == "linked, default, all (2): 5.00% smaller, .text alone 5.00% smaller"
+    )
+    assert linked_totals(binaries[3:]) == {}
+
+
+@pytest.fixture
+def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    """A release clang with a policy, and builds of projects that are called "broken" fail where links have flags."""
+
+    def whole_build(
+        recipe: Recipe, side: BuildVariant, *_: object
+    ) -> AbstractContextManager[tuple[Path, BuiltProject]]:
+        if recipe.name == "broken" and side.link_flags:
+            raise UserError("broken left none of its binaries (main); the end of its log:\nld: error", "")
+        binaries = tuple(tmp_path / glob for glob in recipe.binaries)
+        for path in binaries:
+            shutil.copy("/usr/bin/true", path)
+        return nullcontext((tmp_path, BuiltProject(tmp_path, tmp_path, binaries, (), tmp_path)))
+
+    monkeypatch.setattr("components.evaluation.projects.linked_binaries.whole_build", whole_build)
+    monkeypatch.setattr("components.evaluation.projects.build_variants.require_same_version", lambda *_: None)
+    return Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
+
+
+def test_what_does_not_link_in_another_way_is_left_out_there(
+    tmp_path: Path, fake_builds: Toolchain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipes = [
+        Recipe(name, Source("path", str(tmp_path)), binaries=binaries)
+        for name, binaries in (("good", ("main", "libmain.so")), ("broken", ("main",)), ("library", ("libmain.so",)))
+    ]
+    found = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1)
+    assert [(b.project, b.name, b.link_variant) for b in found] == [
+        ("good", "main", "default"),
+        ("good", "libmain.so", "default"),
+        ("broken", "main", "default"),
+        ("library", "libmain.so", "default"),
+        ("good", "main", "hidden"),
+    ]
+    said = "".join(capsys.readouterr())
+    assert "broken is not compared as hidden: broken left none of its binaries (main)" in said and "ld:" not in said
+    assert "library: its recipe names no program, so it is not compared as hidden" in said
+    (default,) = compare_projects(recipes[1:2], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
+    assert default.link_variant == "default"
+    with pytest.raises(UserError, match="no program of broken, library can be compared as hidden"):
+        compare_projects(recipes[1:], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("hidden",))
+
+
+def test_a_way_to_link_that_is_named_twice_is_built_once(tmp_path: Path, fake_builds: Toolchain) -> None:
+    recipe = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
+    twice = ("hidden", "hidden")
+    found = compare_projects([recipe], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, twice)
+    assert [(b.name, b.link_variant) for b in found] == [("main", "hidden")]
+
+
+@pytest.mark.slow
+def test_a_project_that_does_not_build_leaves_nothing(tmp_path: Path, recipe: Path, release: Path) -> None:
+    (tmp_path / "source" / "CMakeLists.txt").write_text("this is no CMake\n")
+    output = tmp_path / "out"
+    done = evaluation("compare-binaries", "--recipe", recipe, "--release-toolchain", release, "--output", output)
+    assert done.returncode == 1
+    assert "unknown cannot be configured" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["recipe.yaml", "source"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("clang version 18.1.8 (x)", r"18\.1\.8, the release clang 19\.1\.7"),
+        ("gcc", "is no clang: --version says .gcc"),
+    ],
+)
+def test_another_version_is_refused(tmp_path: Path, said: str, message: str) -> None:
+    clang = tmp_path / "clang"
+    clang.write_text(f"#!/bin/sh\necho '{said}'\n")
+    clang.chmod(0o755)
+    release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
+    with pytest.raises(UserError, match=message):
+        require_same_version(clang, release)
+
+
+def test_stock_clang_of_the_same_version_is_taken() -> None:
+    said = subprocess.run(["clang-19", "--version"], capture_output=True, text=True, check=True).stdout
+    version = said.split("clang version ")[1].split()[0]
+    release = Toolchain(Path("/nowhere"), "release", version, "x86_64-pc-linux-gnu", {}, {})
+    require_same_version(Path("/usr/bin/clang-19"), release)
+
+
+def test_a_stock_clang_that_is_not_there_is_named(tmp_path: Path) -> None:
+    release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
+    with pytest.raises(UserError, match="does not run"):
+        require_same_version(tmp_path / "clang", release)

@@ -1,0 +1,172 @@
+"""report.html: self-contained, escaped, verdict first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+from components.evaluation.report.html_report import write_page
+from components.evaluation.report.regressions import worst_cases
+from components.evaluation.report.training_curve import Curve, Series
+
+SECTIONS = {
+    "text": 900,
+    "rodata": 50,
+    "eh_frame": 30,
+    "gcc_except_table": 10,
+    "dynstr": 1,
+    "data": 8,
+    "other": 1,
+    "total": 1000,
+    "llvm_size_text": 990,
+}
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+
+
+def complete(metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What `evaluate` adds to the figures."""
+    return (
+        metrics
+        | {
+            "policy_compiled_by": "release",
+            "variants": [{"name": "baseline", "clang": "/opt/clang", "flags": "none"}],
+            "inputs": {"corpus": "/c", "policy": "/p", "llvm_version": "19.1.7", "release_clang": "/r"},
+            "binaries": [],
+            "linked": {},
+        }
+        | more
+    )
+
+
+def render(path: Path, measured: Measurements, curve: Curve | None = None, **more: Any) -> str:
+    write_page(path / "report.html", complete(summarize(measured, 0.3, seed=1), **more), measured, curve)
+    return (path / "report.html").read_text()
+
+
+class Balanced(HTMLParser):
+    """Checks that every element is closed in order, and collects what could be loaded from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "data")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -> None:
+    line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
+    curve = Curve(line, "mean", low=line, high=line, band_label="25 to 75", validation=line)
+    binary = {
+        "project": "snappy",
+        "name": "libsnappy.so",
+        "kind": "shared library",
+        "stock": SECTIONS,
+        "link_variant": "default",
+        "policy": SECTIONS | {"text": 880},
+        "reduction_percent": 1.0,
+    }
+    total = {"files": 1, "reduction_percent": 2.5, "text_reduction_percent": -1.0}
+    page = render(tmp_path, measured, curve, binaries=[binary], linked={"default": {"all": total}})
+    assert "linked, default, all (1): 2.50% smaller, .text alone 1.00% larger" in page
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert "script" not in parser.tags
+    assert all(reference.startswith("#") for reference in parser.references)
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+    assert page.count("<svg") == 4
+
+
+def test_verdict_and_figures_come_first(tmp_path: Path, measured: Measurements) -> None:
+    body = render(tmp_path, measured).split("<body>")[1]
+    text = re.sub(r"<[^>]+>", " ", body)
+    assert text.index("Better: 0.40% smaller") < text.index("4,980") < text.index("Per module")
+    assert "release clang itself" in text
+
+
+def test_languages_sections_and_the_reason_of_the_verdict(
+    tmp_path: Path, make_measurements: Callable[..., Measurements]
+) -> None:
+    measured = make_measurements(policy=[900, 3100, 380, 601])
+    page = render(tmp_path, replace(measured, languages=("c++", "c++", "other", "c")))
+    for expected in (
+        "policy, C modules",
+        "policy, C++ modules",
+        "modules of other languages",
+        "policy, .eh_frame",
+        "Not better, for C modules of unseen projects are 0.17% larger, and 0.1% is allowed",
+    ):
+        assert expected in page
+
+
+def test_a_training_clangs_figure_says_so(tmp_path: Path, measured: Measurements) -> None:
+    assert "no release clang was given" in render(tmp_path, measured, policy_compiled_by="training")
+
+
+def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_measurements: Callable[..., Measurements]) -> None:
+    measured = make_measurements(policy=[1000, 3000, 400, 700])
+    page = render(tmp_path, measured)
+    assert "<script>" not in page
+    assert "snappy/&lt;script&gt;alert(1)&lt;/script&gt;$x_{$.o" in page
+    assert "60 s &lt;b&gt;" in page
+
+
+def test_project_names_in_plots_are_escaped(tmp_path: Path, measured: Measurements) -> None:
+    strange = replace(measured, projects=('a<b>&"$x_{$', *measured.projects[1:]), sections={})
+    page = render(tmp_path, strange)
+    assert "a<b>" not in page
+    assert "a&lt;b&gt;&amp;" in page
+
+
+def test_worst_modules_are_those_that_grew_most(make_measurements: Callable[..., Measurements]) -> None:
+    measured = make_measurements(baseline=[1000, 3000, 400, 0], policy=[1010, 3300, 399, 4])
+    worst = worst_cases(measured, 2)
+    assert [module["name"] for module in worst] == [measured.modules[3], "zstd/b.o"]
+    assert worst[1]["growth_percent"] == pytest.approx(10.0)
+    assert [module["name"] for module in worst_cases(measured)] == [*(m["name"] for m in worst), "zstd/a.o"]
+
+
+def test_excluded_modules_are_named(tmp_path: Path, measured: Measurements) -> None:
+    assert "zstd/broken.o" in render(tmp_path, measured)
+
+
+def test_same_figures_same_bytes(tmp_path: Path, measured: Measurements) -> None:
+    assert render(tmp_path, measured) == render(tmp_path, measured)
+
+
+def test_an_all_zero_group_and_missing_parts_still_make_a_page(
+    tmp_path: Path, make_measurements: Callable[..., Measurements]
+) -> None:
+    measured = make_measurements(
+        **{name: [1000, 3000, 400, 0] for name in ("baseline", "policy", "warmstart")},
+        inline_threshold_5=[1000, 3000, 400, 0],
+        inline_threshold_15=[1000, 3000, 400, 0],
+    )
+    page = render(tmp_path, measured)
+    assert "No module became larger" in page
+    assert "no TensorBoard events" in page
+    assert "no recipe of a held-out project" in page

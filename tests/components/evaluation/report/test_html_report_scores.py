@@ -1,0 +1,126 @@
+"""report.html of scores: self-contained, escaped, verdict first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.objectives import SCORE
+from components.core.objectives.geometric_mean import FLOOR
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+from components.evaluation.report.html_report import write_page
+from components.evaluation.report.plots import MOST_POINTS
+from components.evaluation.report.regressions import worst_cases
+from components.evaluation.report.training_curve import Curve, Series
+from tests.components.evaluation.report.test_html_report import Balanced
+from tests.components.evaluation.test_score_metrics import programs
+
+
+def render(path: Path, measured: Measurements, curve: Curve | None = None, run: dict[str, Any] | None = None) -> str:
+    metrics = summarize(measured, 0.3, 1, {"programs": run}) | {
+        "policy_compiled_by": "training",
+        "problem": "regalloc",
+        "variants": [{"name": "baseline", "clang": "/opt/clang", "flags": "none"}],
+        "inputs": {"corpus": "/c", "policy": "/p", "llvm_version": "19.1.7", "release_clang": None},
+    }
+    write_page(path / "report.html", metrics, measured, curve)
+    return (path / "report.html").read_text()
+
+
+def words(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page.split("<body>")[1]).split())
+
+
+def test_well_formed_and_loads_nothing(tmp_path: Path, scored: Measurements) -> None:
+    line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
+    page = render(tmp_path, scored, Curve(line, "mean", validation=line), programs(100, 99))
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert "script" not in parser.tags
+    assert all(reference.startswith("#") for reference in parser.references)
+    assert page.count("<svg") == 3
+
+
+def test_verdict_and_figures_come_first(tmp_path: Path, scored: Measurements) -> None:
+    text = words(render(tmp_path, scored))
+    order = [
+        "Policy for regalloc",
+        "Better: 24.21% lower scores",
+        "5 functions in 3 held-out modules",
+        "the training clang logs",
+        "2 / 2 / 1",
+        "Per function",
+        "Per project",
+    ]
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+    assert "-Oz" not in text and "bytes" not in text
+    assert "Not measured: no release clang" in text and "no TensorBoard events" in text
+
+
+def test_programs_that_got_slower_stand_beside_the_verdict(tmp_path: Path, scored: Measurements) -> None:
+    text = words(render(tmp_path, scored, run=programs(1000, 1100)))
+    assert "Not better, for programs execute more instructions: 24.21% lower scores" in text
+    assert text.index("10.00% more instructions") < text.index("Scores of the held-out functions")
+    assert "snappy/bench 1,000 1,100 +10.00% -11.11% +0.00%" in text
+
+
+def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_scores: Callable[..., Measurements]) -> None:
+    page = render(tmp_path, make_scores(policy=[1, 1, 1, 1000, 1]))
+    assert "<script>" not in page
+    assert "_ZN&lt;script&gt;$x_{$E<small>snappy/&lt;b&gt;c.o" in page
+    assert "60 s &lt;b&gt;" in page
+
+
+def test_worst_functions_are_those_that_rose_most(make_scores: Callable[..., Measurements]) -> None:
+    measured = make_scores(policy=np.array([40, 101, 30, 100, 59]) - FLOOR)
+    worst = worst_cases(measured)
+    assert [(found["module"], found["name"]) for found in worst] == [
+        ("lz4/b.o", "mix"),
+        ("zstd/a.o", "mix"),
+        ("zstd/a.o", "calls"),
+    ]
+    assert worst[0]["growth_percent"] == pytest.approx(200) and worst[0]["baseline_score"] == 10 - FLOOR
+    assert worst_cases(measured, 1) == worst[:1]
+
+
+def test_copies_of_an_inline_function_are_named_once() -> None:
+    values = {"baseline": np.array([1.0, 1.0]), "policy": np.array([2.0, 2.0])}
+    places = np.array([0, 1])
+    copies = Measurements(SCORE, ("a.o", "b.o"), ("p", "p"), np.zeros(2, bool), values, ("f", "f"), places)
+    assert [(found["module"], found["name"]) for found in worst_cases(copies)] == [("a.o", "f")]
+
+
+def test_many_functions_make_no_huge_page(tmp_path: Path) -> None:
+    count = 20 * MOST_POINTS
+    generator = np.random.default_rng(0)
+    before = generator.lognormal(4, 3, count)
+    many = Measurements(
+        SCORE,
+        tuple(f"p/{i}.o" for i in range(100)),
+        ("p",) * 100,
+        np.zeros(100, bool),
+        functions=tuple(f"f{i}" for i in range(count)),
+        module=np.sort(generator.integers(0, 100, count)),
+        values={"baseline": before, "policy": before * generator.lognormal(0, 0.1, count)},
+    )
+    page = render(tmp_path, many)
+    assert len(page) < 2_000_000
+    assert "every k-th" in page and "40,000 functions" in page
+
+
+def test_no_function_at_all_still_makes_a_page(tmp_path: Path) -> None:
+    values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
+    none = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
+    text = words(render(tmp_path, none))
+    assert "Not better: –" in text and "No function has a higher score" in text
+
+
+def test_same_figures_same_bytes(tmp_path: Path, scored: Measurements) -> None:
+    assert render(tmp_path, scored) == render(tmp_path, scored)

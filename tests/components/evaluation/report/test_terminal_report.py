@@ -1,0 +1,105 @@
+"""The closing table says the same as metrics.json."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+from components.evaluation.report import terminal_report
+from components.evaluation.report.formatting import change
+from components.evaluation.report.model_card import parts_table, reductions
+
+
+def test_rows_name_variants_and_groups(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "release"}
+    rows = terminal_report.value_rows(metrics)
+    assert [title for title, _ in rows] == [
+        "stock -Oz",
+        "-Oz, best -inline-threshold (15)",
+        "warmstart policy",
+        "policy, compiled by the release clang",
+    ]
+    everything, known, unknown = rows[-1][1]
+    assert (everything[0], known[0], unknown[0]) == (4980, 4380, 600)
+
+
+def test_a_figure_of_the_training_clang_is_not_called_the_releases(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "training"}
+    assert "policy, compiled by the training clang" in dict(terminal_report.body(metrics))
+
+
+def test_languages_and_sections_are_told_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    rows = dict(terminal_report.body(metrics))
+    assert rows["policy, C modules"] == ["4,380  0.45% smaller", "4,380  0.45% smaller", "–"]
+    assert rows["policy, .gcc_except_table"] == ["–", "–", "–"]
+    assert list(rows)[-4:] == ["policy, .text", "policy, .rodata", "policy, .eh_frame", "policy, .gcc_except_table"]
+    # Those of an evaluation of an earlier version are not known.
+    assert len(terminal_report.value_rows(metrics)) == len(
+        terminal_report.body({**metrics, "languages": {}, "sections": {}})
+    )
+
+
+def test_a_models_card_tells_them_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    gate = {"languages": reductions(metrics, "languages"), "sections": reductions(metrics, "sections")}
+    assert gate["languages"]["c++"] == {"all held-out": 0.0, "unseen_modules": None, "unseen_projects": 0.0}
+    lines = parts_table(gate)
+    assert "| C modules | 0.45% smaller | 0.45% smaller | – |" in lines and "| C++ modules | same | – | same |" in lines
+    assert parts_table({"languages": {}, "sections": {}}) == parts_table({}) == []
+
+
+def test_the_verdict_says_why(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.3, seed=1)
+    assert terminal_report.verdict(metrics) == "better"
+    metrics |= {"verdict": "not better", "refused_because": "C modules of unseen projects are 1.00% larger"}
+    assert terminal_report.verdict(metrics) == "not better, for C modules of unseen projects are 1.00% larger"
+
+
+@pytest.mark.parametrize(
+    ("reduction", "words"), [(2.314, "2.31% smaller"), (-0.4, "0.40% larger"), (0.0, "same"), (None, "–")]
+)
+def test_change_cannot_be_misread(reduction: float | None, words: str) -> None:
+    assert change(reduction) == words
+
+
+def test_printed_table_has_figures_verdict_and_places(
+    tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = summarize(measured, 0.5, seed=1) | {"inputs": {"release_clang": "/opt/release/bin/clang", "policy": "/p"}}
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    terminal_report.print_table(terminal_report.read_metrics(tmp_path), tmp_path)
+    printed = capsys.readouterr().out
+    for expected in (
+        "4,980",
+        "5,010",
+        "0.40% smaller",
+        "verdict: not better",
+        "/opt/release/bin/clang",
+        str(tmp_path / "report.html"),
+        "left out: 1 modules",
+    ):
+        assert expected in printed
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"modules": 1}'])
+def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "metrics.json").write_text(content)
+    with pytest.raises(UserError, match=r"is not (the metrics\.json|valid JSON)"):
+        terminal_report.read_metrics(tmp_path)
+
+
+def test_import_is_light() -> None:
+    script = (
+        "import sys, components.evaluation.report.terminal_report\n"
+        "heavy = {'numpy', 'matplotlib', 'jinja2', 'pyarrow', 'tensorflow'} & set(sys.modules)\n"
+        "sys.exit(f'imports {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

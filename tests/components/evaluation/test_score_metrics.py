@@ -1,0 +1,253 @@
+"""The figures of metrics.json follow from the scores, and the table says the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core import problems
+from components.core.console import UserError
+from components.core.objectives import OBJECTIVES, SCORE
+from components.core.objectives.bootstrap import mean_reduction_interval
+from components.core.objectives.geometric_mean import FLOOR
+from components.evaluation.comparison import Comparison
+from components.evaluation.measurements import FILE, Measurements, read_measurements, write_measurements
+from components.evaluation.metrics import summarize
+from components.evaluation.report import terminal_report
+from components.evaluation.report.model_card import card_markdown
+from components.evaluation.report.report_csv import write_report_csv
+
+MakeScores = Callable[..., Measurements]
+score = st.floats(0, 1e9)
+
+
+def programs(stock: int, policy: int) -> dict[str, Any]:
+    """As summarize_programs gives it, of one program."""
+    entry = {
+        "project": "snappy",
+        "name": "bench",
+        "program": "snappy_benchmark",
+        "stock": {"instructions": stock, "cycles": 9, "text_bytes": 5},
+        "policy": {"instructions": policy, "cycles": 8, "text_bytes": 5},
+        "change_percent": 100 * (policy / stock - 1),
+    }
+    reduction = 100 * (1 - policy / stock)
+    return {
+        "instructions": {"stock": stock, "policy": policy},
+        "reduction_percent": reduction,
+        "geometric_mean_reduction_percent": reduction,
+        "counter": "perf",
+        "programs": [entry],
+    }
+
+
+def test_a_reduction_is_the_geometric_mean_over_functions(scored: Measurements) -> None:
+    metrics = summarize(scored, 0.5, seed=1)
+    # Factors 1/2, 1, 2, 1/4, 1 of scores with FLOOR added.
+    assert metrics["reduction_percent"] == pytest.approx(100 * (1 - 0.25 ** (1 / 5)))
+    assert (metrics["measure"], metrics["modules"], metrics["functions"]) == ("score", 3, 5)
+    assert [metrics[f"functions_{way}"] for way in ("lower", "equal", "higher")] == [2, 2, 1]
+    assert metrics["warmstart"]["reduction_percent"] == 0
+    assert metrics["verdict"] == "better" and metrics["binaries"] == [] and metrics["programs"] is None
+    assert "baseline_bytes" not in metrics and "sweep" not in metrics
+
+
+def test_known_and_unknown_projects_are_told_apart(scored: Measurements) -> None:
+    metrics = summarize(scored, 0.5, seed=1)
+    known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
+    assert (known["modules"], known["functions"], unknown["modules"], unknown["functions"]) == (2, 3, 1, 2)
+    assert known["reduction_percent"] == pytest.approx(0, abs=1e-9)
+    assert unknown["reduction_percent"] == pytest.approx(50)
+    groups = {name: (entry["group"], entry["functions"]) for name, entry in metrics["per_project"].items()}
+    assert groups == {"lz4": ("unseen_modules", 1), "snappy": ("unseen_projects", 2), "zstd": ("unseen_modules", 2)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "run", "verdict"),
+    [
+        (24.2, None, "better"),
+        (24.3, None, "not better"),
+        (1, programs(100, 100), "better"),
+        (1, programs(100, 101), "not better"),
+        (24.3, programs(100, 50), "not better"),
+    ],
+)
+def test_better_scores_are_no_use_to_slower_programs(
+    scored: Measurements, asked: float, run: dict[str, Any] | None, verdict: str
+) -> None:
+    assert summarize(scored, asked, 1, {"programs": run})["verdict"] == verdict
+
+
+def test_nothing_to_judge_is_not_better(make_scores: MakeScores) -> None:
+    values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
+    empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
+    metrics = summarize(empty, 0.0, seed=1)
+    assert (metrics["reduction_percent"], metrics["verdict"], metrics["modules"]) == (None, "not better", 0)
+    assert metrics["per_project"]["a"]["functions"] == 0
+    assert json.dumps(metrics, allow_nan=False)
+
+
+@given(st.lists(st.tuples(score, score, st.integers(0, 3)), min_size=1, max_size=12), st.integers(0, 5))
+def test_the_reverse_undoes_it_and_the_interval_is_finite(rows: list[tuple[float, float, int]], seed: int) -> None:
+    before, after, module = (np.array(column) for column in zip(*rows, strict=True))
+    there = Comparison(SCORE, before, after, module).to_json(seed)
+    back = Comparison(SCORE, after, before, module)
+    assert back.reduction_percent is not None
+    assert (1 - there["reduction_percent"] / 100) * (1 - back.reduction_percent / 100) == pytest.approx(1, rel=1e-6)
+    assert sum(there[f"functions_{way}"] for way in ("lower", "equal", "higher")) == len(rows)
+    bounds = there["reduction_percent_ci95"]
+    assert (bounds is None) == (len(set(module.tolist())) < 2)
+    assert bounds is None or (np.isfinite(bounds).all() and bounds[0] <= bounds[1])
+
+
+def test_the_interval_knows_that_functions_of_a_module_resemble_each_other() -> None:
+    """40 modules of 50 functions, all of a module changed alike: 2000 independent ones would be much surer."""
+    generator = np.random.default_rng(4)
+    factors = np.repeat(generator.normal(-0.02, 0.05, 40), 50)
+    clustered = mean_reduction_interval(factors, np.repeat(np.arange(40), 50), 0)
+    alone = mean_reduction_interval(factors, np.arange(2000), 0)
+    assert clustered is not None and alone is not None
+    assert clustered[1] - clustered[0] > 4 * (alone[1] - alone[0])
+    assert clustered == mean_reduction_interval(factors, np.repeat(np.arange(40), 50), 0)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_claims() -> None:
+    generator = np.random.default_rng(3)
+    covered = 0
+    for trial in range(60):
+        sizes = generator.integers(1, 30, 60)
+        of_module = generator.normal(np.log(0.98), 0.05, 60)
+        factors = np.repeat(of_module, sizes) + generator.normal(0, 0.02, sizes.sum())
+        low, high = mean_reduction_interval(factors, np.repeat(np.arange(60), sizes), trial) or (0, 0)
+        covered += low <= 2.0 <= high
+    assert covered >= 50
+
+
+def test_measurements_survive_their_file(scored: Measurements, tmp_path: Path) -> None:
+    write_measurements(tmp_path, scored)
+    back = read_measurements(tmp_path)
+    assert isinstance(back, Measurements)
+    assert back.to_json() == scored.to_json()
+    assert back.values["policy"].dtype == np.float64 and back.excluded == scored.excluded
+    for damage in ('{"measure": "speed"}', "[]", '{"measure": "score", "modules": []}'):
+        (tmp_path / FILE).write_text(damage)
+        with pytest.raises(UserError, match="is not the measurements of an evaluation"):
+            read_measurements(tmp_path)
+
+
+def test_columns_that_do_not_fit_are_refused(make_scores: MakeScores) -> None:
+    with pytest.raises(ValueError, match="5 functions"):
+        make_scores(policy=[1.0, 2.0])
+    with pytest.raises(ValueError, match="other modules"):
+        Measurements(SCORE, ("a",), ("p",), np.array([True]), {"baseline": np.ones(1)}, ("f",), np.array([1]))
+
+
+def test_two_policies_are_compared_over_the_functions_that_both_have(make_scores: MakeScores) -> None:
+    new = make_scores(policy=np.array([10, 100, 5, 25, 60]) - FLOOR)
+    old = make_scores(policy=np.array([20, 100, 10, 50, 60]) - FLOOR)
+    found = new.against(old, 0)
+    assert (found["modules"], found["functions"], found["functions_lower"]) == (3, 5, 3)
+    assert found["reduction_percent"] == pytest.approx(100 * (1 - 0.125 ** (1 / 5)))
+    fewer = Measurements(
+        SCORE,
+        old.modules[:1],
+        old.projects[:1],
+        old.unseen_project[:1],
+        {"baseline": np.ones(2), "policy": np.array([20 - FLOOR, 1])},
+        ("mix", "other"),
+        np.zeros(2, np.int64),
+    )
+    assert new.against(fewer, 0)["functions"] == 1
+
+
+def test_a_module_has_regressed_if_its_functions_have_in_the_mean(make_scores: MakeScores) -> None:
+    measured = make_scores(policy=np.array([10, 100, 12, 101, 60]) - FLOOR)
+    assert measured.worsened(1.0) == ("lz4/b.o",)
+    assert measured.worsened(0.1) == ("lz4/b.o", "snappy/<b>c.o")
+
+
+def test_report_csv_has_a_row_a_function(tmp_path: Path, scored: Measurements) -> None:
+    write_report_csv(tmp_path / "report.csv", scored)
+    with open(tmp_path / "report.csv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["module_name", "identifier", "heuristic_score", "policy_score"]
+    assert rows[1] == ["zstd/a.o", "calls", "99.0", "99.0"]
+    assert [row[1] for row in rows] == list(scored.functions)
+    assert [float(row[3]) for row in rows] == scored.values["policy"].tolist()
+
+
+def test_printed_table_has_figures_verdict_and_programs(
+    tmp_path: Path, scored: Measurements, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = summarize(scored, 0.5, 1, {"programs": programs(2000, 1990)}) | {"policy_compiled_by": "training"}
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    terminal_report.print_table(terminal_report.read_metrics(tmp_path), tmp_path)
+    printed = capsys.readouterr().out
+    for expected in (
+        "24.21% lower ",
+        "50.00% lower ",
+        "2 / 2 / 1",
+        "verdict: better (24.21% lower scores,",
+        "all held-out (5)",
+        "policy, compiled by the training clang",
+        "snappy/bench",
+        "0.50% fewer instructions",
+        "left out: 1 modules",
+        str(tmp_path / "report.html"),
+    ):
+        assert expected in printed
+    text = terminal_report.markdown(metrics)
+    assert "| snappy/bench | 2,000 | 1,990 | -0.50% | -11.11% | +0.00% |" in text
+    assert "Verdict: better (24.21% lower scores)" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "told"),
+    [
+        (0.1, 1001, "not better, for programs execute more instructions"),
+        (0.1, 1000, "better"),
+        (99, 1001, "not better"),
+        (99, 900, "not better"),
+    ],
+)
+def test_it_is_said_where_programs_decided(
+    tmp_path: Path, scored: Measurements, asked: float, policy: int, told: str
+) -> None:
+    metrics = summarize(scored, asked, 1, {"programs": programs(1000, policy)})
+    assert terminal_report.lines(metrics, tmp_path)[0].startswith(f"verdict: {told} (24.21% lower scores, 95% interval")
+    assert f"\nVerdict: {told} (24.21% lower scores)\n" in terminal_report.markdown(metrics)
+    card = {
+        "problem": "regalloc",
+        "llvm_version": "19.1.7",
+        "policy_digest": "d",
+        "features": [],
+        "trained_by": "ppo",
+        "measure": "score",
+        "git_commit": "",
+        "images": {},
+        "worst_functions": [],
+        "programs": metrics["programs"],
+        "corpus": {"digest": "", "modules": {}, "heldout_projects": [], "projects": {}},
+        "training": dict.fromkeys(("seconds", "processors", "iterations", "best_iteration", "hyperparameters")),
+        "gate": {**metrics, "compiled_by": "training"},
+    }
+    assert f"- Verdict: **{told}**: held-out functions 24.21% lower scores" in card_markdown(card)
+
+
+def test_scores_without_figures_are_no_metrics(tmp_path: Path, scored: Measurements) -> None:
+    metrics = summarize(scored, 0.5, 1)
+    (tmp_path / "metrics.json").write_text(json.dumps({k: v for k, v in metrics.items() if k != "functions"}))
+    with pytest.raises(UserError, match=r"is not the metrics\.json"):
+        terminal_report.read_metrics(tmp_path)
+
+
+def test_every_problem_has_an_objective() -> None:
+    assert {problems.get(name).objective for name in problems.names()} == set(OBJECTIVES)

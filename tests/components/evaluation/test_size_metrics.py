@@ -1,0 +1,172 @@
+"""The figures of metrics.json follow from the sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
+
+
+def test_totals_and_reduction(measured: Measurements) -> None:
+    metrics = summarize(measured, min_reduction_percent=0.3, seed=1)
+    assert (metrics["modules"], metrics["baseline_bytes"], metrics["policy_bytes"]) == (4, 5000, 4980)
+    assert metrics["reduction_percent"] == pytest.approx(0.4)
+    assert (metrics["modules_smaller"], metrics["modules_equal"], metrics["modules_larger"]) == (2, 1, 1)
+    assert metrics["warmstart"]["policy_bytes"] == 5010
+    assert metrics["warmstart"]["reduction_percent"] == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(("asked", "verdict"), [(0.39, "better"), (0.41, "not better")])
+def test_verdict_is_against_what_was_asked(measured: Measurements, asked: float, verdict: str) -> None:
+    assert summarize(measured, min_reduction_percent=asked, seed=1)["verdict"] == verdict
+
+
+def linked(**variants: float) -> dict[str, dict[str, dict[str, float]]]:
+    """Sums of linked programs by link variant, as far as verdicts look at them."""
+    return {variant: {"all": {"reduction_percent": percent}} for variant, percent in variants.items()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_linked", "verdict", "because"),
+    [
+        (0.3, {"default": 5.0}, "better", None),
+        (0.3, {"hidden": -1.0, "default": 5.0}, "better", None),
+        (0.5, {"default": 5.0}, "better", None),  # modules alone would not do
+        (0.3, {"default": 0.2}, "not better", "linked programs and libraries are 0.20% smaller"),
+        (0.3, {"hidden": -1.0}, "not better", "linked programs and libraries are 1.00% larger"),
+        (0.3, {}, "better", None),
+    ],
+)
+def test_the_verdict_goes_by_what_is_linked(
+    measured: Measurements, asked: float, of_linked: dict[str, float], verdict: str, because: str | None
+) -> None:
+    metrics = summarize(measured, asked, seed=1)
+    metrics |= {"linked": linked(**of_linked), "programs": None}
+    judge_whole_projects(metrics, None)
+    assert (metrics["verdict"], metrics["refused_because"]) == (verdict, because)
+    assert metrics["judged_by"] == ("linked" if of_linked else "modules")
+
+
+def test_what_refuses_modules_refuses_them_linked(measured: Measurements) -> None:
+    metrics = {**summarize(measured, 0.3, seed=1), "verdict": "not better", "refused_because": "C is larger"}
+    metrics |= {"linked": linked(default=5.0), "programs": None}
+    judge_whole_projects(metrics, None)
+    assert (metrics["verdict"], metrics["refused_because"]) == ("not better", "C is larger")
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(None, "better"), (3.0, "better"), (2.9, "not better")])
+def test_programs_may_become_slower_up_to_a_limit(measured: Measurements, limit: float | None, verdict: str) -> None:
+    metrics = summarize(measured, 0.3, seed=1)
+    metrics |= {"linked": linked(default=5.0), "programs": {"reduction_percent": -3.0}}
+    judge_whole_projects(metrics, limit)
+    assert metrics["verdict"] == verdict
+    wanted = None if verdict == "better" else "programs execute 3.00% more instructions, and 2.9% is allowed"
+    assert metrics["refused_because"] == wanted
+
+
+def test_sweep_and_best_threshold(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    assert list(metrics["sweep"]) == ["5", "15"]
+    assert metrics["sweep"]["15"]["policy_bytes"] == 4950
+    assert metrics["best_threshold"] == 15
+
+
+def test_known_and_unknown_projects_are_told_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
+    assert (known["modules"], known["baseline_bytes"], known["policy_bytes"]) == (3, 4400, 4380)
+    assert (unknown["modules"], unknown["baseline_bytes"], unknown["policy_bytes"]) == (1, 600, 600)
+    assert unknown["warmstart"]["policy_bytes"] == 610
+    assert {name: entry["group"] for name, entry in metrics["per_project"].items()} == {
+        "lz4": "unseen_modules",
+        "snappy": "unseen_projects",
+        "zstd": "unseen_modules",
+    }
+    assert sum(entry["policy_bytes"] for entry in metrics["per_project"].values()) == metrics["policy_bytes"]
+
+
+def test_languages_are_told_apart(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    assert {name: (part["modules"], part["policy_bytes"]) for name, part in metrics["languages"].items()} == {
+        "c": (3, 4380),
+        "c++": (1, 600),
+    }
+    unknown = metrics["groups"]["unseen_projects"]["languages"]
+    assert (unknown["c"]["modules"], unknown["c"]["reduction_percent"]) == (0, None)
+    assert unknown["c++"]["baseline_bytes"] == 600
+
+
+def test_sections_sum_to_the_text(measured: Measurements) -> None:
+    metrics = summarize(measured, 0.5, seed=1)
+    assert list(metrics["sections"]) == [".text", ".rodata", ".eh_frame", ".gcc_except_table"]
+    for figures in (metrics, *metrics["groups"].values()):
+        for key in ("baseline_bytes", "policy_bytes"):
+            assert sum(section[key] for section in figures["sections"].values()) == figures[key]
+    assert metrics["sections"][".text"]["reduction_percent"] == pytest.approx(0.4)
+    assert metrics["sections"][".gcc_except_table"]["reduction_percent"] is None
+
+
+def test_measurements_of_earlier_versions_have_no_sections(measured: Measurements) -> None:
+    document = json.loads(json.dumps(measured.to_json()))
+    assert Measurements.from_json(document).sections["policy"][".text"].tolist() == [720, 2480, 304, 480]
+    del document["sections"], document["languages"]
+    document["modules"] = ["zstd/a.c.o", "zstd/b.o", "lz4/c.cpp.o", "snappy/d.cc.o"]
+    earlier = Measurements.from_json(document)
+    assert (earlier.sections, earlier.languages) == ({}, ("c", "other", "c++", "c++"))
+    assert summarize(earlier, 0.5, seed=1)["sections"] == {}
+
+
+@pytest.mark.parametrize(("policy", "refused"), [(4004, False), (4005, True)])
+def test_larger_c_code_of_unseen_projects_is_not_good_enough(
+    policy: int, refused: bool, make_measurements: Callable[..., Measurements]
+) -> None:
+    baseline = [1000, 9000, 1000, 3000]
+    sizes = make_measurements(baseline=baseline, policy=[10, 9000, policy - 3000, 3000], warmstart=baseline)
+    unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
+    metrics = summarize(unseen, 0.5, seed=1)
+    assert metrics["verdict"] == ("not better" if refused else "better")
+    reason = "C modules of unseen projects are 0.12% larger, and 0.1% is allowed"
+    assert metrics["refused_because"] == (reason if refused else None)
+    # The same growth in modules of known projects, or in C++, is part of the sum only.
+    for other in (replace(unseen, unseen_project=sizes.unseen_project), replace(unseen, languages=("c++",) * 4)):
+        assert summarize(other, 0.5, seed=1)["verdict"] == "better"
+
+
+@pytest.mark.parametrize("start", [479, 480, 481])
+@pytest.mark.parametrize("trained_by", ["ppo", "warmstart", ""])
+def test_a_policy_is_better_than_the_trained_one_that_it_started_from_or_not_better(
+    start: int, trained_by: str, make_measurements: Callable[..., Measurements]
+) -> None:
+    warmstart = [100, 200, 100, start - 400]
+    sizes = make_measurements(baseline=[100, 200, 100, 100], policy=[90, 200, 95, 95], warmstart=warmstart)
+    metrics = summarize(sizes, 0.5, seed=1)
+    assert metrics["verdict"] == "better"
+    refuse_without_gain_over_start(metrics, trained_by)
+    refused = trained_by == "ppo" and start <= 480
+    assert metrics["verdict"] == ("not better" if refused else "better")
+    told = "it is not better than the policy that training started from"
+    assert metrics["refused_because"] == (told if refused else None)
+
+
+def test_an_empty_group_has_no_reduction(measured: Measurements) -> None:
+    everything_known = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
+    unknown = summarize(everything_known, 0.5, seed=1)["groups"]["unseen_projects"]
+    assert (unknown["modules"], unknown["reduction_percent"], unknown["best_threshold"]) == (0, None, None)
+
+
+def test_modules_without_text_never_divide_by_zero(make_measurements: Callable[..., Measurements]) -> None:
+    nothing = {name: [0, 0, 0, 0] for name in ("baseline", "policy", "warmstart", "inline_threshold_5")}
+    metrics = summarize(make_measurements(**nothing, inline_threshold_15=[0, 0, 0, 0]), 0.0, seed=1)
+    assert metrics["reduction_percent"] is None
+    assert metrics["verdict"] == "not better"
+
+
+def test_columns_of_unequal_length_are_refused(make_measurements: Callable[..., Measurements]) -> None:
+    with pytest.raises(ValueError, match="4 modules"):
+        make_measurements(policy=[1, 2, 3])

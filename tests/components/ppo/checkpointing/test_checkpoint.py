@@ -1,0 +1,62 @@
+"""One checkpoint: what is written is read, and damage is found."""
+
+import json
+
+import numpy as np
+import pytest
+
+from components.core.console import UserError
+from components.core.storage import write_manifest
+from components.ppo.checkpointing.checkpoint import read, write
+from components.ppo.checkpointing.fingerprint import EarlierCredit
+from tests.components.ppo.points import checkpoint, earlier
+
+
+def test_it_comes_back(tmp_path):
+    write(tmp_path / "point", checkpoint(10))
+    found = read(tmp_path / "point")
+    assert found.iteration == 10 and found.state["training"] == {"iteration": 10}
+    assert found.variables["step"] == 10
+    assert found.average.layers[0][0][0, 0] == 1 and found.best.layers[0][0][0, 0] == 2
+    assert found.state["policy"] == checkpoint(10).policy_digest != checkpoint(11).policy_digest
+
+
+@pytest.mark.parametrize("name", ["variables.npz", "best/weights.npz", "state.json"])
+def test_a_corrupted_byte_is_found(tmp_path, name):
+    write(tmp_path / "point", checkpoint(1))
+    path = tmp_path / "point" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="point is damaged"):
+        read(tmp_path / "point")
+
+
+def test_weights_of_another_policy_are_found(tmp_path):
+    """Files that are each whole, but not of one checkpoint."""
+    write(tmp_path / "point", checkpoint(1))
+    other = {**checkpoint(1).variables, "weights/0": np.zeros(3, np.float32)}
+    np.savez(tmp_path / "point" / "variables.npz", **other)
+    write_manifest(tmp_path / "point")
+    with pytest.raises(UserError, match="weights are not those"):
+        read(tmp_path / "point")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"training": {}})])
+def test_a_state_that_is_none_is_told(tmp_path, text):
+    write(tmp_path / "point", checkpoint(1))
+    (tmp_path / "point" / "state.json").write_text(text)
+    write_manifest(tmp_path / "point")
+    with pytest.raises(UserError, match="point is damaged"):
+        read(tmp_path / "point")
+
+
+def test_one_of_the_earlier_credit_is_not_called_damaged(tmp_path):
+    """Its policies have another number of inputs, in a file of another version."""
+    directory = tmp_path / "checkpoints" / "000001-0123abcd"
+    write(directory, earlier(checkpoint(1)))
+    (directory / "best" / "weights.npz").write_bytes(b"of version 1")
+    write_manifest(directory)
+    with pytest.raises(EarlierCredit, match=f"{tmp_path} was begun by an earlier version") as caught:
+        read(directory)
+    assert "damaged" not in caught.value.problem and "--root-dir" in caught.value.remedy

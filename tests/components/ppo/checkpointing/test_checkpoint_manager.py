@@ -1,0 +1,197 @@
+"""Checkpoints in a root directory: whole or not there, and the newest that is whole is found."""
+
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from components.core.console import UserError
+from components.core.storage import gcs
+from components.core.storage.gcs import StorageError
+from components.core.storage.uri import mirror, uri_of
+from components.core.storage.workdir import listing, remove_file
+from components.ppo.checkpointing import training_lease as fences
+from components.ppo.checkpointing.checkpoint import write
+from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.fingerprint import EarlierCredit
+from components.ppo.checkpointing.process_identity import ProcessIdentity
+from components.ppo.checkpointing.training_lease import LATEST, LeaseLost, TrainingLease
+from tests.components.ppo.points import checkpoint, earlier
+
+
+@pytest.fixture(params=["path", "uri"])
+def root(request, tmp_path):
+    found = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
+    found.mkdir(parents=True)
+    return found
+
+
+def folders(root):
+    return sorted({name.partition("/")[0] for name in listing(root / "checkpoints")})
+
+
+def train(root, *iterations, keep=2, **options):
+    with TrainingLease(root, **options) as fence:
+        store = CheckpointManager(fence, keep)
+        found = store.newest()
+        for iteration in iterations:
+            store.save(checkpoint(iteration))
+        return found
+
+
+def newest(root):
+    found = train(root)
+    return found and found.iteration
+
+
+def on_another_machine(root):
+    """The mirror is empty there."""
+    if uri_of(root):
+        shutil.rmtree(root)
+        root.mkdir()
+
+
+def change(root, folder, name, data):
+    """In the bucket, if that is where it is: None removes the file."""
+    uri = uri_of(root)
+    if uri is None:
+        for path in (root / "checkpoints" / folder).rglob(name):
+            path.unlink() if data is None else path.write_bytes(data)
+        return
+    for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/checkpoints/{folder}/"):
+        if blob.name.endswith(f"/{name}"):
+            blob.delete() if data is None else blob.upload_from_string(data)
+
+
+def test_newest_comes_back_and_old_ones_go(root):
+    assert train(root, 1, 2, 3, 10) is None
+    on_another_machine(root)
+    found = train(root)
+    assert found.iteration == 10 and found.variables["step"] == 10
+    assert [name.partition("-")[0] for name in folders(root)] == ["000003", "000010"]
+
+
+def test_only_the_newest_is_fetched(root):
+    train(root, 1, 2, 3, keep=3)
+    on_another_machine(root)
+    assert newest(root) == 3
+    assert len(os.listdir(root / "checkpoints")) == (1 if uri_of(root) else 3)
+    train(root, 4, keep=3)  # one goes that is not here
+    assert [name.partition("-")[0] for name in folders(root)] == ["000002", "000003", "000004"]
+
+
+def test_newest_is_the_last_one_named_whatever_its_number(root):
+    train(root, 999_999, 1_000_000)
+    assert newest(root) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("manifest.json", None),
+        ("variables.npz", b"PK"),
+        ("state.json", b"{}"),
+        ("weights.npz", None),
+    ],
+)
+def test_a_damaged_or_missing_newest_one_is_passed_over_and_goes_with_the_next(root, name, data, capsys):
+    train(root, 1, 2)
+    damaged = folders(root)[-1]
+    change(root, damaged, name, data)
+    on_another_machine(root)
+    assert newest(root) == 1
+    assert damaged in capsys.readouterr().out
+    train(root, 2, 3)
+    assert damaged not in folders(root) and newest(root) == 3
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_that_somebody_removed_is_missed_by_nobody(root, number):
+    train(root, 1, 2)
+    removed = folders(root)[number]
+    for name in listing(root / "checkpoints" / removed):
+        remove_file(root / "checkpoints" / removed / name)
+    shutil.rmtree(root / "checkpoints" / removed)
+    train(root, 3, 4)
+    assert [name.partition("-")[0] for name in folders(root)] == ["000003", "000004"] and newest(root) == 4
+
+
+def test_a_mirror_is_not_believed(root):
+    train(root, 1)
+    if uri_of(root):
+        (root / "checkpoints" / folders(root)[0] / "state.json").write_text("{}")
+    assert newest(root) == 1
+
+
+def test_where_none_is_whole_it_is_told(root):
+    train(root, 1, 2)
+    for folder in folders(root):
+        change(root, folder, "variables.npz", b"")
+    on_another_machine(root)
+    with pytest.raises(UserError, match=r"none of the checkpoints 000001-.*, 000002-.* can be read"):
+        newest(root)
+
+
+def test_those_of_the_earlier_credit_are_refused(root):
+    with TrainingLease(root) as fence:
+        store = CheckpointManager(fence, 2)
+        for iteration in (1, 2):
+            store.save(earlier(checkpoint(iteration)))
+    on_another_machine(root)
+    with pytest.raises(EarlierCredit, match="begun by an earlier version") as caught:
+        newest(root)
+    assert str(uri_of(root) or root) in caught.value.problem and len(folders(root)) == 2
+
+
+def test_an_object_storage_that_is_away_is_no_damage(root, monkeypatch):
+    train(root, 1)
+    with TrainingLease(root) as fence:
+        store = CheckpointManager(fence, 2)
+        fetch = "components.ppo.checkpointing.checkpoint_manager.fetch"
+        monkeypatch.setattr(fetch, lambda *_: (_ for _ in ()).throw(StorageError("away")))
+        if uri_of(root):
+            with pytest.raises(StorageError, match="away"):
+                store.newest()
+        else:
+            assert store.newest().iteration == 1
+
+
+def test_what_a_killed_one_left_goes(root):
+    """A checkpoint that was whole but not named yet, and half of one."""
+    train(root, 1)
+    write(root / "checkpoints" / "000002-01234567", checkpoint(2))
+    (root / "checkpoints" / ".000003-01234567.partial-89abcdef").mkdir()
+    (root / "checkpoints" / "000001.mine").mkdir()
+    assert newest(root) == 1
+    assert [name.partition("-")[0] for name in folders(root)] == ["000001"]
+    left = {name for name in os.listdir(root / "checkpoints") if not name.startswith("000001-")}
+    assert left == {"000001.mine"}, "what has another name is not ours to remove"
+
+
+def test_one_that_was_replaced_changes_nothing(root, monkeypatch, tmp_path):
+    train(root, 1, 2)
+    with pytest.raises(LeaseLost), TrainingLease(root, heartbeat_s=1000) as fence:
+        old = CheckpointManager(fence, 2)
+        assert old.newest().iteration == 2
+        # Silent for a minute; meanwhile another one, elsewhere:
+        monkeypatch.setattr(fences.fcntl, "flock", lambda *_: None)
+        far = replace(ProcessIdentity.here(), boot="that of another machine")
+        train(root, 3, me=far, heartbeat_s=0.1, stale_s=0.3)
+        before = listing(root / "checkpoints")
+        try:
+            old.save(checkpoint(3))
+        finally:
+            assert listing(root / "checkpoints") == before
+    on_another_machine(root)
+    assert newest(root) == 3
+
+
+def test_checkpoints_without_a_document_are_those_of_an_earlier_version(root):
+    for iteration in (9, 10):
+        write(root / "checkpoints" / f"{iteration:06d}", checkpoint(iteration))
+    assert newest(root) == 10
+    train(root, 11)
+    assert [name.partition("-")[0] for name in folders(root)] == ["000010", "000011"]
+    remove_file(root / LATEST)
+    assert newest(root) == 11

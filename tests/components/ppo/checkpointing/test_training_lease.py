@@ -1,0 +1,184 @@
+"""Who trains in a root directory: on this machine, on others, and after they were killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from components.core.console import UserError
+from components.core.storage.uri import mirror, parse_place, uri_of
+from components.core.storage.versioned_json import read_versioned, write_versioned
+from components.ppo.checkpointing import training_lease as module
+from components.ppo.checkpointing.process_identity import ProcessIdentity
+from components.ppo.checkpointing.training_lease import LATEST, LeaseLost, TrainingLease
+
+CODE = """
+import sys
+from pathlib import Path
+from components.ppo.checkpointing.training_lease import TrainingLease
+from components.core.storage.uri import mirror, parse_place
+root = mirror(parse_place(sys.argv[1])) if "://" in sys.argv[1] else Path(sys.argv[1])
+root.mkdir(parents=True, exist_ok=True)
+with TrainingLease(root) as fence:
+    fence.update(checkpoints=["one"])
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(params=["path", "uri"])
+def where(request, tmp_path):
+    return str(tmp_path / "root") if request.param == "path" else str(request.getfixturevalue("place"))
+
+
+@pytest.fixture
+def start(where, tmp_path):
+    """Starts a process that holds `where`, and has mirrors of its own if `machine` says so."""
+    started = []
+
+    def start(machine="this"):
+        environment = os.environ | {"MLGO_CACHE_DIR": str(tmp_path / f"cache of {machine}")}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen([sys.executable, "-c", CODE, where], env=environment, text=True, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def document(where):
+    return read_versioned(f"{where}/{LATEST}").content
+
+
+def test_of_two_on_one_machine_the_second_is_refused(start, where):
+    first = start()
+    assert first.stdout.readline() == "held\n"
+    told = start().communicate(timeout=60)[1]
+    assert f"another training is running in {where} (process {first.pid} on " in told
+    told = start("another").communicate(timeout=60)[1]
+    assert f"another training is running in {where} (process {first.pid} on " in told
+    first.communicate("end\n", timeout=60)
+    assert first.returncode == 0 and document(where)["released"]
+
+
+def test_one_that_was_killed_is_replaced_at_once(start, where):
+    first = start()
+    assert first.stdout.readline() == "held\n"
+    first.send_signal(signal.SIGKILL)
+    first.communicate(timeout=60)
+    assert not document(where)["released"]
+    began = time.monotonic()
+    second = start()
+    assert second.stdout.readline() == "held\n"
+    assert time.monotonic() - began < 20
+    assert document(where)["pid"] == second.pid
+
+
+def test_one_that_was_killed_and_not_reaped_is_replaced_too(where, start):
+    first = start()
+    assert first.stdout.readline() == "held\n"
+    first.send_signal(signal.SIGKILL)  # a zombie, as nobody waits for it
+    os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+    assert start().stdout.readline() == "held\n"
+
+
+@pytest.fixture
+def root(where, tmp_path):
+    found = mirror(parse_place(where)) if "://" in where else tmp_path / "root"  # type: ignore[arg-type]
+    found.mkdir(parents=True)
+    return found
+
+
+FAR = replace(ProcessIdentity.here(), boot="that of another machine", host="far", pid=7)
+
+
+def mirrored(monkeypatch, root, tmp_path):
+    """What `root` is on another machine: the same bucket, or the same directory through a network file system."""
+    uri = uri_of(root)
+    if uri is None:
+        return root
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache of another"))
+    there = mirror(uri)
+    there.mkdir(parents=True, exist_ok=True)
+    return there
+
+
+def test_one_on_another_machine_is_heard_of(root, where, monkeypatch, tmp_path):
+    with TrainingLease(root, heartbeat_s=0.1) as first:
+        there = mirrored(monkeypatch, root, tmp_path)
+        monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)  # as between machines
+        with (
+            pytest.raises(UserError, match=f"another training is running in {where}"),
+            TrainingLease(there, FAR, 0.1, 5.0),
+        ):
+            pytest.fail("it is held")
+        first.update(iteration=3)
+    assert document(where)["iteration"] == 3
+
+
+def test_one_on_another_machine_that_fell_silent_is_replaced_and_notices(root, where, monkeypatch, tmp_path, capsys):
+    with (
+        pytest.raises(LeaseLost, match="another training has taken") as caught,
+        TrainingLease(root, heartbeat_s=1000) as first,
+    ):
+        first.update(checkpoints=["a"])
+        there = mirrored(monkeypatch, root, tmp_path)
+        monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)
+        began = time.monotonic()
+        with TrainingLease(there, FAR, 0.1, 1.0) as second:
+            assert time.monotonic() - began >= 1.0
+            assert second.content["checkpoints"] == ["a"]
+            second.update(checkpoints=["a", "b"])
+            first.update(checkpoints=["a", "c"])  # it wakes up
+    assert "process 7 on far" in caught.value.problem and "waiting 1 s" in capsys.readouterr().out
+    assert document(where)["checkpoints"] == ["a", "b"] and document(where)["released"]
+
+
+def test_one_that_released_or_was_silent_for_long_is_not_waited_for(root, where, monkeypatch, tmp_path):
+    with TrainingLease(root, heartbeat_s=1000):
+        pass
+    with TrainingLease(root, FAR, stale_s=1000):
+        pass
+    before = read_versioned(f"{where}/{LATEST}")
+    write_versioned(f"{where}/{LATEST}", {**before.content, "released": False, "renewed": 1e9}, before)
+    with TrainingLease(root, stale_s=1000) as fence:
+        fence.update()
+    assert document(where)["released"]
+
+
+def test_the_heart_beats(root, where):
+    with TrainingLease(root, heartbeat_s=0.05):
+        beats: set[int] = set()
+        deadline = time.monotonic() + 30
+        while len(beats) < 4 and time.monotonic() < deadline:
+            beats.add(document(where)["beat"])
+            time.sleep(0.02)
+    assert len(beats) >= 4
+
+
+def test_the_heart_goes_on_after_a_write_that_failed(tmp_path, capsys):
+    with TrainingLease(tmp_path, heartbeat_s=0.05) as fence:
+        in_the_way = tmp_path / f".{LATEST}.new"
+        in_the_way.mkdir()
+        deadline = time.monotonic() + 30
+        while "no sign of life" not in (said := capsys.readouterr().out) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert "Is a directory" in said
+        in_the_way.rmdir()
+        before = fence.content["beat"]
+        while fence.content["beat"] < before + 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert fence.content["beat"] >= before + 2
+
+
+def test_a_document_that_is_none_is_named(tmp_path):
+    (tmp_path / LATEST).write_text("half of a")
+    with pytest.raises(UserError, match=r"latest\.json is not valid JSON"), TrainingLease(tmp_path):
+        pytest.fail("it is not held")

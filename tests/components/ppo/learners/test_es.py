@@ -1,0 +1,91 @@
+"""Evolution strategies climb what perturbed policies return, the same for the same seed."""
+
+import gin
+import numpy as np
+import pytest
+
+from components.core.console import UserError
+from components.core.policy import networks
+from components.ppo.learners.es import EsLearner, EsParameters
+
+FEATURES = 4
+MODULES = 6
+
+
+@pytest.fixture(autouse=True)
+def fresh_gin():
+    gin.clear_config()
+    gin.bind_parameter("actor_network.fc_layer_params", (8,))
+    yield
+    gin.clear_config()
+
+
+def learner(seed: int = 0, **parameters) -> EsLearner:
+    return EsLearner(FEATURES, 2, EsParameters(**parameters), seed)
+
+
+def returns(learned: EsLearner) -> np.ndarray:
+    """float64 [MODULES]: how far the policy prefers what it should; in half of a module's decisions that is 1."""
+    observed = np.random.default_rng(5).random((MODULES, 50, 2 * FEATURES)).astype(np.float32)
+    logits = networks.logits(learned.actor, observed.reshape(-1, 2 * FEATURES)).numpy().reshape(MODULES, 50, 2)
+    should = np.where(observed[..., 0] > 0.5, 1, -1)
+    return (np.tanh(logits[..., 1] - logits[..., 0]) * should).mean(axis=1).astype(np.float64)
+
+
+def iterate(learned: EsLearner, iteration: int, perturbations: int = 8) -> dict[str, float]:
+    found = [returns(learned) for _ in learned.perturb(perturbations)]
+    return learned.update(np.stack(found, axis=1), iteration)
+
+
+def test_returns_rise() -> None:
+    learned = learner()
+    before = returns(learned).mean()
+    for iteration in range(60):
+        metrics = iterate(learned, iteration)
+    assert returns(learned).mean() > before + 0.2
+    assert metrics["learning_rate"] == pytest.approx(0.01 / 1.59) and metrics["gradient_norm"] > 0
+
+
+def test_perturbations_come_in_opposite_pairs_and_leave_no_trace() -> None:
+    learned = learner(deviation=0.5)
+    own = [weights.numpy() for weights in learned.weights]
+    tried = [[weights.numpy() for weights in learned.weights] for _ in learned.perturb(4)]
+    for first in (0, 2):
+        for there, back, center in zip(tried[first], tried[first + 1], own, strict=True):
+            np.testing.assert_allclose(there - center, center - back, atol=1e-6)
+            assert np.abs(there - center).max() > 0.1
+    for now, center in zip(learned.weights, own, strict=True):
+        np.testing.assert_array_equal(now.numpy(), center)
+
+
+def test_what_all_perturbations_return_teaches_nothing() -> None:
+    learned = learner()
+    own = [weights.numpy() for weights in learned.weights]
+    for _ in learned.perturb(4):
+        pass
+    assert learned.update(np.full((3, 4), 0.25), 0)["gradient_norm"] == 0
+    for now, before in zip(learned.weights, own, strict=True):
+        np.testing.assert_array_equal(now.numpy(), before)
+
+
+def test_a_training_that_goes_on_learns_the_same() -> None:
+    whole, first, second = learner(), learner(), learner(seed=9)
+    for iteration in range(2):
+        iterate(whole, iteration)
+    iterate(first, 0)
+    second.restore(first.state())
+    second.shuffle_state = first.shuffle_state
+    iterate(second, 1)
+    for name, value in whole.state().items():
+        np.testing.assert_array_equal(second.state()[name], value, err_msg=name)
+
+
+def test_impossible_hyperparameters_are_named() -> None:
+    with pytest.raises(UserError, match=r"EsParameters.deviation is 0"):
+        learner(deviation=0)
+
+
+def test_deviation_beyond_what_weights_can_hold_is_refused() -> None:
+    learned = learner(deviation=1e39)
+    with pytest.raises(UserError, match="not finite"):
+        next(learned.perturb(2))

@@ -1,0 +1,224 @@
+"""`mlgo ppo --workers rayjob`: the same command line becomes a RayJob's, and nothing of it is downloaded here."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from components.core.console import UserError
+from components.core.rayjob.kubernetes import ApiServer
+from components.core.rayjob.options import parse_settings, parse_spot
+from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
+from components.core.storage import publish
+from components.core.storage.gcs import EMULATOR_VARIABLE, bucket_of
+from components.core.storage.uri import GsUri, mirror
+from components.core.workers import LocalPool, make_pool
+from components.core.workers.settings import CACHE_GB
+from components.ppo import run_on_cluster
+from components.ppo.__main__ import main
+from components.ppo.config import PRESETS
+from tests.kubernetes_server import SUCCEEDS, Cluster, kubernetes_server, make_certificate
+
+IMAGE = "r/mlgo-cluster@sha256:" + "a" * 64
+INPUTS = ("corpus", "toolchain", "trace", "warmstart")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A pod's surroundings: an API server by its service account."""
+    cluster = Cluster([SUCCEEDS])
+    account = tmp_path / "account"
+    account.mkdir()
+    certificate = make_certificate(account)
+    shutil.copyfile(certificate[0], account / "ca.crt")
+    (account / "token").write_text(cluster.token)
+    with kubernetes_server(cluster, *certificate) as port:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
+        monkeypatch.setattr(run_on_cluster, "ApiServer", partial(ApiServer, account))
+        monkeypatch.setattr("components.core.rayjob.submit.POLL_S", 0.01)
+        monkeypatch.setattr(run_on_cluster, "run_rayjob", partial(run_on_cluster.run_rayjob, poll_s=0.01))
+        yield cluster
+
+
+def put(uri: GsUri, content: str) -> None:
+    """An artifact that is in the bucket only."""
+    place = mirror(uri)
+    with publish(place) as partial_:
+        (partial_ / "file").write_text(content)
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def arguments(place: GsUri) -> dict[str, str]:
+    """The step's options, with everything that they name there; also what would be made."""
+    for name in (*INPUTS, "output"):
+        put(place / name, name)
+    return {
+        **{f"--{name}": str(place / name) for name in (*INPUTS, "root-dir", "output")},
+        "--workers": "rayjob:3",
+        "--cluster-image": IMAGE,
+        "--preset": "tiny",
+        "--minutes": "7",
+    }
+
+
+def step(arguments: dict[str, str], *flags: str) -> None:
+    main.main([word for pair in arguments.items() for word in pair] + [*flags], standalone_mode=False)
+
+
+def job(cluster: Cluster) -> dict[str, Any]:
+    """The one that is there; taken away, so that the next one is the only one, too."""
+    ((_name, entry),) = cluster.jobs.items()
+    cluster.jobs.clear()
+    found: dict[str, Any] = entry["job"]
+    return found
+
+
+def test_the_trainer_is_told_what_the_step_was_told(
+    cluster: Cluster, arguments: dict[str, str], place: GsUri, cache: Path
+) -> None:
+    bucket_of(place).blob(f"{place.path}/names.json").upload_from_string("[]")
+    step(
+        {**arguments, "--oversample-modules": str(place / "names.json"), "--gin-binding": "A.b = 'c d'"},
+        "--fingerprint-root-dir",
+    )
+    words = shlex.split(job(cluster)["spec"]["entrypoint"])
+    assert words[:4] == ["mlgo", "ppo", "--workers", "ray:auto"]
+    given = words[2:]
+    words.remove("--fingerprint-root-dir")
+    told = dict(zip(words[2::2], words[3::2], strict=True))
+    for name in (*INPUTS, "root-dir", "output"):
+        assert told[f"--{name}"] == arguments[f"--{name}"]
+    assert told["--oversample-modules"] == str(place / "names.json") and told["--gin-binding"] == "A.b = 'c d'"
+    # A preset is what it stands for, and what is given beside it wins.
+    assert told["--modules"] == str(PRESETS["tiny"]["modules"]) and float(told["--minutes"]) == 7
+    assert not {"--preset", "--cluster-image", "--spot-node-label", "--ray-cluster-options"} & set(told)
+    # And it is a command line of the step.
+    main.make_parser(click.Context(main)).parse_args(given)
+    # Of what was named, only what came of it was fetched: others read its report here.
+    fetched = {path.relative_to(cache).parts[-2] for path in cache.rglob("file")}
+    assert fetched == {"output"}
+
+
+def test_the_cluster_is_what_the_options_say(
+    cluster: Cluster, arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch, storage_host: str
+) -> None:
+    monkeypatch.setenv(CACHE_GB, "40")
+    monkeypatch.setenv("MLGO_SPOT_NODE_LABEL", "=".join(GKE_SPOT))
+    monkeypatch.setenv("MLGO_CLUSTER_IMAGE", IMAGE)
+    del arguments["--cluster-image"]
+    step({**arguments, "--ray-cluster-options": "cpus_per_worker=16,credentials_secret=key"})
+    made = job(cluster)
+    assert made["metadata"]["namespace"] == "mlgo"
+    (group,) = made["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    pod = group["template"]["spec"]
+    assert (group["maxReplicas"], group["rayStartParams"]["num-cpus"]) == (3, "16")
+    assert pod["nodeSelector"] == dict([GKE_SPOT]) and "credentials" in {v["name"] for v in pod["volumes"]}
+    (container,) = pod["containers"]
+    env = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert container["image"] == IMAGE == env["MLGO_IMAGE_REFERENCE"]
+    assert (env[CACHE_GB], env[EMULATOR_VARIABLE]) == ("40", storage_host)
+
+
+def test_what_changes_the_result_changes_the_name(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
+    def name(**more: str) -> str:
+        step(arguments | {f"--{option.replace('_', '-')}": value for option, value in more.items()})
+        return str(job(cluster)["metadata"]["name"])
+
+    first = name()
+    assert (
+        name()
+        == name(workers="rayjob:64")
+        == name(spot_node_label="a=b")
+        == name(ray_cluster_options="retries=3")
+        == first
+    )
+    names = [first, name(seed="2"), name(minutes="8"), name(preset="demo"), name(cluster_image=IMAGE[:-1] + "b")]
+    names.append(name(gin_binding="PpoParameters.learning_rate=1e-4"))
+    put(place / "trace", "another")
+    names.append(name())
+    assert len(set(names)) == len(names)
+
+
+def test_one_that_has_succeeded_is_not_run_again(
+    cluster: Cluster, arguments: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    step(arguments)
+    step(arguments)
+    assert cluster.created == 1 and "is there already, and is followed" in capsys.readouterr().out
+
+
+def test_success_without_a_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
+    with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
+        step({**arguments, "--output": str(place / "nothing")})
+
+
+@pytest.mark.parametrize("option", [*(f"--{name}" for name in (*INPUTS, "root-dir", "output")), "--oversample-modules"])
+def test_a_place_on_this_machine_is_refused_by_name(
+    cluster: Cluster, arguments: dict[str, str], tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    with pytest.raises(UserError, match=rf"{option} .*/here is on this machine.*\n.*{option} gs://BUCKET/PATH"):
+        step({**arguments, option: str(tmp_path / "here")})
+    assert cluster.asked == []
+
+
+SAMPLED = {"--credit-assignment": "function", "--algorithm": "ppo"}
+Change = Callable[[dict[str, str]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda a: a.pop("--cluster-image"), "nothing names the image"),
+        (lambda a: a.update({"--cluster-image": "mlgo-cluster:1"}), "has no digest"),
+        (lambda a: a.update({"--corpus": a["--corpus"] + "x"}), "corpusx is no finished artifact"),
+        (lambda a: a.update({"--oversample-modules": a["--corpus"] + "x"}), "there is nothing at gs://.*corpusx"),
+        (lambda a: a.update({"--spot-node-label": "gke"}), "--spot-node-label 'gke' is not of the form LABEL=VALUE"),
+        (lambda a: a.update({"--ray-cluster-options": "nodes=4"}), "no setting 'nodes'"),
+        (lambda a: a.update({"--ray-cluster-options": "retries=many"}), "'many' is no whole number"),
+        (lambda a: a.update({"--ray-cluster-options": "cpus_per_worker=0"}), "cpus_per_worker of a RayJob is 0"),
+        (lambda a: a.update({"--workers": "rayjob:0"}), "--workers 'rayjob:0' is not known"),
+        (lambda a: a.update({"--samples": "0"}), "0 is not in the range"),
+        (lambda a: a.update(SAMPLED | {"--samples": "1"}), "--samples 1: a sample is judged against the others"),
+        (lambda a: a.update({"--credit-assignment": "module"}), "learns from --credit-assignment counterfactual"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_asked_of_kubernetes(
+    cluster: Cluster, arguments: dict[str, str], change: Change, named: str
+) -> None:
+    change(arguments)
+    with pytest.raises((UserError, click.UsageError), match=named):
+        step(arguments)
+    assert cluster.asked == []
+
+
+def test_outside_of_a_pod_it_is_told_so(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(UserError, match="no pod with a Kubernetes service account"):
+        step(arguments)
+
+
+def test_other_steps_compile_on_their_own_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    pool = make_pool("rayjob:16")
+    assert isinstance(pool, LocalPool)
+    pool.close()
+    assert "this step compiles on its own machine" in capsys.readouterr().out
+
+
+def test_every_other_field_of_the_spec_can_be_set() -> None:
+    text = "namespace=n,service_account=s,min_workers=1,cpus_per_worker=2,memory_per_task_bytes=3000000000"
+    settings = parse_settings(text)
+    spec = RayJobSpec("ppo-1", image=IMAGE, entrypoint=("mlgo",), spot=parse_spot("a=b"), **settings)
+    assert (spec.namespace, spec.memory_per_task_bytes, spec.spot) == ("n", 3_000_000_000, ("a", "b"))
+    assert parse_settings("") == {} and parse_spot("") is None
+    assert json.dumps(settings)

@@ -1,0 +1,45 @@
+"""Tests of the options of a run: one source of code, known presets, valid budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.console import UserError
+from pipelines.local.options import RunOptions
+
+
+def options(tmp_path: Path, **more: Any) -> RunOptions:
+    recipe = tmp_path / "r.yaml"
+    recipe.touch()
+    return RunOptions(**{"output": tmp_path / "run", "recipe": recipe} | more)
+
+
+def test_training_budget_is_passed_only_if_given(tmp_path: Path) -> None:
+    assert options(tmp_path, preset="full").parameters()["train_minutes"] == ""
+    assert options(tmp_path, preset="full", train_minutes=2.5).parameters()["train_minutes"] == "2.5"
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"recipe": None}, "none given"),
+        ({"corpus": Path("/")}, "2 given"),
+        ({"recipe": Path("/nowhere.yaml")}, "/nowhere.yaml does not exist"),
+        ({"preset": "huge"}, "--preset huge: 'huge' is not one of"),
+        ({"train_minutes": 0.0}, "--train-minutes 0: 0.0 is not in the range"),
+        ({"min_reduction_percent": 101.0}, "--min-reduction-percent 101"),
+        ({"max_slowdown_percent": 2.0, "problem": "regalloc"}, "--max-slowdown-percent 2: not applicable to regalloc"),
+        (
+            {"max_slowdown_percent": 2.0, "recipe": None, "corpus": Path("/")},
+            "there are no benchmarks without a recipe",
+        ),
+        ({"workers": "local:many"}, "--workers 'local:many'"),
+    ],
+)
+def test_invalid_options_are_refused(tmp_path: Path, more: dict[str, Any], named: str) -> None:
+    with pytest.raises(UserError, match=named) as raised:
+        options(tmp_path, **more)
+    assert raised.value.remedy

@@ -1,0 +1,208 @@
+"""Tests of our compiled pipeline on this machine: it is consistent, and every step accepts its arguments."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from components.core.console import PRESETS, UserError
+from components.core.launcher.__main__ import without_empty
+from components.core.storage import digest, gcs, publish
+from components.core.storage.uri import GsUri, mirror
+from pipelines.local.options import RunOptions
+from pipelines.local.run_locally import local_steps
+from pipelines.local.step import RunLocations, Step
+from pipelines.spec import COMPILED
+
+ROOT = Path(__file__).parents[3]
+
+
+def source(tmp_path: Path, kind: str) -> dict[str, Any]:
+    """Return the options for one of the three sources of code."""
+    if kind == "recipe":
+        return {"recipe": ROOT / "components" / "corpus" / "recipes" / "tiny.yaml"}
+    if kind == "corpus":
+        return {"corpus": tmp_path}
+    (tmp_path / "compile_commands.json").write_text("[]")
+    return {"compile_commands": tmp_path / "compile_commands.json"}
+
+
+def steps(tmp_path: Path, preset: str = "demo", kind: str = "recipe", **more: Any) -> tuple[Step, ...]:
+    options = RunOptions(output=tmp_path / "run", preset=preset, **source(tmp_path, kind), **more)
+    return local_steps(COMPILED, options.parameters())
+
+
+def one(tmp_path: Path, name: str, **more: Any) -> Step:
+    (found,) = (step for step in steps(tmp_path, **more) if step.name == name)
+    return found
+
+
+def value(step: Step, flag: str) -> str:
+    return step.arguments[step.arguments.index(flag) + 1]
+
+
+def test_every_artifact_read_is_written_by_a_step(tmp_path: Path) -> None:
+    made = {step.output for step in steps(tmp_path)} - {""}
+    assert made == {
+        "training",
+        "corpus",
+        "trace",
+        "vocab",
+        "warmstart",
+        "policy",
+        "release",
+        "evaluation",
+        "release_report",
+    }
+    for step in steps(tmp_path):
+        assert set(step.inputs.values()) <= made, step.name
+    assert one(tmp_path, "ppo").work == "ppo" and one(tmp_path, "ppo").extends == ("--minutes",)
+
+
+@pytest.mark.filterwarnings("ignore:.protected_args.")  # the name of what replaces it comes with Click 9
+@pytest.mark.parametrize("kind", ["recipe", "corpus", "compile_commands"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_step_accepts_its_arguments(tmp_path: Path, preset: str, kind: str) -> None:
+    places = RunLocations(str(tmp_path / "run"), str(tmp_path / "files"))
+    for step in steps(tmp_path, preset, kind):
+        if step.always:
+            continue
+        launcher = importlib.import_module("components.core.launcher.__main__").main
+        with launcher.make_context("launcher", step.argv(places)[3:]) as context:
+            assert context.params["step"] == step.module.split(".")[1]
+            arguments = without_empty(context.params["arguments"])
+        command: Any = importlib.import_module(f"{step.module}.__main__").main
+        with command.make_context(step.module, arguments) as context:
+            # Groups parse the subcommand's part only when they are invoked.
+            while isinstance(command, click.Group) and context.protected_args:
+                name, command, rest = command.resolve_command(context, [*context.protected_args, *context.args])
+                assert command is not None
+                context = command.make_context(name, rest, parent=context)
+        assert context.params["output"] == tmp_path / "run" / step.output
+
+
+def test_release_steps_depend_on_the_verdict(tmp_path: Path) -> None:
+    for name in ("toolchain-release", "release-report"):
+        (condition,) = one(tmp_path, name).conditions
+        assert (condition.step, condition.parameter) == ("evaluation", "release")
+        assert condition.holds("yes") and not condition.holds("no")
+
+
+def test_corpus_is_built_by_clang_of_the_runs_llvm(tmp_path: Path) -> None:
+    assert value(one(tmp_path, "corpus", llvm_major=18), "--llvm-major") == "18"
+
+
+def test_content_behind_local_paths_is_part_of_the_facts(tmp_path: Path) -> None:
+    """These are the recipe of the corpus and of whole builds, and the source tree that the clangs are built from."""
+    recipe = tmp_path / "r.yaml"
+    tree = tmp_path / "llvm"
+    tree.mkdir()
+    seen = []
+    for number in ("1", "11"):
+        recipe.write_text(f"name: p{number}\nsource: {{deb: pp}}\ncmake: {{}}\n")
+        (tree / "driver.cpp").write_text(number)
+        options = RunOptions(tmp_path / "run", recipe=recipe, llvm_source=str(tree))
+        seen.append({step.name: step.facts for step in local_steps(COMPILED, options.parameters())})
+    for name in ("toolchain-training", "corpus", "toolchain-release", "release-report"):
+        assert seen[0][name] != seen[1][name], name
+
+
+def test_content_behind_uris_is_part_of_the_facts(place: GsUri, tmp_path: Path) -> None:
+    """Covers a recipe and a build with the files that they name, a retraining state, an artifact, a plain folder."""
+    tree, made = tmp_path / "tree", tmp_path / "a.o"
+    tree.mkdir()
+    recipe = f"name: mine\nsource: {{path: {tree}}}\ncmake: {{}}\n"
+    database = json.dumps([{"directory": str(tmp_path), "file": "a.c", "command": "cc -c a.c -o a.o"}])
+    folder = {"corpus_description.json": "{}", "a.bc": "bitcode"}
+    for name, text in {"r.yaml": recipe, "cc.json": database, "state.json": "[]", **folder}.items():
+        put(place / "in" / name, text)
+
+    def facts(**given: object) -> dict[str, tuple[str, ...]]:
+        return {step.name: step.facts for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
+
+    def changes(step: str, change: Callable[[], object], **given: object) -> bool:
+        before = facts(**given)[step]
+        assert before and before == facts(**given)[step]
+        change()
+        return before != facts(**given)[step]
+
+    here = place / "in"
+    for step in ("corpus", "release-report"):
+        edited = recipe.replace("mine", f"{step}-of-mine")
+        assert changes(step, lambda text=edited: put(here / "r.yaml", text), recipe=here / "r.yaml")  # type: ignore[misc]
+        assert changes(step, lambda: (tree / secrets.token_hex()).touch(), recipe=here / "r.yaml")
+    assert changes("corpus", lambda: made.write_text("object"), compile_commands=here / "cc.json")
+    assert changes("corpus", lambda: put(here / "cc.json", "[]"), compile_commands=here / "cc.json")
+    assert changes(
+        "ppo", lambda: put(here / "state.json", '["a"]'), recipe="demo", oversample_modules=here / "state.json"
+    )
+    assert changes("corpus", lambda: put(here / "a.bc", "BITCODE"), corpus=here)
+    assert not changes("corpus", lambda: put(place / "inside", "beside it"), corpus=here)
+    with publish(mirror(place / "made")) as directory:
+        (directory / "a.bc").write_text("1")
+    assert facts(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
+    with pytest.raises(UserError, match="does not exist"):
+        facts(corpus=place / "nowhere")
+
+
+def put(uri: GsUri, text: str) -> None:
+    gcs.bucket_of(uri).blob(uri.path).upload_from_string(text)
+
+
+def test_ppo_gets_budget_and_seed_of_the_run(tmp_path: Path) -> None:
+    ppo = one(tmp_path, "ppo", train_minutes=3.5, seed=9)
+    assert (value(ppo, "--minutes"), value(ppo, "--seed")) == ("3.5", "9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--output", "gs://b/run", "--param", "recipe=tiny"), "--output gs://b/run: a run keeps"),
+        (("--output", "{}/run", "--param", "recipe=tiny", "--pipeline-root", "s3://b/run"), "s3://b/run"),
+        (("--output", "{}/run", "--param", "llvm_major=new"), "llvm_major is 'new'"),
+        (("--output", "{}/run", "--param", "recipe=demmo"), ", demo, "),
+        (("--output", "{}/run"), "none given"),
+    ],
+)
+def test_invalid_run_is_refused_before_the_first_step(tmp_path: Path, arguments: tuple[str, ...], named: str) -> None:
+    command = [sys.executable, "-m", "pipelines", "pipeline", "run", *(a.format(tmp_path) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == [] and not (ROOT / "gs:").exists()
+
+
+@pytest.mark.parametrize(
+    ("param", "named"),
+    [
+        ("preset=huge", "--param preset=huge: 'huge' is not one of 'tiny', 'demo', 'full'"),
+        ("release_if=foo", "--param release_if=foo: 'foo' is not one of 'better', 'always'"),
+        ("problem=foo", "--param problem=foo: 'foo' is not"),
+        ("llvm_major=22", "--param llvm_major=22: clangs are built from LLVM 19 only"),
+        ("seed=-1", "--param seed=-1: -1 is not in the range"),
+        ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a finite number"),
+        ("train_minutes=0", "--param train_minutes=0"),
+        ("workers=cloud", "--workers 'cloud'"),
+        ("workers=rayjob:4", "--param workers=rayjob:4: only a step in a Kubernetes cluster can start a RayJob"),
+        ("min_reduction_percent=101", "--param min_reduction_percent=101"),
+        ("minutes=3", "no parameter 'minutes'\n  remedy: it has .*train_minutes"),
+        ("corpus=/nowhere", "2 given"),
+        ("oversample_modules=/nowhere", "/nowhere does not exist"),
+        ("extra_policy=/nowhere", "/nowhere does not exist"),
+        ("extra_policy=/tmp", "/tmp is not a policy"),
+        ("start_from=/nowhere", "/nowhere does not exist"),
+        ("start_from=/tmp", "/tmp is not a policy"),
+    ],
+)
+def test_invalid_pipeline_parameter_is_refused(param: str, named: str) -> None:
+    name, _equals, given = param.partition("=")
+    with pytest.raises(UserError, match=named):
+        local_steps(COMPILED, {"recipe": "tiny", name: given})

@@ -1,0 +1,301 @@
+"""Tests of the reasons to retrain, of promotion and of rollback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.launcher.notify import NOTIFY_VARIABLE
+from components.core.objectives import SCORE, SIZE
+from components.core.storage import publish
+from components.evaluation.benchmarks.benchmark_comparison import Figures, Program, summarize_programs
+from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
+from components.evaluation.metrics import summarize
+from components.ppo.oversampling import read_oversampling
+from pipelines.local.run_locally import local_steps
+from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
+from pipelines.retrain.promote import REPORT_STEP, compare, promotion, regressed_modules, training_start
+from pipelines.retrain.state import Deployed, State, load_state, save_state
+from pipelines.spec import COMPILED
+
+DAY_S = 86400.0
+OLD = Deployed(
+    policy="gs://b/old",
+    policy_digest="d" * 64,
+    problem="inlining",
+    llvm_version="19.1.7",
+    features=("a", "b"),
+    modules={"m1": "x", "m2": "y", "m3": "z", "m4": "w"},
+    reduction_percent=4.0,
+    ci95=(3.0, 5.0),
+    promoted_at=0.0,
+)
+
+
+def state(**more: Any) -> State:
+    return State(deployed=replace(OLD, **more))
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        (RetrainInputs(DAY_S), None),
+        (RetrainInputs(DAY_S, llvm_version="19.1.7", features=("a", "b"), modules=OLD.modules), None),
+        (RetrainInputs(DAY_S, llvm_version="22.1.0"), "LLVM is 22.1.0"),
+        (RetrainInputs(DAY_S, features=("a", "c")), "no longer logs these features of the policy: b"),
+        (RetrainInputs(DAY_S, features=("a", "b", "c")), None),
+        (RetrainInputs(DAY_S, modules={"renamed": "x", "m2": "y", "m3": "z", "new": "v"}), None),
+        (RetrainInputs(DAY_S, modules={"m1": "x", "m2": "Y", "m3": "Z", "m4": "w"}), "50% of the modules are new"),
+        (RetrainInputs(DAY_S, metrics={"reduction_percent": 3.5, "reduction_percent_ci95": [2.0, 4.5]}), None),
+        (RetrainInputs(DAY_S, metrics={"reduction_percent": 1.0, "reduction_percent_ci95": [0.5, 1.5]}), "gains 1.00%"),
+        (RetrainInputs(DAY_S, metrics={"reduction_percent": -0.1, "reduction_percent_ci95": [-9, 9]}), "gains -0.10%"),
+        (RetrainInputs(100 * DAY_S), "100 days old"),
+    ],
+)
+def test_reasons_to_retrain(facts: RetrainInputs, named: str | None) -> None:
+    found = retrain_reasons(state(), facts, Limits())
+    assert (found == []) if named is None else (len(found) == 1 and named in found[0])
+
+
+def test_no_deployed_policy_is_a_reason() -> None:
+    assert retrain_reasons(State(), RetrainInputs(0.0), Limits()) == ["nothing is deployed yet"]
+
+
+def test_drift_is_about_content_not_names() -> None:
+    assert drift({"a": "1"}, {"b": "1"}) == 0.0
+    assert drift({"a": "1"}, {"a": "2", "b": "1"}) == 0.5
+    assert drift({"a": "1"}, {}) == 0.0
+
+
+def measured(policy: list[int], names: str = "abcdefgh", baseline: int = 1000) -> Measurements:
+    count = len(policy)
+    return Measurements(
+        SIZE,
+        tuple(names[:count]),
+        ("p",) * count,
+        np.zeros(count, bool),
+        {BASELINE: np.full(count, baseline), POLICY: np.array(policy)},
+        languages=("c",) * count,
+    )
+
+
+def test_better_requires_significance() -> None:
+    old = measured([1000] * 8)
+    clearly = compare(measured([950, 940, 960, 955, 945, 950, 952, 948]), old)
+    assert clearly.clearly_better and clearly.modules == 8 and 4 < clearly.percent < 6
+    one_lucky_module = compare(measured([600, 1010, 1005, 1004, 1010, 1006, 1008, 1001]), old)
+    assert one_lucky_module.percent > 0 and not one_lucky_module.clearly_better
+    assert compare(measured([1, 2, 3], names="abc"), old).modules == 3
+    with pytest.raises(UserError, match="no modules in common"):
+        compare(measured([1, 2], names="xy"), old)
+
+
+def test_modules_that_grew_by_more_than_a_percent_regressed() -> None:
+    assert regressed_modules(measured([1005, 1100, 900, 1020])) == ("b", "d")
+
+
+def scored(policy: list[float]) -> Measurements:
+    count = len(policy)
+    return Measurements(
+        SCORE,
+        tuple("abcdefgh"[:count]),
+        ("p",) * count,
+        np.zeros(count, bool),
+        {BASELINE: np.full(count, 1e6), POLICY: np.array(policy)},
+        ("f",) * count,
+        np.arange(count),
+    )
+
+
+def test_scores_are_compared_like_sizes() -> None:
+    old = scored([1e6] * 8)
+    found = compare(scored([0.95e6, 0.94e6, 0.96e6, 0.955e6, 0.945e6, 0.95e6, 0.952e6, 0.948e6]), old)
+    assert found.clearly_better and found.modules == 8 and 4.9 < found.percent < 5.1
+    assert not compare(old, old).clearly_better
+    assert regressed_modules(scored([1.005e6, 1.1e6, 0.9e6, 1.2e6])) == ("d", "b")
+    with pytest.raises(UserError, match="one evaluation measures scores, the other sizes"):
+        compare(old, measured([1000] * 8))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> dict[str, str]:
+    """Return artifacts of a run whose policy makes most modules 5% smaller."""
+    return artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048])
+
+
+def artifacts(root: Path, policy: list[int], verdict: str = "better") -> dict[str, str]:
+    found = measured(policy)
+    metrics = {
+        "modules": 8,
+        "baseline_bytes": 8000,
+        "policy_bytes": sum(policy),
+        "groups": {},
+        "verdict": verdict,
+        "reduction_percent": 100 * (1 - sum(policy) / 8000),
+        "reduction_percent_ci95": [3.0, 5.0],
+    }
+    with publish(root / "evaluation") as directory:
+        (directory / "metrics.json").write_text(json.dumps(metrics))
+        write_measurements(directory, found)
+    with publish(root / "policy") as directory:
+        spec = FeatureSpec("callee_users", "int64", (1,))
+        write_policy_info(directory, PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7"))
+    with publish(root / "corpus") as directory:
+        (directory / "a.bc").write_text("bitcode")
+        (directory / "a.cmd").write_text("-cc1")
+    return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
+
+
+def test_first_policy_better_than_oz_is_promoted(run: dict[str, str]) -> None:
+    after, why = promotion(State(), run, None, now=5.0)
+    assert after.deployed is not None and "nothing was deployed" in why
+    assert after.deployed.policy == run["policy"] and after.deployed.promoted_at == 5.0
+    assert after.deployed.features == ("callee_users",) and after.deployed.modules == module_checksums(run["corpus"])
+    assert list(after.deployed.modules) == ["a"] and after.regressed == ("h",)
+
+
+def test_only_policy_better_than_deployed_is_promoted(run: dict[str, str], tmp_path: Path) -> None:
+    worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
+    after, why = promotion(state(), run, worse, now=5.0)
+    assert after.deployed is not None and after.deployed.policy == run["policy"] and why.startswith("promoted")
+    assert after.history == (OLD,) and after.deployed.better_ci95 is not None and after.deployed.better_ci95[0] > 0
+    as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
+    same, why = promotion(state(), run, as_good)
+    assert same == state() and why.startswith("not promoted: against the deployed policy")
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "start"),
+    [
+        (State(), {}, "heuristic"),
+        (State(OLD), {}, OLD.policy),
+        (State(OLD), {"llvm_major": "19"}, OLD.policy),
+        (State(OLD), {"llvm_major": "22"}, "heuristic"),
+    ],
+)
+def test_training_starts_from_deployed_policy_of_same_llvm(before: State, given: dict[str, str], start: str) -> None:
+    assert training_start(before, given) == start
+
+
+def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
+    same, why = promotion(State(), artifacts(tmp_path / "run", [1000] * 8, "not better"), None)
+    assert same.deployed is None and "not promoted: the verdict" in why
+
+
+def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) -> None:
+    for policy, promoted in ((1001, False), (1000, True)):
+        ran = [Program("p", "n", "bin/n", Figures(1000, None, 5), Figures(policy, None, 5), "perf")]
+        report = summarize(scored([0.95e6] * 8), 0.1, 0, {"programs": summarize_programs(ran)})
+        with publish(tmp_path / str(policy)) as directory:
+            (directory / "metrics.json").write_text(json.dumps(report))
+        after, why = promotion(State(), {**run, "release_report": str(tmp_path / str(policy))}, None)
+        assert (after.deployed is not None) == promoted
+        assert why.startswith("promoted" if promoted else "not promoted")
+        assert ("the release clang of the new policy is not better, for programs execute more" in why) != promoted
+
+
+def test_report_step_exists_in_pipeline() -> None:
+    (step,) = (step for step in local_steps(COMPILED, {"recipe": "tiny"}) if step.output == "release_report")
+    assert step.name == REPORT_STEP and step.conditions
+
+
+def test_promotion_is_saved_and_can_be_rolled_back(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.json")
+    save_state(place, load_state(place).promoted(replace(OLD, regressed=("m1",))))
+    save_state(place, load_state(place).promoted(replace(OLD, policy="gs://b/new", regressed=("m2", "m3"))))
+    known = load_state(place)
+    assert known.deployed is not None and known.deployed.policy == "gs://b/new"
+    assert [entry.policy for entry in known.history] == ["gs://b/old"]
+    assert known.regressed == read_oversampling(Path(place)) == ("m2", "m3")
+    save_state(place, known.rolled_back())
+    assert load_state(place).deployed == replace(OLD, regressed=("m1",)) and load_state(place).history == ()
+    assert load_state(place).regressed == read_oversampling(Path(place)) == ("m1",), "those of the restored policy"
+    with pytest.raises(UserError, match="no previous policy"):
+        load_state(place).rolled_back()
+    with pytest.raises(UserError, match="was modified concurrently"):
+        save_state(place, known)
+
+
+def test_state_of_version_1_is_read(tmp_path: Path) -> None:
+    """Version 1 stored the names of regressed modules only next to the policies, for the policy promoted last."""
+    place = tmp_path / "state.json"
+    entry = {key: value for key, value in asdict(OLD).items() if key != "regressed"}
+    before = {"version": 1, "deployed": entry, "history": [entry | {"policy": "gs://b/older"}], "regressed": ["m1"]}
+    place.write_text(json.dumps(before))
+    known = load_state(str(place))
+    assert known.deployed == replace(OLD, regressed=("m1",)) and known.regressed == ("m1",)
+    back = known.rolled_back()
+    assert back.deployed == replace(OLD, policy="gs://b/older") and back.regressed == (), "version 1 had none for it"
+    save_state(str(place), known)
+    assert json.loads(place.read_text())["version"] == 2 and load_state(str(place)) == known
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_unknown_state_version_is_refused(tmp_path: Path, version: int) -> None:
+    place = tmp_path / "state.json"
+    place.write_text(json.dumps({"version": version, "deployed": None, "history": [], "regressed": []}))
+    if version < 3:
+        assert load_state(str(place)) == State()
+        return
+    with pytest.raises(UserError, match=r"version 3"):
+        load_state(str(place))
+
+
+@pytest.mark.parametrize("text", ["{}", '{"version": 2}', '{"version": 1, "deployed": 3, "history": []}'])
+def test_invalid_state_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(UserError, match=r"state\.json"):
+        load_state(str(tmp_path / "state.json"))
+
+
+def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipelines", "retrain", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_other_problem_is_refused_before_training(tmp_path: Path) -> None:
+    place, output = tmp_path / "state.json", tmp_path / "run"
+    save_state(str(place), load_state(str(place)).promoted(replace(OLD, regressed=("m1",))))
+    before = place.read_bytes()
+    done = mlgo("run", "--state", place, "--param", "recipe=tiny", "--param", "problem=regalloc", "--output", output)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "policy is for inlining, but this training is for regalloc" in done.stderr
+    assert "use another --state for each problem" in done.stderr
+    assert place.read_bytes() == before and not output.exists()
+
+
+def test_check_writes_github_output(tmp_path: Path, run: dict[str, str]) -> None:
+    place, output = tmp_path / "state.json", tmp_path / "github"
+    done = mlgo("check", "--state", place, "--github-output", output)
+    assert done.returncode == 0 and "retrain: nothing is deployed yet" in done.stdout
+    assert output.read_text().startswith("retrain=true\n")
+    save_state(str(place), promotion(load_state(str(place)), run, None)[0])
+    done = mlgo("check", "--state", place, "--corpus", run["corpus"], "--llvm-major", 19, "--github-output", output)
+    assert done.returncode == 0 and "no reason to retrain" in done.stdout, done.stdout + done.stderr
+    assert output.read_text().splitlines()[-2] == "retrain=false"
+    assert run["policy"] in mlgo("show", "--state", place).stdout
+    done = mlgo("rollback", "--state", place)
+    assert done.returncode == 1 and "no previous policy" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_reason_is_posted_to_webhook_without_revealing_its_url(
+    tmp_path: Path, run: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTIFY_VARIABLE, "http://127.0.0.1:1/s3cret")
+    place, output = tmp_path / "state.json", tmp_path / "github"
+    done = mlgo("check", "--state", place, "--github-output", output)
+    assert done.returncode == 1 and "the webhook at 127.0.0.1 did not accept the notification" in done.stderr
+    assert "s3cret" not in done.stdout + done.stderr and output.read_text().startswith("retrain=true\n")
+    save_state(str(place), promotion(load_state(str(place)), run, None)[0])
+    done = mlgo("check", "--state", place, "--corpus", run["corpus"])
+    assert done.returncode == 0, "no notification without a reason"
