@@ -55,7 +55,7 @@ class Asleep:
         if isinstance(request, FlipRequest):
             answer: Any = Pickled(self._share(request).read_bytes(), name)
         else:
-            answer = name, 1000
+            answer = name, {"": 1000}
         time.sleep(max(0.0, awake_s - time.monotonic()))  # building the answer is part of the simulated time
         return answer
 

@@ -98,7 +98,7 @@ def test_release_steps_depend_on_the_verdict(tmp_path: Path) -> None:
 
 
 def test_corpus_is_built_by_clang_of_the_runs_llvm(tmp_path: Path) -> None:
-    assert value(one(tmp_path, "corpus", llvm_major=18), "--llvm-major") == "18"
+    assert value(one(tmp_path, "corpus", llvm_major=19), "--llvm-major") == "19"
 
 
 def test_content_behind_local_paths_is_part_of_the_facts(tmp_path: Path) -> None:
