@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,6 +12,7 @@ from pathlib import Path
 from components.core import problems
 from components.core.console import Progress, UserError, say
 from components.core.processes.build_tools import log_tail, run_logged
+from components.core.storage.file_lock import exclusive_lock
 from components.toolchain.config import Embed, Targets
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 
@@ -27,16 +26,8 @@ def build_tree(cache: Path, sdk: Sdk, source: Path, targets: Targets) -> Iterato
     identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, PROJECT)), targets])
     tree = cache.absolute() / "build" / f"llvm-{sdk.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     tree.mkdir(parents=True, exist_ok=True)
-    lock = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another build in {tree}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(tree.with_name(f"{tree.name}.lock"), f"waiting for another build in {tree}"):
         yield tree
-    finally:
-        os.close(lock)
 
 
 def build(

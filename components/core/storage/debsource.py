@@ -7,7 +7,6 @@ are the machine's, because only these directories are overridden. Root is not ne
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -16,18 +15,20 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cmp_to_key
+from contextlib import suppress
 from pathlib import Path
 
+from debian.deb822 import Deb822, Dsc
+from debian.debian_support import Version
+
 from components.core.console import UserError, say
+from components.core.storage.file_lock import exclusive_lock
 
 _SOURCE_LISTS = Path("/etc/apt")
 _LISTS_MAX_AGE_S = 24 * 3600.0
 _TIMEOUT_S = 1800.0
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
 """Name of a source package (Debian Policy 5.6.1), optionally with a version."""
-_DSC_FILE = re.compile(r"^ ([0-9a-f]{64}) (\d+) ([^/\s]+)$")
 
 Say = Callable[[str], None]
 
@@ -54,7 +55,7 @@ def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[
         )
     folder = cache.absolute() / "deb" / package
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(cache):
+    with exclusive_lock(cache / ".lock"):  # two processes with the private apt could write the same list
         files = _complete_download(folder)
         if files is None:
             configuration = _configure(cache.absolute() / "apt", progress)
@@ -161,10 +162,8 @@ def _versions(configuration: Path, package: str) -> list[str]:
     environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C"}
     said = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
-    def compare(one: str, other: str) -> int:
-        return -1 if subprocess.run(["dpkg", "--compare-versions", one, "gt", other]).returncode == 0 else 1
-
-    return sorted(set(re.findall(r"^Version: (\S+)$", said, re.MULTILINE)), key=cmp_to_key(compare))
+    versions = {stanza["Version"] for stanza in Deb822.iter_paragraphs(said) if "Version" in stanza}
+    return sorted(versions, key=Version, reverse=True)
 
 
 def _remove_files(folder: Path) -> None:
@@ -208,14 +207,15 @@ def _source_lists() -> dict[str, str]:
 
 def _stanzas(text: str, codename: str) -> Iterator[str]:
     """Yield the deb822 stanzas that serve `codename`, with type deb-src."""
-    for stanza in re.split(r"\n\s*\n", text):
-        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
-        fields = {line.partition(":")[0].lower(): line.partition(":")[2] for line in lines if ":" in line}
-        suites = fields.get("suites", "").split()
-        if "types" in fields and any(_serves(suite, codename) for suite in suites):
-            if fields.get("enabled", "yes").strip().lower() in ("no", "false"):
-                continue
-            yield "\n".join("Types: deb-src" if re.match("(?i)types:", line) else line for line in lines if line)
+    for stanza in Deb822.iter_paragraphs(text):
+        enabled = stanza.get("Enabled", "yes").lower() not in ("no", "false")
+        if (
+            enabled
+            and "Types" in stanza
+            and any(_serves(suite, codename) for suite in stanza.get("Suites", "").split())
+        ):
+            stanza["Types"] = "deb-src"
+            yield stanza.dump().rstrip("\n")
 
 
 def _lines(text: str, codename: str) -> Iterator[str]:
@@ -252,9 +252,10 @@ def _replace_links_by_copies(folder: Path) -> None:
 def _complete_download(folder: Path) -> list[Path] | None:
     """Return the newest .dsc in `folder` and its archives if all have their checksums, else None."""
     for description in sorted(folder.glob("*.dsc"), key=lambda path: path.stat().st_mtime, reverse=True):
-        wanted = [match for line in description.read_text().splitlines() if (match := _DSC_FILE.match(line))]
-        files = [folder / match[3] for match in wanted]
-        if files and all(_has_sha256(path, match[1]) for path, match in zip(files, wanted, strict=True)):
+        with open(description, "rb") as stream:
+            listed = Dsc(stream).get("Checksums-Sha256", [])
+        files = [folder / Path(file["name"]).name for file in listed]
+        if files and all(_has_sha256(path, file["sha256"]) for path, file in zip(files, listed, strict=True)):
             return [description, *files]
     return None
 
@@ -264,14 +265,6 @@ def _has_sha256(path: Path, sha256: str) -> bool:
         return False
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == sha256
-
-
-@contextmanager
-def _locked(cache: Path) -> Iterator[None]:
-    """Let one process at a time use the private apt: two could write the same list."""
-    with open(cache / ".lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _last_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.storage.directory import make_directory
+from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.input_files import MissingFile, parse_json, read_bytes
 from components.core.storage.uri import GsUri, parse_place
 
@@ -114,8 +114,7 @@ def _read_local(path: Path) -> tuple[bytes | None, str]:
 
 def _write_local(path: Path, text: bytes, version: str) -> str:
     make_directory(path.parent, path)
-    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(path.with_name(f".{path.name}.lock")):
         if _read_local(path)[1] != version:
             return ""
         fresh = path.with_name(f".{path.name}.new")
