@@ -29,10 +29,7 @@ demo: setup ## train a policy on nine Debian packages and build a clang that emb
 	@$(BIN)/mlgo run --recipe components/corpus/recipes/demo.yaml --preset demo --output runs/demo
 
 .PHONY: test
-test: setup-test ## run all tests, including the whole pipeline with the preset tiny
-	@$(BIN)/ruff check components pipelines tests docs
-	@$(BIN)/ruff format --check -q components pipelines tests docs
-	@$(BIN)/mypy components pipelines tests
+test: lint ## run all tests, including the whole pipeline with the preset tiny
 	@.ci/with-docker $(BIN)/python -m pytest --durations 40
 
 .PHONY: test-fast
@@ -40,9 +37,10 @@ test-fast: setup-test ## run the tests that take only seconds
 	@$(BIN)/python -m pytest -m "not slow"
 
 .PHONY: lint
-lint: setup-test ## run ruff and mypy
+lint: setup-test ## check style and types: ruff, clang-format, mypy
 	@$(BIN)/ruff check components pipelines tests docs
 	@$(BIN)/ruff format --check -q components pipelines tests docs
+	@$(BIN)/clang-format --dry-run --Werror components/toolchain/cpp/*
 	@$(BIN)/mypy components pipelines tests
 
 .PHONY: bench

@@ -9,10 +9,13 @@
 #include "llvm/TargetParser/Triple.h"
 
 using namespace llvm;
+using namespace mlgo;
 
 AnalysisKey CallsiteCostsAnalysis::Key;
 
-static bool isGiven(StringRef Option) { return cl::getRegisteredOptions().lookup(Option)->getNumOccurrences() > 0; }
+static bool isGiven(StringRef Option) {
+  return cl::getRegisteredOptions().lookup(Option)->getNumOccurrences() > 0;
+}
 
 /// Half of InlineConstants::TotalAllocaSizeRecursiveCaller.
 static constexpr uint64_t LargeAllocaBytes = 512;
@@ -43,8 +46,8 @@ CallsiteCostsAnalysis::Result::Result(const Function &Callee) {
 
 CallsiteCosts &CallsiteCostsAnalysis::Result::of(CallBase &Call) {
   if (!SeesMore)
-    if (std::optional<CallsiteView> View = CallsiteView::of(Call, HasLargeAllocas))
-      return Costs[std::move(*View)];
+    if (std::optional<CallsiteKey> Key = CallsiteKey::of(Call, HasLargeAllocas))
+      return Costs[std::move(*Key)];
   Unlike = std::make_unique<CallsiteCosts>();
   return *Unlike;
 }
@@ -61,21 +64,27 @@ static bool callsItself(const Function &F) {
 /// call.
 static bool leadsToUnreachable(const CallBase &Call) {
   const auto *Invoke = dyn_cast<InvokeInst>(&Call);
-  return isa<UnreachableInst>((Invoke ? Invoke->getNormalDest() : Call.getParent())->getTerminator());
+  return isa<UnreachableInst>(
+      (Invoke ? Invoke->getNormalDest() : Call.getParent())->getTerminator());
 }
 
-std::optional<int> CallsiteCostsAnalysis::Result::estimate(const CallBase &Call,
-                                                           const InlineCostFeatures &Features) const {
+std::optional<int> CallsiteCostsAnalysis::Result::estimate(
+    const CallBase &Call, const InlineCostFeatures &Features) const {
   using Index = InlineCostFeatureIndex;
   auto Get = [&](Index I) { return Features[static_cast<size_t>(I)]; };
-  if (!FeaturesTellCost || Get(Index::nested_inlines) || Call.getFnAttr("function-inline-cost").isValid() ||
-      Call.getFnAttr(InlineConstants::FunctionInlineCostMultiplierAttributeName).isValid())
+  if (!FeaturesTellCost || Get(Index::nested_inlines) ||
+      Call.getFnAttr("function-inline-cost").isValid() ||
+      Call.getFnAttr(InlineConstants::FunctionInlineCostMultiplierAttributeName)
+          .isValid())
     return std::nullopt;
   int Cost = 0;
-  for (Index Part : {Index::callsite_cost, Index::sroa_losses, Index::call_penalty, Index::call_argument_setup,
-                     Index::load_relative_intrinsic, Index::lowered_call_arg_setup, Index::jump_table_penalty,
-                     Index::case_cluster_penalty, Index::switch_default_dest_penalty, Index::switch_penalty,
-                     Index::unsimplified_common_instructions, Index::num_loops})
+  for (Index Part :
+       {Index::callsite_cost, Index::sroa_losses, Index::call_penalty,
+        Index::call_argument_setup, Index::load_relative_intrinsic,
+        Index::lowered_call_arg_setup, Index::jump_table_penalty,
+        Index::case_cluster_penalty, Index::switch_default_dest_penalty,
+        Index::switch_penalty, Index::unsimplified_common_instructions,
+        Index::num_loops})
     Cost += Get(Part);
   if (Get(Index::cold_cc_penalty))
     Cost += InlineConstants::ColdccPenalty;
@@ -94,7 +103,8 @@ struct BaseAndOffset {
 };
 } // namespace
 
-static BaseAndOffset stripConstantOffsets(const Value *Pointer, const DataLayout &Layout) {
+static BaseAndOffset stripConstantOffsets(const Value *Pointer,
+                                          const DataLayout &Layout) {
   APInt Offset(Layout.getIndexTypeSizeInBits(Pointer->getType()), 0);
   // In dead code a GEP may be its own base.
   SmallPtrSet<const Value *, 4> Seen;
@@ -103,7 +113,8 @@ static BaseAndOffset stripConstantOffsets(const Value *Pointer, const DataLayout
       if (!GEP->isInBounds() || !GEP->accumulateConstantOffset(Layout, Offset))
         return {nullptr, 0};
       Pointer = GEP->getPointerOperand();
-    } else if (const auto *Alias = dyn_cast<GlobalAlias>(Pointer); Alias && !Alias->isInterposable()) {
+    } else if (const auto *Alias = dyn_cast<GlobalAlias>(Pointer);
+               Alias && !Alias->isInterposable()) {
       Pointer = Alias->getAliasee();
     }
   }
@@ -114,22 +125,26 @@ static BaseAndOffset stripConstantOffsets(const Value *Pointer, const DataLayout
 /// function is not: the callee may call it, and then they look at its body.
 static bool isPlainData(const Constant &C) {
   if (const auto *Expression = dyn_cast<ConstantExpr>(&C))
-    return isa<GEPOperator>(Expression) && isPlainData(*cast<Constant>(Expression->getOperand(0)));
+    return isa<GEPOperator>(Expression) &&
+           isPlainData(*cast<Constant>(Expression->getOperand(0)));
   return isa<ConstantData>(C) || isa<GlobalVariable>(C);
 }
 
-std::optional<CallsiteView> CallsiteView::of(CallBase &Call, bool CalleeHasLargeAllocas) {
+std::optional<CallsiteKey> CallsiteKey::of(CallBase &Call,
+                                           bool CalleeHasLargeAllocas) {
   const Function &Caller = *Call.getCaller();
   const Function &Callee = *Call.getCalledFunction();
   const DataLayout &Layout = Callee.getDataLayout();
-  CallsiteView View;
-  View.CallerAttributes = Caller.getAttributes().getFnAttrs();
-  std::vector<uint64_t> &Words = View.Words;
+  CallsiteKey Key;
+  Key.CallerAttributes = Caller.getAttributes().getFnAttrs();
+  std::vector<uint64_t> &Words = Key.Words;
   Words.reserve(3 + 2 * Call.arg_size());
-  Words.push_back(reinterpret_cast<uintptr_t>(Call.getAttributes().getRawPointer()));
+  Words.push_back(
+      reinterpret_cast<uintptr_t>(Call.getAttributes().getRawPointer()));
   bool IsLastCall = Callee.hasLocalLinkage() && Callee.hasOneLiveUse();
   bool InRecursion = CalleeHasLargeAllocas && callsItself(Caller);
-  Words.push_back(Call.arg_size() << 3 | leadsToUnreachable(Call) << 2 | IsLastCall << 1 | InRecursion);
+  Words.push_back(Call.arg_size() << 3 | leadsToUnreachable(Call) << 2 |
+                  IsLastCall << 1 | InRecursion);
 
   enum Kind : uint64_t { Opaque, Data, Pointer };
   SmallVector<const Value *, 8> Bases;
@@ -149,18 +164,20 @@ std::optional<CallsiteView> CallsiteView::of(CallBase &Call, bool CalleeHasLarge
     } else {
       // The analyses compare bases with each other, and an alloca of the caller
       // may become registers. Otherwise they do not distinguish bases.
-      auto Place = static_cast<uint64_t>(find(Bases, Stripped.Base) - Bases.begin());
+      auto Place =
+          static_cast<uint64_t>(find(Bases, Stripped.Base) - Bases.begin());
       if (Place == Bases.size())
         Bases.push_back(Stripped.Base);
-      Words.push_back(Place << 8 | isa<AllocaInst>(Stripped.Base) << 4 | Pointer << 2 | K);
+      Words.push_back(Place << 8 | isa<AllocaInst>(Stripped.Base) << 4 |
+                      Pointer << 2 | K);
       Words.push_back(static_cast<uint64_t>(Stripped.Offset));
     }
     if (K == Data)
       Words.push_back(reinterpret_cast<uintptr_t>(Argument));
   }
-  return View;
+  return Key;
 }
 
-size_t CallsiteView::Hash::operator()(const CallsiteView &View) const {
-  return hash_combine_range(View.Words.begin(), View.Words.end());
+size_t CallsiteKey::Hash::operator()(const CallsiteKey &Key) const {
+  return hash_combine_range(Key.Words.begin(), Key.Words.end());
 }

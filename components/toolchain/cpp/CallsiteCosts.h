@@ -17,20 +17,23 @@
 #include <unordered_map>
 #include <vector>
 
+namespace mlgo {
+
 /// Everything that the analyses can see of a call besides its callee: the
 /// attributes of caller and call, and for each argument whether it is constant
 /// data and its base and offset if it is a pointer. Calls of the same callee
-/// with equal views have equal costs.
-struct CallsiteView {
-  /// Returns the view of \p Call, or nothing if its costs depend on more than a
-  /// view can hold.
-  static std::optional<CallsiteView> of(llvm::CallBase &Call, bool CalleeHasLargeAllocas);
+/// with equal keys have equal costs.
+struct CallsiteKey {
+  /// Returns the key of \p Call, or nothing if its costs depend on more than a
+  /// key can hold.
+  static std::optional<CallsiteKey> of(llvm::CallBase &Call,
+                                       bool CalleeHasLargeAllocas);
 
-  bool operator==(const CallsiteView &Other) const {
+  bool operator==(const CallsiteKey &Other) const {
     return CallerAttributes == Other.CallerAttributes && Words == Other.Words;
   }
   struct Hash {
-    size_t operator()(const CallsiteView &View) const;
+    size_t operator()(const CallsiteKey &Key) const;
   };
 
   llvm::AttributeSet CallerAttributes;
@@ -46,40 +49,46 @@ struct CallsiteCosts {
 };
 
 /// Caches the costs of a function's callsites until the function changes.
-class CallsiteCostsAnalysis : public llvm::AnalysisInfoMixin<CallsiteCostsAnalysis> {
+class CallsiteCostsAnalysis
+    : public llvm::AnalysisInfoMixin<CallsiteCostsAnalysis> {
 public:
   class Result {
   public:
     explicit Result(const llvm::Function &Callee);
 
-    /// Returns the cached costs of calls with the view of \p Call. For a call
-    /// without a view returns empty costs, which are valid until the next call
+    /// Returns the cached costs of calls with the key of \p Call. For a call
+    /// without a key returns empty costs, which are valid until the next call
     /// of this function.
     CallsiteCosts &of(llvm::CallBase &Call);
 
     /// Returns the cost estimate if it can be computed from \p Features, which
     /// count its components one by one.
-    std::optional<int> estimate(const llvm::CallBase &Call, const llvm::InlineCostFeatures &Features) const;
+    std::optional<int> estimate(const llvm::CallBase &Call,
+                                const llvm::InlineCostFeatures &Features) const;
 
     /// False once the inliner changed the function, before the pass manager
     /// invalidates the analysis.
     bool Valid = true;
 
   private:
-    /// Whether the target's cost model sees more of a call than a view holds.
+    /// Whether the target's cost model sees more of a call than a key holds.
     bool SeesMore = false;
     /// If true, LLVM checks whether the caller is recursive.
     bool HasLargeAllocas = false;
     /// Whether `estimate` is possible, unless the call prevents it.
     bool FeaturesTellCost = false;
-    std::unordered_map<CallsiteView, CallsiteCosts, CallsiteView::Hash> Costs;
+    std::unordered_map<CallsiteKey, CallsiteCosts, CallsiteKey::Hash> Costs;
     std::unique_ptr<CallsiteCosts> Unlike;
   };
-  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) { return Result(F); }
+  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) {
+    return Result(F);
+  }
 
 private:
   friend llvm::AnalysisInfoMixin<CallsiteCostsAnalysis>;
   static llvm::AnalysisKey Key;
 };
+
+} // namespace mlgo
 
 #endif

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace mlgo {
+
 /// Caller, callee and outcome of each decision; written by the destructor.
 ///
 /// File format: a line of JSON {"version", "decisions": N, "functions": M,
@@ -31,5 +33,7 @@ private:
   std::string Names, Flags;
   std::vector<int32_t> Rows;
 };
+
+} // namespace mlgo
 
 #endif

@@ -12,6 +12,8 @@
 
 #include <deque>
 
+namespace mlgo {
+
 /// Nodes for the functions that the module defines, and one node with an edge
 /// to each function that can be called from outside of the module. Edges are
 /// calls, followed by functions that a callee is known to call back
@@ -23,7 +25,9 @@ public:
     llvm::SmallVector<Node *, 8> Edges;
     size_t NumCalls = 0;
 
-    llvm::ArrayRef<Node *> callees() const { return llvm::ArrayRef(Edges).take_front(NumCalls); }
+    llvm::ArrayRef<Node *> callees() const {
+      return llvm::ArrayRef(Edges).take_front(NumCalls);
+    }
   };
 
   explicit DirectCallGraph(llvm::Module &M) {
@@ -35,8 +39,10 @@ public:
         NodeOf[&F] = &N;
         // As in llvm::CallGraph: dead local functions are not reachable from
         // the entry node and thus not visited.
-        if (!F.hasLocalLinkage() || F.hasAddressTaken(nullptr, /*IgnoreCallbackUses=*/true,
-                                                      /*IgnoreAssumeLikeCalls=*/true, /*IgnoreLLVMUsed=*/false))
+        if (!F.hasLocalLinkage() ||
+            F.hasAddressTaken(nullptr, /*IgnoreCallbackUses=*/true,
+                              /*IgnoreAssumeLikeCalls=*/true,
+                              /*IgnoreLLVMUsed=*/false))
           Elsewhere.Edges.push_back(&N);
       }
     for (Node &N : Nodes) {
@@ -63,10 +69,14 @@ private:
   std::deque<Node> Nodes;
 };
 
-template <> struct llvm::GraphTraits<DirectCallGraph *> {
-  using NodeRef = DirectCallGraph::Node *;
+} // namespace mlgo
+
+template <> struct llvm::GraphTraits<mlgo::DirectCallGraph *> {
+  using NodeRef = mlgo::DirectCallGraph::Node *;
   using ChildIteratorType = NodeRef *;
-  static NodeRef getEntryNode(DirectCallGraph *Graph) { return &Graph->Elsewhere; }
+  static NodeRef getEntryNode(mlgo::DirectCallGraph *Graph) {
+    return &Graph->Elsewhere;
+  }
   static ChildIteratorType child_begin(NodeRef N) { return N->Edges.begin(); }
   static ChildIteratorType child_end(NodeRef N) { return N->Edges.end(); }
 };

@@ -64,8 +64,8 @@ static bool isCold(const CallBase &Call) {
 }
 
 void mlgo::setExtendedFeatures(
-    const CallBase &Call, const FunctionFacts &CallerFacts,
-    const FunctionFacts &CalleeFacts, const DecisionHistory &History,
+    const CallBase &Call, const FunctionProperties &CallerProperties,
+    const FunctionProperties &CalleeProperties, const DecisionHistory &History,
     function_ref<void(ExtendedFeature, int64_t)> Set) {
   using F = ExtendedFeature;
   const Function &Caller = *Call.getCaller();
@@ -75,16 +75,16 @@ void mlgo::setExtendedFeatures(
   const DecisionHistory::Counts Decided = History.of(Callee);
   Set(F::callee_linkage, linkageOf(Callee));
   Set(F::caller_linkage, linkageOf(Caller));
-  Set(F::callee_instructions, CalleeFacts.Instructions);
-  Set(F::caller_instructions, CallerFacts.Instructions);
-  Set(F::callee_direct_calls, CalleeFacts.DirectCalls);
-  Set(F::caller_direct_calls, CallerFacts.DirectCalls);
-  Set(F::callee_other_calls, CalleeFacts.OtherCalls);
-  Set(F::caller_other_calls, CallerFacts.OtherCalls);
-  Set(F::callee_invokes, CalleeFacts.Invokes);
-  Set(F::caller_invokes, CallerFacts.Invokes);
-  Set(F::callee_memory_accesses, CalleeFacts.MemoryAccesses);
-  Set(F::callee_allocas, CalleeFacts.Allocas);
+  Set(F::callee_instructions, CalleeProperties.Instructions);
+  Set(F::caller_instructions, CallerProperties.Instructions);
+  Set(F::callee_direct_calls, CalleeProperties.DirectCalls);
+  Set(F::caller_direct_calls, CallerProperties.DirectCalls);
+  Set(F::callee_other_calls, CalleeProperties.OtherCalls);
+  Set(F::caller_other_calls, CallerProperties.OtherCalls);
+  Set(F::callee_invokes, CalleeProperties.Invokes);
+  Set(F::caller_invokes, CallerProperties.Invokes);
+  Set(F::callee_memory_accesses, CalleeProperties.MemoryAccesses);
+  Set(F::callee_allocas, CalleeProperties.Allocas);
   Set(F::callee_calls_left, CalleeUses.Calls);
   Set(F::callee_other_uses, CalleeUses.Other);
   Set(F::callee_calls_in_caller, CalleeUses.InCaller);

@@ -10,7 +10,7 @@
 #ifndef MLGO_EXTENDED_FEATURES_H
 #define MLGO_EXTENDED_FEATURES_H
 
-#include "FunctionFacts.h"
+#include "FunctionProperties.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/TensorSpec.h"
@@ -79,7 +79,9 @@ public:
     Counts &C = ByCallee[Callee.getName()];
     ++(Inlined ? C.Inlined : C.Refused);
   }
-  void forget(const llvm::Function &Callee) { ByCallee.erase(Callee.getName()); }
+  void forget(const llvm::Function &Callee) {
+    ByCallee.erase(Callee.getName());
+  }
   Counts of(const llvm::Function &Callee) const {
     return ByCallee.lookup(Callee.getName());
   }
@@ -90,8 +92,8 @@ private:
 
 /// Computes the extended features of `Call` and passes each to `Set`.
 void setExtendedFeatures(
-    const llvm::CallBase &Call, const FunctionFacts &Caller,
-    const FunctionFacts &Callee, const DecisionHistory &History,
+    const llvm::CallBase &Call, const FunctionProperties &Caller,
+    const FunctionProperties &Callee, const DecisionHistory &History,
     llvm::function_ref<void(ExtendedFeature, int64_t)> Set);
 
 } // namespace mlgo

@@ -17,7 +17,8 @@ static constexpr size_t RowBytes = RowWords * sizeof(int32_t);
 
 static Error corrupt(StringRef Name, const Twine &What) {
   return createStringError(inconvertibleErrorCode(),
-                           Name + " is not a file of forced decisions: " + What);
+                           Name +
+                               " is not a file of forced decisions: " + What);
 }
 
 static bool consumeName(StringRef &Header, StringRef Name) {
@@ -47,14 +48,14 @@ Expected<DecisionRows> mlgo::readDecisionRows(const std::string &Path,
   auto Buffer = MemoryBuffer::getFile(Path, /*IsText=*/false,
                                       /*RequiresNullTerminator=*/false);
   if (!Buffer)
-    return createStringError(Buffer.getError(), "cannot read " + Path + ": " +
-                                                    Buffer.getError().message());
+    return createStringError(Buffer.getError(),
+                             "cannot read " + Path + ": " +
+                                 Buffer.getError().message());
   return parseDecisionRows((*Buffer)->getBuffer(), Path, Problem);
 }
 
-Expected<DecisionRows> mlgo::parseDecisionRows(StringRef Content,
-                                               StringRef Name,
-                                               StringRef Problem) {
+Expected<DecisionRows>
+mlgo::parseDecisionRows(StringRef Content, StringRef Name, StringRef Problem) {
   auto [Header, Rest] = Content.split('\n');
   int64_t Version, Rows, Names;
   StringRef Of;

@@ -29,9 +29,9 @@ llvm::StringRef symbolName(llvm::StringRef Name);
 
 /// The content of a file of decisions.
 ///
-/// File format (components/core/compiler/forced_decisions.py writes it): a line of
-/// JSON {"version": 1, "problem", "decisions": N, "names": M}; int32[N][4] of
-/// two names (indices; the second is -1 for the register allocator), ordinal
+/// File format (components/core/compiler/forced_decisions.py writes it): a line
+/// of JSON {"version": 1, "problem", "decisions": N, "names": M}; int32[N][4]
+/// of two names (indices; the second is -1 for the register allocator), ordinal
 /// and action; M names, each terminated by NUL. Numbers are little-endian.
 struct DecisionRows {
   struct Row {

@@ -18,8 +18,8 @@ namespace mlgo {
 
 /// The scores of a module's functions.
 ///
-/// File format (components/core/compiler/function_scores.py reads it): a line of
-/// JSON {"version": 1, "functions": N}; float32[N], little-endian; N names,
+/// File format (components/core/compiler/function_scores.py reads it): a line
+/// of JSON {"version": 1, "functions": N}; float32[N], little-endian; N names,
 /// each terminated by NUL.
 class FunctionScores {
 public:

@@ -11,31 +11,39 @@
 #include "llvm/Support/CommandLine.h"
 
 using namespace llvm;
+using namespace mlgo;
 
 /// LLVM's name of the pass, for -Rpass=.
 static constexpr char RemarkPass[] = "inline-ml";
 
 /// Returns the value of LLVM's option, which is static in MLInlineAdvisor.cpp.
 static float sizeIncreaseThreshold() {
-  return static_cast<cl::opt<float> *>(cl::getRegisteredOptions().lookup("ml-advisor-size-increase-threshold"))
+  return static_cast<cl::opt<float> *>(
+             cl::getRegisteredOptions().lookup(
+                 "ml-advisor-size-increase-threshold"))
       ->getValue();
 }
 
-InlineFeatureAdvisor::InlineFeatureAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
-                                           std::function<bool(CallBase &)> GetDefaultAdvice)
-    : InlineAdvisor(M, MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager()),
-      ModelRunner(std::move(Runner)), GetDefaultAdvice(std::move(GetDefaultAdvice)),
-      SizeIncreaseThreshold(sizeIncreaseThreshold()), Graph(MAM.getResult<LazyCallGraphAnalysis>(M)) {
-  FAM.registerPass([] { return FunctionFactsAnalysis(); });
+InlineFeatureAdvisor::InlineFeatureAdvisor(
+    Module &M, ModuleAnalysisManager &MAM,
+    std::unique_ptr<MLModelRunner> Runner,
+    std::function<bool(CallBase &)> GetDefaultAdvice)
+    : InlineAdvisor(
+          M, MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager()),
+      ModelRunner(std::move(Runner)),
+      GetDefaultAdvice(std::move(GetDefaultAdvice)),
+      SizeIncreaseThreshold(sizeIncreaseThreshold()),
+      Graph(MAM.getResult<LazyCallGraphAnalysis>(M)) {
+  FAM.registerPass([] { return FunctionPropertiesAnalysis(); });
   FAM.registerPass([] { return CallsiteCostsAnalysis(); });
   ModelRunner->switchContext("");
   levelFunctions();
   for (Function &F : M)
     if (!F.isDeclaration())
-      InitialSize += facts(F).Instructions;
+      InitialSize += properties(F).Instructions;
   CurrentSize = InitialSize;
   for (const auto &[N, Level] : Levels)
-    EdgeCount += facts(N->getFunction()).DirectCalls;
+    EdgeCount += properties(N->getFunction()).DirectCalls;
   NodeCount = Levels.size();
 }
 
@@ -47,7 +55,8 @@ void InlineFeatureAdvisor::levelFunctions() {
     unsigned Level = 0;
     for (const DirectCallGraph::Node *Member : *Cycle)
       for (const DirectCallGraph::Node *Callee : Member->callees())
-        if (auto Known = Levels.find(&Graph.get(*Callee->F)); Known != Levels.end())
+        if (auto Known = Levels.find(&Graph.get(*Callee->F));
+            Known != Levels.end())
           Level = std::max(Level, Known->second + 1);
     for (const DirectCallGraph::Node *Member : *Cycle)
       if (Member->F)
@@ -55,15 +64,16 @@ void InlineFeatureAdvisor::levelFunctions() {
   }
 }
 
-const FunctionFacts &InlineFeatureAdvisor::facts(Function &F) {
-  std::unique_ptr<FunctionFacts> &Known = Facts[&F];
+const FunctionProperties &InlineFeatureAdvisor::properties(Function &F) {
+  std::unique_ptr<FunctionProperties> &Known = Properties[&F];
   if (!Known) {
-    FunctionFactsAnalysis::Result &Kept = FAM.getResult<FunctionFactsAnalysis>(F);
+    FunctionPropertiesAnalysis::Result &Kept =
+        FAM.getResult<FunctionPropertiesAnalysis>(F);
     if (!Kept.UsesAreCounted) {
-      Kept.Facts.Uses = FunctionFacts::usesOf(F);
+      Kept.Properties.Uses = FunctionProperties::usesOf(F);
       Kept.UsesAreCounted = true;
     }
-    Known = std::make_unique<FunctionFacts>(Kept.Facts);
+    Known = std::make_unique<FunctionProperties>(Kept.Properties);
   }
   return *Known;
 }
@@ -72,13 +82,13 @@ const FunctionFacts &InlineFeatureAdvisor::facts(Function &F) {
 // last SCC, and may have split it or created functions (CoroSplit), which are
 // neighbors of the existing ones. Update the counts of nodes and edges.
 void InlineFeatureAdvisor::onPassEntry(LazyCallGraph::SCC *Current) {
-  if (!Current || Stopped)
+  if (!Current || ForceStop)
     return;
-  Facts.clear();
+  Properties.clear();
   while (!NodesInLastSCC.empty()) {
     const Node *N = *NodesInLastSCC.begin();
     NodesInLastSCC.erase(N);
-    EdgeCount += facts(N->getFunction()).DirectCalls;
+    EdgeCount += properties(N->getFunction()).DirectCalls;
     const unsigned Level = Levels.lookup(N);
     for (const LazyCallGraph::Edge &E : **N)
       if (Levels.try_emplace(&E.getNode(), Level).second) {
@@ -93,46 +103,55 @@ void InlineFeatureAdvisor::onPassEntry(LazyCallGraph::SCC *Current) {
 }
 
 void InlineFeatureAdvisor::onPassExit(LazyCallGraph::SCC *Current) {
-  Facts.clear();
-  if (!Current || Stopped)
+  Properties.clear();
+  if (!Current || ForceStop)
     return;
   for (const Node &N : *Current)
     NodesInLastSCC.insert(&N);
   EdgesOfLastSCC = 0;
   for (const Node *N : NodesInLastSCC)
-    EdgesOfLastSCC += facts(N->getFunction()).DirectCalls;
+    EdgesOfLastSCC += properties(N->getFunction()).DirectCalls;
 }
 
 bool InlineFeatureAdvisor::isReachable(CallBase &Call) {
   Function &Caller = *Call.getCaller();
-  return facts(Caller).AllReachable || reachableBlocks(Caller).contains(Call.getParent());
+  return properties(Caller).AllReachable ||
+         reachableBlocks(Caller).contains(Call.getParent());
 }
 
 CallsiteCostsAnalysis::Result &InlineFeatureAdvisor::callee(CallBase &Call) {
   Function &Callee = *Call.getCalledFunction();
-  CallsiteCostsAnalysis::Result &Kept = FAM.getResult<CallsiteCostsAnalysis>(Callee);
+  CallsiteCostsAnalysis::Result &Kept =
+      FAM.getResult<CallsiteCostsAnalysis>(Callee);
   if (!Kept.Valid)
     Kept = CallsiteCostsAnalysis::Result(Callee);
   return Kept;
 }
 
-InlineAdvisor::MandatoryInliningKind InlineFeatureAdvisor::mandatoryKind(CallBase &Call, CallsiteCosts &Known) {
+InlineAdvisor::MandatoryInliningKind
+InlineFeatureAdvisor::mandatoryKind(CallBase &Call, CallsiteCosts &Known) {
   if (!Known.Mandatory) {
     Function &Callee = *Call.getCalledFunction();
-    auto Libraries = [&](Function &F) -> const TargetLibraryInfo & { return FAM.getResult<TargetLibraryAnalysis>(F); };
-    Known.Mandatory =
-        getAttributeBasedInliningDecision(Call, &Callee, FAM.getResult<TargetIRAnalysis>(Callee), Libraries);
+    auto Libraries = [&](Function &F) -> const TargetLibraryInfo & {
+      return FAM.getResult<TargetLibraryAnalysis>(F);
+    };
+    Known.Mandatory = getAttributeBasedInliningDecision(
+        Call, &Callee, FAM.getResult<TargetIRAnalysis>(Callee), Libraries);
   }
   const std::optional<InlineResult> &Decided = *Known.Mandatory;
   if (!Decided)
     return MandatoryInliningKind::NotMandatory;
-  return Decided->isSuccess() ? MandatoryInliningKind::Always : MandatoryInliningKind::Never;
+  return Decided->isSuccess() ? MandatoryInliningKind::Always
+                              : MandatoryInliningKind::Never;
 }
 
-bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known, bool Mandatory) {
+bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known,
+                                        bool Mandatory) {
   Function &Callee = *Call.getCalledFunction();
   TargetTransformInfo &Target = FAM.getResult<TargetIRAnalysis>(Callee);
-  auto Assumptions = [&](Function &F) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(F); };
+  auto Assumptions = [&](Function &F) -> AssumptionCache & {
+    return FAM.getResult<AssumptionAnalysis>(F);
+  };
   if (!Known.Features)
     Known.Features = getInliningCostFeatures(Call, Target, Assumptions);
   if (Mandatory || !*Known.Features)
@@ -145,48 +164,65 @@ bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known, bo
   return Known.Estimate->has_value();
 }
 
-void InlineFeatureAdvisor::setFeatures(CallBase &Call, const CallsiteCosts &Known) {
+void InlineFeatureAdvisor::setFeatures(CallBase &Call,
+                                       const CallsiteCosts &Known) {
   Function &Caller = *Call.getCaller();
   Function &Callee = *Call.getCalledFunction();
-  const FunctionFacts &CallerFacts = facts(Caller);
-  const FunctionFacts &CalleeFacts = facts(Callee);
+  const FunctionProperties &CallerProperties = properties(Caller);
+  const FunctionProperties &CalleeProperties = properties(Callee);
   const Node *CallerNode = Graph.lookup(Caller);
-  auto Set = [&](FeatureIndex Feature, int64_t Value) { *ModelRunner->getTensor<int64_t>(Feature) = Value; };
-  Set(FeatureIndex::callee_basic_block_count, CalleeFacts.Blocks);
-  Set(FeatureIndex::callee_conditionally_executed_blocks, CalleeFacts.ConditionalBlocks);
-  Set(FeatureIndex::callee_users, CalleeFacts.Uses);
-  Set(FeatureIndex::is_callee_avail_external, Callee.hasAvailableExternallyLinkage());
-  Set(FeatureIndex::caller_basic_block_count, CallerFacts.Blocks);
-  Set(FeatureIndex::caller_conditionally_executed_blocks, CallerFacts.ConditionalBlocks);
-  Set(FeatureIndex::caller_users, CallerFacts.Uses);
-  Set(FeatureIndex::is_caller_avail_external, Caller.hasAvailableExternallyLinkage());
-  Set(FeatureIndex::callsite_height, CallerNode ? Levels.lookup(CallerNode) : 0);
-  Set(FeatureIndex::nr_ctant_params, count_if(Call.args(), [](const Use &U) { return isa<Constant>(U); }));
+  auto Set = [&](FeatureIndex Feature, int64_t Value) {
+    *ModelRunner->getTensor<int64_t>(Feature) = Value;
+  };
+  Set(FeatureIndex::callee_basic_block_count, CalleeProperties.Blocks);
+  Set(FeatureIndex::callee_conditionally_executed_blocks,
+      CalleeProperties.ConditionalBlocks);
+  Set(FeatureIndex::callee_users, CalleeProperties.Uses);
+  Set(FeatureIndex::is_callee_avail_external,
+      Callee.hasAvailableExternallyLinkage());
+  Set(FeatureIndex::caller_basic_block_count, CallerProperties.Blocks);
+  Set(FeatureIndex::caller_conditionally_executed_blocks,
+      CallerProperties.ConditionalBlocks);
+  Set(FeatureIndex::caller_users, CallerProperties.Uses);
+  Set(FeatureIndex::is_caller_avail_external,
+      Caller.hasAvailableExternallyLinkage());
+  Set(FeatureIndex::callsite_height,
+      CallerNode ? Levels.lookup(CallerNode) : 0);
+  Set(FeatureIndex::nr_ctant_params,
+      count_if(Call.args(), [](const Use &U) { return isa<Constant>(U); }));
   Set(FeatureIndex::node_count, NodeCount);
   Set(FeatureIndex::edge_count, EdgeCount);
   Set(FeatureIndex::cost_estimate, **Known.Estimate);
   for (size_t I = 0; I < (*Known.Features)->size(); ++I)
-    Set(inlineCostFeatureToMlFeature(static_cast<InlineCostFeatureIndex>(I)), (**Known.Features)[I]);
-  mlgo::setExtendedFeatures(Call, CallerFacts, CalleeFacts, History, [&](mlgo::ExtendedFeature Feature, int64_t Value) {
-    *ModelRunner->getTensor<int64_t>(mlgo::indexOf(Feature)) = Value;
-  });
+    Set(inlineCostFeatureToMlFeature(static_cast<InlineCostFeatureIndex>(I)),
+        (**Known.Features)[I]);
+  mlgo::setExtendedFeatures(Call, CallerProperties, CalleeProperties, History,
+                            [&](mlgo::ExtendedFeature Feature, int64_t Value) {
+                              *ModelRunner->getTensor<int64_t>(
+                                  indexOf(Feature)) = Value;
+                            });
 }
 
-std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
+std::unique_ptr<InlineAdvice>
+InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
   OptimizationRemarkEmitter &ORE = getCallerORE(Call);
   // Advice that changes nothing is not tracked.
-  auto Untracked = [&](bool Advice) { return std::make_unique<InlineAdvice>(this, Call, ORE, Advice); };
+  auto Untracked = [&](bool Advice) {
+    return std::make_unique<InlineAdvice>(this, Call, ORE, Advice);
+  };
   if (!isReachable(Call))
     return Untracked(false);
   CallsiteCosts &Known = callee(Call).of(Call);
   const MandatoryInliningKind Kind = mandatoryKind(Call, Known);
-  if (Kind == MandatoryInliningKind::Never || Call.getCaller() == Call.getCalledFunction())
+  if (Kind == MandatoryInliningKind::Never ||
+      Call.getCaller() == Call.getCalledFunction())
     return Untracked(false);
   const bool Mandatory = Kind == MandatoryInliningKind::Always;
-  if (Stopped) {
+  if (ForceStop) {
     ORE.emit([&] {
       return OptimizationRemarkMissed(RemarkPass, "ForceStop", &Call)
-             << "not inlined: the module has grown beyond -ml-advisor-size-increase-threshold";
+             << "not inlined: the module has grown beyond "
+                "-ml-advisor-size-increase-threshold";
     });
     return Untracked(Mandatory);
   }
@@ -200,24 +236,28 @@ std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getAdviceImpl(CallBase &Call
   return Advice;
 }
 
-std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::getMandatoryAdvice(CallBase &Call, bool Advice) {
+std::unique_ptr<InlineAdvice>
+InlineFeatureAdvisor::getMandatoryAdvice(CallBase &Call, bool Advice) {
   OptimizationRemarkEmitter &ORE = getCallerORE(Call);
-  if (!Advice || Stopped)
+  if (!Advice || ForceStop)
     return std::make_unique<InlineAdvice>(this, Call, ORE, Advice);
   if (!isReachable(Call))
     return std::make_unique<InlineAdvice>(this, Call, ORE, false);
   return std::make_unique<TrackedAdvice>(this, Call, ORE, true);
 }
 
-std::unique_ptr<InlineAdvice> InlineFeatureAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
-  return std::make_unique<TrackedAdvice>(this, Call, ORE, ModelRunner->evaluate<int64_t>() != 0);
+std::unique_ptr<InlineAdvice>
+InlineFeatureAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
+  return std::make_unique<TrackedAdvice>(this, Call, ORE,
+                                         ModelRunner->evaluate<int64_t>() != 0);
 }
 
-void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted) {
+void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice,
+                                   bool CalleeWasDeleted) {
   Function &Caller = *Advice.Caller;
-  const FunctionFacts After = Advice.FactsAfter->get();
-  *Facts[&Caller] = After;
-  if (auto *Kept = FAM.getCachedResult<FunctionFactsAnalysis>(Caller))
+  const FunctionProperties After = Advice.Updater->get();
+  *Properties[&Caller] = After;
+  if (auto *Kept = FAM.getCachedResult<FunctionPropertiesAnalysis>(Caller))
     *Kept = {After, /*UsesAreCounted=*/false};
   if (auto *Kept = FAM.getCachedResult<CallsiteCostsAnalysis>(Caller))
     Kept->Valid = false;
@@ -228,32 +268,35 @@ void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice, bool CalleeWasDe
     History.forget(*Advice.Callee);
     NodesInLastSCC.erase(Graph.lookup(*Advice.Callee));
   } else {
-    DirectCalls += facts(*Advice.Callee).DirectCalls;
+    DirectCalls += properties(*Advice.Callee).DirectCalls;
     Size += Advice.CalleeSize;
   }
   EdgeCount += DirectCalls - Advice.DirectCalls;
   CurrentSize += Size - (Advice.CallerSize + Advice.CalleeSize);
-  Stopped = CurrentSize > SizeIncreaseThreshold * InitialSize;
+  ForceStop = CurrentSize > SizeIncreaseThreshold * InitialSize;
 }
 
-InlineFeatureAdvisor::TrackedAdvice::TrackedAdvice(InlineFeatureAdvisor *Advisor, CallBase &Call,
-                                                   OptimizationRemarkEmitter &ORE, bool Recommended)
+InlineFeatureAdvisor::TrackedAdvice::TrackedAdvice(
+    InlineFeatureAdvisor *Advisor, CallBase &Call,
+    OptimizationRemarkEmitter &ORE, bool Recommended)
     : InlineAdvice(Advisor, Call, ORE, Recommended) {
-  const FunctionFacts &CallerFacts = Advisor->facts(*Caller);
-  const FunctionFacts &CalleeFacts = Advisor->facts(*Callee);
-  CallerSize = CallerFacts.Instructions;
-  CalleeSize = CalleeFacts.Instructions;
-  DirectCalls = CallerFacts.DirectCalls + CalleeFacts.DirectCalls;
+  const FunctionProperties &CallerProperties = Advisor->properties(*Caller);
+  const FunctionProperties &CalleeProperties = Advisor->properties(*Callee);
+  CallerSize = CallerProperties.Instructions;
+  CalleeSize = CalleeProperties.Instructions;
+  DirectCalls = CallerProperties.DirectCalls + CalleeProperties.DirectCalls;
   if (Recommended)
-    FactsAfter.emplace(CallerFacts, Call);
+    Updater.emplace(CallerProperties, Call);
 }
 
-template <typename Remark> void InlineFeatureAdvisor::TrackedAdvice::remark(StringRef Name) {
+template <typename Remark>
+void InlineFeatureAdvisor::TrackedAdvice::remark(StringRef Name) {
   ORE.emit([&] {
     Remark R(RemarkPass, Name, DLoc, Block);
     R << ore::NV("Callee", Callee->getName());
-    for (size_t I = 0; I < mlgo::inliningFeatures().size(); ++I)
-      R << ore::NV(mlgo::inliningFeatures()[I].name(), *owner().ModelRunner->getTensor<int64_t>(I));
+    for (size_t I = 0; I < inliningFeatures().size(); ++I)
+      R << ore::NV(inliningFeatures()[I].name(),
+                   *owner().ModelRunner->getTensor<int64_t>(I));
     R << ore::NV("ShouldInline", isInliningRecommended());
     return R;
   });
@@ -264,12 +307,14 @@ void InlineFeatureAdvisor::TrackedAdvice::recordInliningImpl() {
   owner().inlined(*this, /*CalleeWasDeleted=*/false);
 }
 
-void InlineFeatureAdvisor::TrackedAdvice::recordInliningWithCalleeDeletedImpl() {
+void InlineFeatureAdvisor::TrackedAdvice::
+    recordInliningWithCalleeDeletedImpl() {
   remark<OptimizationRemark>("InliningSuccessWithCalleeDeleted");
   owner().inlined(*this, /*CalleeWasDeleted=*/true);
 }
 
-void InlineFeatureAdvisor::TrackedAdvice::recordUnsuccessfulInliningImpl(const InlineResult &) {
+void InlineFeatureAdvisor::TrackedAdvice::recordUnsuccessfulInliningImpl(
+    const InlineResult &) {
   remark<OptimizationRemarkMissed>("InliningAttemptedAndUnsuccessful");
 }
 

@@ -7,13 +7,13 @@
 // compile time: it walks the callee twice for each decision, and computes a
 // dominator tree and the loops of the caller after each inlining. This one
 // caches the costs of callees (CallsiteCosts.h) and counts with a plain walk
-// (FunctionFacts.h).
+// (FunctionProperties.h).
 #ifndef MLGO_INLINE_FEATURE_ADVISOR_H
 #define MLGO_INLINE_FEATURE_ADVISOR_H
 
 #include "CallsiteCosts.h"
 #include "ExtendedFeatures.h"
-#include "FunctionFacts.h"
+#include "FunctionProperties.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -21,11 +21,14 @@
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/IR/DiagnosticInfo.h"
 
+namespace mlgo {
+
 /// Inlines by the decisions of a model runner, with LLVM's and the extended
 /// features.
 class InlineFeatureAdvisor : public llvm::InlineAdvisor {
 public:
-  InlineFeatureAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM, std::unique_ptr<llvm::MLModelRunner> Runner,
+  InlineFeatureAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
+                       std::unique_ptr<llvm::MLModelRunner> Runner,
                        std::function<bool(llvm::CallBase &)> GetDefaultAdvice);
 
   void onPassEntry(llvm::LazyCallGraph::SCC *Current) override;
@@ -38,23 +41,27 @@ protected:
 
   /// Decides on a call whose features the model runner holds. Not called for
   /// mandatory inlining, which is not a decision.
-  virtual std::unique_ptr<llvm::InlineAdvice> decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE);
+  virtual std::unique_ptr<llvm::InlineAdvice>
+  decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE);
 
-  std::unique_ptr<llvm::InlineAdvice> getAdviceImpl(llvm::CallBase &Call) override;
-  std::unique_ptr<llvm::InlineAdvice> getMandatoryAdvice(llvm::CallBase &Call, bool Advice) override;
+  std::unique_ptr<llvm::InlineAdvice>
+  getAdviceImpl(llvm::CallBase &Call) override;
+  std::unique_ptr<llvm::InlineAdvice> getMandatoryAdvice(llvm::CallBase &Call,
+                                                         bool Advice) override;
 
   const std::unique_ptr<llvm::MLModelRunner> ModelRunner;
   const std::function<bool(llvm::CallBase &)> GetDefaultAdvice;
-  mlgo::DecisionHistory History;
+  DecisionHistory History;
 
 private:
   using Node = llvm::LazyCallGraph::Node;
 
   void levelFunctions();
-  const FunctionFacts &facts(llvm::Function &F);
+  const FunctionProperties &properties(llvm::Function &F);
   bool isReachable(llvm::CallBase &Call);
   CallsiteCostsAnalysis::Result &callee(llvm::CallBase &Call);
-  MandatoryInliningKind mandatoryKind(llvm::CallBase &Call, CallsiteCosts &Known);
+  MandatoryInliningKind mandatoryKind(llvm::CallBase &Call,
+                                      CallsiteCosts &Known);
   bool canBeInlined(llvm::CallBase &Call, CallsiteCosts &Known, bool Mandatory);
   void setFeatures(llvm::CallBase &Call, const CallsiteCosts &Known);
   void inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted);
@@ -65,29 +72,33 @@ private:
   llvm::DenseMap<const Node *, unsigned> Levels;
   /// Nodes that the last pass processed and that still exist.
   llvm::SmallPtrSet<const Node *, 4> NodesInLastSCC;
-  /// Facts in the current pass.
-  llvm::DenseMap<const llvm::Function *, std::unique_ptr<FunctionFacts>> Facts;
+  /// Properties in the current pass.
+  llvm::DenseMap<const llvm::Function *, std::unique_ptr<FunctionProperties>>
+      Properties;
   int64_t NodeCount = 0, EdgeCount = 0, EdgesOfLastSCC = 0;
   /// Instructions in the module.
   int32_t InitialSize = 0, CurrentSize = 0;
   /// Whether the module has grown beyond the threshold: only mandatory inlining
   /// continues, and nothing is tracked any more.
-  bool Stopped = false;
+  bool ForceStop = false;
 };
 
 /// Advice that reports its outcome to the advisor.
 class InlineFeatureAdvisor::TrackedAdvice : public llvm::InlineAdvice {
 public:
-  TrackedAdvice(InlineFeatureAdvisor *Advisor, llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE,
-                bool Recommended);
+  TrackedAdvice(InlineFeatureAdvisor *Advisor, llvm::CallBase &Call,
+                llvm::OptimizationRemarkEmitter &ORE, bool Recommended);
 
 protected:
   void recordInliningImpl() override;
   void recordInliningWithCalleeDeletedImpl() override;
-  void recordUnsuccessfulInliningImpl(const llvm::InlineResult &Result) override;
+  void
+  recordUnsuccessfulInliningImpl(const llvm::InlineResult &Result) override;
   void recordUnattemptedInliningImpl() override;
 
-  InlineFeatureAdvisor &owner() const { return *static_cast<InlineFeatureAdvisor *>(Advisor); }
+  InlineFeatureAdvisor &owner() const {
+    return *static_cast<InlineFeatureAdvisor *>(Advisor);
+  }
 
 private:
   friend InlineFeatureAdvisor;
@@ -96,7 +107,9 @@ private:
   /// Before inlining.
   int64_t CallerSize = 0, CalleeSize = 0, DirectCalls = 0;
   /// Set if inlining is recommended.
-  std::optional<FactsAfterInlining> FactsAfter;
+  std::optional<FunctionPropertiesUpdater> Updater;
 };
+
+} // namespace mlgo
 
 #endif

@@ -13,10 +13,10 @@
 using namespace llvm;
 using namespace mlgo;
 
-static cl::opt<std::string>
-    PlanFile("mlgo-inline-plan", cl::Hidden,
-             cl::desc("Take the inlining decisions in this file, and those that "
-                      "are not in it from the policy"));
+static cl::opt<std::string> PlanFile(
+    "mlgo-inline-plan", cl::Hidden,
+    cl::desc("Take the inlining decisions in this file, and those that "
+             "are not in it from the policy"));
 
 static constexpr char Problem[] = "inlining";
 static constexpr char RemarkPass[] = "inline-plan";
@@ -133,9 +133,8 @@ Plan::decisionsOf(const Module &M) const {
   StringRef Name = M.getSourceFileName();
   const uint64_t Source = MD5Hash(Name);
   const uint64_t File = MD5Hash(sys::path::filename(Name));
-  const auto Exact = count_if(Index, [&](const Entry &E) {
-    return E.Source == Source;
-  });
+  const auto Exact =
+      count_if(Index, [&](const Entry &E) { return E.Source == Source; });
   std::optional<DecisionRows> Best;
   size_t MostFound = 0;
   for (const Entry &E : Index) {

@@ -32,8 +32,6 @@ bool hasInlinePlan();
 /// entries, the one with the most such callers is used.
 ForcedDecisions loadInlinePlan(llvm::Module &M);
 
-} // namespace mlgo
-
 /// Decides by a plan, and by the policy for calls that are not in the plan. A
 /// remark (-Rpass-analysis=inline-plan) reports how many of the plan's
 /// decisions were found.
@@ -42,7 +40,7 @@ public:
   PlannedInlineAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                        std::unique_ptr<llvm::MLModelRunner> Runner,
                        std::function<bool(llvm::CallBase &)> GetDefaultAdvice,
-                       mlgo::ForcedDecisions Plan);
+                       ForcedDecisions Plan);
   ~PlannedInlineAdvisor() override;
 
 protected:
@@ -50,7 +48,9 @@ protected:
   decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE) override;
 
 private:
-  mlgo::ForcedDecisions Plan;
+  ForcedDecisions Plan;
 };
+
+} // namespace mlgo
 
 #endif

@@ -16,36 +16,53 @@
 #include "llvm/Support/CommandLine.h"
 
 using namespace llvm;
+using namespace mlgo;
 
 namespace llvm {
-std::unique_ptr<InlineAdvisor> getLLVMReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
-                                                         std::function<bool(CallBase &)> GetDefaultAdvice);
+std::unique_ptr<InlineAdvisor>
+getLLVMReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                          std::function<bool(CallBase &)> GetDefaultAdvice);
 }
 
 static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
 
-static cl::Option *optionOf(StringRef Name) { return cl::getRegisteredOptions().lookup(Name); }
+static cl::Option *optionOf(StringRef Name) {
+  return cl::getRegisteredOptions().lookup(Name);
+}
 
-static bool isGiven(StringRef Option) { return optionOf(Option)->getNumOccurrences() > 0; }
+static bool isGiven(StringRef Option) {
+  return optionOf(Option)->getNumOccurrences() > 0;
+}
 
-std::unique_ptr<InlineAdvisor> llvm::getReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
-                                                           std::function<bool(CallBase &)> GetDefaultAdvice) {
+std::unique_ptr<InlineAdvisor>
+llvm::getReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                            std::function<bool(CallBase &)> GetDefaultAdvice) {
   if (isGiven("inliner-interactive-include-default"))
     return getLLVMReleaseModeAdvisor(M, MAM, std::move(GetDefaultAdvice));
-  for (StringRef Option : {"ml-inliner-skip-policy", "ml-inliner-model-selector", "ml-advisor-keep-fpi-cache"})
+  for (StringRef Option :
+       {"ml-inliner-skip-policy", "ml-inliner-model-selector",
+        "ml-advisor-keep-fpi-cache"})
     if (isGiven(Option))
-      M.getContext().emitError("-" + Option + " is not supported by the inline advisor of this clang");
+      M.getContext().emitError(
+          "-" + Option +
+          " is not supported by the inline advisor of this clang");
   std::unique_ptr<MLModelRunner> Model;
-  const auto &Features = mlgo::inliningFeatures();
+  const auto &Features = inliningFeatures();
   if (isGiven(ChannelOption)) {
-    const std::string &Base = static_cast<cl::opt<std::string> *>(optionOf(ChannelOption))->getValue();
-    Model = std::make_unique<InteractiveModelRunner>(M.getContext(), Features, InlineDecisionSpec, Base + ".out",
-                                                     Base + ".in");
+    const std::string &Base =
+        static_cast<cl::opt<std::string> *>(optionOf(ChannelOption))
+            ->getValue();
+    Model = std::make_unique<InteractiveModelRunner>(
+        M.getContext(), Features, InlineDecisionSpec, Base + ".out",
+        Base + ".in");
   } else {
-    Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(M.getContext(), Features, DecisionName);
+    Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(
+        M.getContext(), Features, DecisionName);
   }
-  if (mlgo::hasInlinePlan())
-    return std::make_unique<PlannedInlineAdvisor>(M, MAM, std::move(Model), std::move(GetDefaultAdvice),
+  if (hasInlinePlan())
+    return std::make_unique<PlannedInlineAdvisor>(M, MAM, std::move(Model),
+                                                  std::move(GetDefaultAdvice),
                                                   mlgo::loadInlinePlan(M));
-  return std::make_unique<InlineFeatureAdvisor>(M, MAM, std::move(Model), std::move(GetDefaultAdvice));
+  return std::make_unique<InlineFeatureAdvisor>(M, MAM, std::move(Model),
+                                                std::move(GetDefaultAdvice));
 }

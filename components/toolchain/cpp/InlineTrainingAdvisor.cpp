@@ -19,38 +19,47 @@
 #include "llvm/Support/xxhash.h"
 
 using namespace llvm;
+using namespace mlgo;
 
 // These two options have the names and meanings of LLVM's development mode,
 // which ml-compiler-opt's runners pass.
-static cl::opt<std::string> TrainingLog("training-log", cl::Hidden,
-                                        cl::desc("Write every inlining decision and its features to this file"));
-static cl::opt<std::string> PolicyDirectory("ml-inliner-model-under-training", cl::Hidden,
-                                            cl::desc("Directory of the policy: policy.so and output_spec.json"));
+static cl::opt<std::string> TrainingLog(
+    "training-log", cl::Hidden,
+    cl::desc("Write every inlining decision and its features to this file"));
+static cl::opt<std::string> PolicyDirectory(
+    "ml-inliner-model-under-training", cl::Hidden,
+    cl::desc("Directory of the policy: policy.so and output_spec.json"));
 
 namespace {
 /// Writes the training log and the log of callsites.
 class DecisionLog {
 public:
-  DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath, StringRef Source,
-              const ModelUnderTrainingRunner *Policy)
+  DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath,
+              StringRef Source, const ModelUnderTrainingRunner *Policy)
       : Policy(Policy), Specs(specs(Policy)),
-        Log(std::move(Stream), Specs, TensorSpec::createSpec<int64_t>(RewardName, {1}), /*IncludeReward=*/false),
+        Log(std::move(Stream), Specs,
+            TensorSpec::createSpec<int64_t>(RewardName, {1}),
+            /*IncludeReward=*/false),
         Calls(std::move(CallsPath), Source) {
     Log.switchContext("");
   }
 
-  std::pair<int32_t, int32_t> intern(const Function &Caller, const Function &Callee) {
+  std::pair<int32_t, int32_t> intern(const Function &Caller,
+                                     const Function &Callee) {
     return {Calls.intern(Caller), Calls.intern(Callee)};
   }
 
-  void record(const MLModelRunner &Runner, std::pair<int32_t, int32_t> Callsite, int64_t Default, int64_t Advice,
-              bool Inlined) {
+  void record(const MLModelRunner &Runner, std::pair<int32_t, int32_t> Callsite,
+              int64_t Default, int64_t Advice, bool Inlined) {
     Log.startObservation();
     size_t Position = 0;
-    auto Put = [&](const void *Data) { Log.logTensorValue(Position++, static_cast<const char *>(Data)); };
-    for (size_t I = 0; I < mlgo::inliningFeatures().size(); ++I)
+    auto Put = [&](const void *Data) {
+      Log.logTensorValue(Position++, static_cast<const char *>(Data));
+    };
+    for (size_t I = 0; I < inliningFeatures().size(); ++I)
       Put(Runner.getTensorUntyped(I));
-    for (size_t I = 0; Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
+    for (size_t I = 0;
+         Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
       Put(Policy->getUntypedExtraOutputValue(I));
     Put(&Default);
     Put(&Advice);
@@ -60,7 +69,7 @@ public:
 
 private:
   static std::vector<TensorSpec> specs(const ModelUnderTrainingRunner *Policy) {
-    std::vector<TensorSpec> Result = mlgo::inliningFeatures();
+    std::vector<TensorSpec> Result = inliningFeatures();
     if (Policy)
       append_range(Result, Policy->extraOutputsForLoggingSpecs());
     Result.push_back(DefaultDecisionSpec);
@@ -76,22 +85,28 @@ private:
 
 class InlineTrainingAdvisor : public InlineFeatureAdvisor {
 public:
-  InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM, std::unique_ptr<MLModelRunner> Runner,
-                        std::function<bool(CallBase &)> GetDefaultAdvice, std::unique_ptr<DecisionLog> Log,
-                        std::unique_ptr<mlgo::ForcedDecisions> Forced, std::string ForcedReport)
-      : InlineFeatureAdvisor(M, MAM, std::move(Runner), std::move(GetDefaultAdvice)), Log(std::move(Log)),
-        Forced(std::move(Forced)), ForcedReport(std::move(ForcedReport)) {}
+  InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                        std::unique_ptr<MLModelRunner> Runner,
+                        std::function<bool(CallBase &)> GetDefaultAdvice,
+                        std::unique_ptr<DecisionLog> Log,
+                        std::unique_ptr<ForcedDecisions> Forced,
+                        std::string ForcedReport)
+      : InlineFeatureAdvisor(M, MAM, std::move(Runner),
+                             std::move(GetDefaultAdvice)),
+        Log(std::move(Log)), Forced(std::move(Forced)),
+        ForcedReport(std::move(ForcedReport)) {}
   ~InlineTrainingAdvisor() override;
 
 protected:
-  std::unique_ptr<InlineAdvice> decide(CallBase &Call, OptimizationRemarkEmitter &ORE) override;
+  std::unique_ptr<InlineAdvice> decide(CallBase &Call,
+                                       OptimizationRemarkEmitter &ORE) override;
 
 private:
   class LoggedAdvice;
 
   const std::unique_ptr<DecisionLog> Log;
   /// Null if no decisions are forced.
-  const std::unique_ptr<mlgo::ForcedDecisions> Forced;
+  const std::unique_ptr<ForcedDecisions> Forced;
   const std::string ForcedReport;
 };
 
@@ -104,8 +119,10 @@ InlineTrainingAdvisor::~InlineTrainingAdvisor() {
 
 class InlineTrainingAdvisor::LoggedAdvice : public TrackedAdvice {
 public:
-  LoggedAdvice(InlineTrainingAdvisor *Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Advice, bool Default)
-      : TrackedAdvice(Advisor, Call, ORE, Advice), Default(Default), Log(*Advisor->Log),
+  LoggedAdvice(InlineTrainingAdvisor *Advisor, CallBase &Call,
+               OptimizationRemarkEmitter &ORE, bool Advice, bool Default)
+      : TrackedAdvice(Advisor, Call, ORE, Advice), Default(Default),
+        Log(*Advisor->Log),
         // Now, because the callee may be deleted when the advice is recorded.
         Callsite(Log.intern(*Caller, *Callee)) {}
 
@@ -127,7 +144,8 @@ private:
     record(false);
   }
   void record(bool Inlined) {
-    Log.record(owner().modelRunner(), Callsite, Default, isInliningRecommended(), Inlined);
+    Log.record(owner().modelRunner(), Callsite, Default,
+               isInliningRecommended(), Inlined);
   }
 
   const bool Default;
@@ -135,14 +153,16 @@ private:
   const std::pair<int32_t, int32_t> Callsite;
 };
 
-std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
+std::unique_ptr<InlineAdvice>
+InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
   // The heuristic is evaluated only if its decision is used or logged.
   const bool Default = (HasPolicy && !Log) || GetDefaultAdvice(Call);
-  setDecisionSubject(xxh3_64bits(Call.getCalledFunction()->getName()));
+  setSampleKey(xxh3_64bits(Call.getCalledFunction()->getName()));
   bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
   if (Forced)
-    if (auto Action = Forced->next(Call.getCaller()->getName(), Call.getCalledFunction()->getName()))
+    if (auto Action = Forced->next(Call.getCaller()->getName(),
+                                   Call.getCalledFunction()->getName()))
       Advice = *Action != 0;
   if (!Log)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);
@@ -151,15 +171,15 @@ std::unique_ptr<InlineAdvice> InlineTrainingAdvisor::decide(CallBase &Call, Opti
 
 std::vector<TensorSpec> policyInputs() {
   std::vector<TensorSpec> Inputs;
-  for (const TensorSpec &Feature : mlgo::inliningFeatures())
+  for (const TensorSpec &Feature : inliningFeatures())
     Inputs.push_back(TensorSpec("action_" + Feature.name(), Feature));
   return Inputs;
 }
 } // namespace
 
-std::unique_ptr<InlineAdvisor>
-llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
-                                std::function<bool(CallBase &)> GetDefaultAdvice) {
+std::unique_ptr<InlineAdvisor> llvm::getDevelopmentModeAdvisor(
+    Module &M, ModuleAnalysisManager &MAM,
+    std::function<bool(CallBase &)> GetDefaultAdvice) {
   LLVMContext &Context = M.getContext();
   // Before the policy is loaded, because its random stream starts with the
   // sample's seed.
@@ -170,9 +190,11 @@ llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
   std::unique_ptr<MLModelRunner> Runner;
   ModelUnderTrainingRunner *Policy = nullptr;
   if (PolicyDirectory.empty()) {
-    Runner = std::make_unique<NoInferenceModelRunner>(Context, mlgo::inliningFeatures());
+    Runner =
+        std::make_unique<NoInferenceModelRunner>(Context, inliningFeatures());
   } else {
-    auto Loaded = ModelUnderTrainingRunner::createAndEnsureValid(Context, PolicyDirectory, DecisionName, policyInputs());
+    auto Loaded = ModelUnderTrainingRunner::createAndEnsureValid(
+        Context, PolicyDirectory, DecisionName, policyInputs());
     Policy = Loaded.get();
     Runner = std::move(Loaded);
   }
@@ -184,12 +206,15 @@ llvm::getDevelopmentModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
     std::error_code Error;
     auto Stream = std::make_unique<raw_fd_ostream>(LogPath, Error);
     if (Error) {
-      Context.emitError("cannot write the training log " + LogPath + ": " + Error.message());
+      Context.emitError("cannot write the training log " + LogPath + ": " +
+                        Error.message());
       return nullptr;
     }
-    Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath, M.getSourceFileName(), Policy);
+    Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath,
+                                        M.getSourceFileName(), Policy);
   }
-  return std::make_unique<InlineTrainingAdvisor>(M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
-                                                 mlgo::loadForcedDecisions(Sample, "inlining"),
-                                                 Sample ? Sample->Forced : TrainingLog + ".forced");
+  return std::make_unique<InlineTrainingAdvisor>(
+      M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
+      mlgo::loadForcedDecisions(Sample, "inlining"),
+      Sample ? Sample->Forced : TrainingLog + ".forced");
 }

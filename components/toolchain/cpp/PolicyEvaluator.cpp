@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 
 using namespace llvm;
+using namespace mlgo;
 
 namespace {
 /// The default of -ml-inliner-trained-model-feed-prefix, which LLVM prepends to
@@ -31,7 +32,8 @@ using LogitsFn = void (*)(const void *const *, float *);
 namespace llvm {
 class EvaluationResultImpl {
 public:
-  explicit EvaluationResultImpl(std::vector<std::vector<char>> &Outputs) : Outputs(Outputs) {}
+  explicit EvaluationResultImpl(std::vector<std::vector<char>> &Outputs)
+      : Outputs(Outputs) {}
   std::vector<std::vector<char>> &Outputs;
 };
 
@@ -49,7 +51,8 @@ public:
   LogitsFn RunLogits = nullptr;
 
   bool load(StringRef Directory, const std::vector<TensorSpec> &InputSpecs);
-  bool bind(StringRef Library, const json::Object &Description, const std::vector<TensorSpec> &InputSpecs);
+  bool bind(StringRef Library, const json::Object &Description,
+            const std::vector<TensorSpec> &InputSpecs);
   void evaluate();
 
 private:
@@ -74,37 +77,44 @@ static std::optional<std::vector<int64_t>> shapeOf(const json::Object *Spec) {
   return Shape;
 }
 
-static std::string written(const std::optional<std::vector<int64_t>> &Shape) {
+static std::string
+shapeToString(const std::optional<std::vector<int64_t>> &Shape) {
   std::string Text = "[";
   for (int64_t Extent : Shape.value_or(std::vector<int64_t>()))
     Text += (Text.size() > 1 ? "," : "") + std::to_string(Extent);
   return Text + "]";
 }
 
-bool TFModelEvaluatorImpl::load(StringRef Directory, const std::vector<TensorSpec> &InputSpecs) {
+bool TFModelEvaluatorImpl::load(StringRef Directory,
+                                const std::vector<TensorSpec> &InputSpecs) {
   std::string Library = (Directory + "/policy.so").str();
   void *Handle = dlopen(Library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!Handle)
     return fail(Twine("cannot load the emitted policy: ") + dlerror());
-  auto Describe = reinterpret_cast<DescribeFn>(dlsym(Handle, "mlgo_policy_describe"));
+  auto Describe =
+      reinterpret_cast<DescribeFn>(dlsym(Handle, "mlgo_policy_describe"));
   RunLogits = reinterpret_cast<LogitsFn>(dlsym(Handle, "mlgo_policy_logits"));
   if (!Describe || !RunLogits)
-    return fail(Library + " is not an emitted policy: mlgo_policy_describe or mlgo_policy_logits is missing");
+    return fail(Library + " is not an emitted policy: mlgo_policy_describe or "
+                          "mlgo_policy_logits is missing");
   auto Description = json::parse(Describe());
   if (!Description)
-    return fail(Library + " describes itself in broken JSON: " + toString(Description.takeError()));
+    return fail(Library + " describes itself in broken JSON: " +
+                toString(Description.takeError()));
   const json::Object *Object = Description->getAsObject();
   if (!Object)
     return fail(Library + " must describe itself as a JSON object");
   return bind(Library, *Object, InputSpecs);
 }
 
-bool TFModelEvaluatorImpl::bind(StringRef Library, const json::Object &Description,
+bool TFModelEvaluatorImpl::bind(StringRef Library,
+                                const json::Object &Description,
                                 const std::vector<TensorSpec> &InputSpecs) {
   const json::Array *Features = Description.getArray("features");
   auto NumActions = Description.getInteger("num_actions");
   if (!Features || !NumActions || *NumActions < 2)
-    return fail(Library + " does not say its features and its number of actions");
+    return fail(Library +
+                " does not say its features and its number of actions");
   Logits.resize(*NumActions);
   std::string Missing;
   for (const json::Value &Feature : *Features) {
@@ -112,21 +122,24 @@ bool TFModelEvaluatorImpl::bind(StringRef Library, const json::Object &Descripti
     StringRef Name = Spec ? Spec->getString("name").value_or("") : "";
     StringRef Type = Spec ? Spec->getString("type").value_or("") : "";
     auto It = find_if(InputSpecs, [&](const TensorSpec &S) {
-      return StringRef(S.name()).starts_with(FeedPrefix) && S.name().substr(FeedPrefix.size()) == Name;
+      return StringRef(S.name()).starts_with(FeedPrefix) &&
+             S.name().substr(FeedPrefix.size()) == Name;
     });
     std::optional<std::vector<int64_t>> Shape = shapeOf(Spec);
     bool Agrees = It != InputSpecs.end() && Shape && *Shape == It->shape() &&
                   ((Type == "int64_t" && It->isElementType<int64_t>()) ||
                    (Type == "float" && It->isElementType<float>()));
     if (!Agrees) {
-      Missing += (Missing.empty() ? "" : ", ") + (Name + " (" + Type + written(Shape) + ")").str();
+      Missing += (Missing.empty() ? "" : ", ") +
+                 (Name + " (" + Type + shapeToString(Shape) + ")").str();
       continue;
     }
     PolicyInputs.push_back(Inputs[It - InputSpecs.begin()].data());
   }
   if (!Missing.empty())
-    return fail(Library + " was trained on features that this compiler does not log: " + Missing +
-                "; train it again with a trace of this compiler");
+    return fail(Library +
+                " was trained on features that this compiler does not log: " +
+                Missing + "; train it again with a trace of this compiler");
   return true;
 }
 
@@ -138,7 +151,7 @@ int64_t TFModelEvaluatorImpl::choose() {
   SmallVector<double, 40> Weights;
   for (float Logit : Logits)
     Total += Weights.emplace_back(std::exp(static_cast<double>(Logit) - *Best));
-  double Draw = drawUnit() * Total;
+  double Draw = sampleUniform() * Total;
   // Masked actions have the logit -inf and the weight 0. Rounding must not
   // select one of them, so end at the last action with a weight.
   size_t Last = Weights.size() - 1;
@@ -153,25 +166,33 @@ int64_t TFModelEvaluatorImpl::choose() {
 void TFModelEvaluatorImpl::evaluate() {
   RunLogits(PolicyInputs.data(), Logits.data());
   int64_t Action = choose();
-  std::memcpy(Outputs[0].data(), &Action, std::min(Outputs[0].size(), sizeof(Action)));
+  std::memcpy(Outputs[0].data(), &Action,
+              std::min(Outputs[0].size(), sizeof(Action)));
   for (size_t I = 1; I < Outputs.size(); ++I)
-    std::memcpy(Outputs[I].data(), Logits.data(), std::min(Outputs[I].size(), Logits.size() * sizeof(float)));
+    std::memcpy(Outputs[I].data(), Logits.data(),
+                std::min(Outputs[I].size(), Logits.size() * sizeof(float)));
 }
 
-TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath, const std::vector<TensorSpec> &InputSpecs,
-                                   const std::vector<TensorSpec> &OutputSpecs, const char *)
+TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath,
+                                   const std::vector<TensorSpec> &InputSpecs,
+                                   const std::vector<TensorSpec> &OutputSpecs,
+                                   const char *)
     : Impl(std::make_unique<TFModelEvaluatorImpl>()) {
   for (const TensorSpec &Spec : InputSpecs)
     Impl->Inputs.emplace_back(Spec.getTotalTensorBufferSize());
   for (const TensorSpec &Spec : OutputSpecs)
     Impl->Outputs.emplace_back(Spec.getTotalTensorBufferSize());
   Impl->OutputSpecs = OutputSpecs;
-  bool DecisionIsInt64 = !OutputSpecs.empty() && OutputSpecs[0].isElementType<int64_t>();
-  bool OthersAreLogits = std::all_of(OutputSpecs.begin() + DecisionIsInt64, OutputSpecs.end(),
-                                     [](const TensorSpec &S) { return S.isElementType<float>(); });
+  bool DecisionIsInt64 =
+      !OutputSpecs.empty() && OutputSpecs[0].isElementType<int64_t>();
+  bool OthersAreLogits =
+      std::all_of(OutputSpecs.begin() + DecisionIsInt64, OutputSpecs.end(),
+                  [](const TensorSpec &S) { return S.isElementType<float>(); });
   if (!DecisionIsInt64 || !OthersAreLogits)
-    fail(SavedModelPath + "/output_spec.json must list an int64_t decision and then nothing but float logits");
-  if (!DecisionIsInt64 || !OthersAreLogits || !Impl->load(SavedModelPath, InputSpecs))
+    fail(SavedModelPath + "/output_spec.json must list an int64_t decision and "
+                          "then nothing but float logits");
+  if (!DecisionIsInt64 || !OthersAreLogits ||
+      !Impl->load(SavedModelPath, InputSpecs))
     Impl.reset();
 }
 
@@ -181,21 +202,28 @@ std::optional<TFModelEvaluator::EvaluationResult> TFModelEvaluator::evaluate() {
   if (!isValid())
     return std::nullopt;
   Impl->evaluate();
-  return EvaluationResult(std::make_unique<EvaluationResultImpl>(Impl->Outputs));
+  return EvaluationResult(
+      std::make_unique<EvaluationResultImpl>(Impl->Outputs));
 }
 
-void *TFModelEvaluator::getUntypedInput(size_t Index) { return Impl->Inputs[Index].data(); }
+void *TFModelEvaluator::getUntypedInput(size_t Index) {
+  return Impl->Inputs[Index].data();
+}
 
-TFModelEvaluator::EvaluationResult::EvaluationResult(std::unique_ptr<EvaluationResultImpl> Impl)
+TFModelEvaluator::EvaluationResult::EvaluationResult(
+    std::unique_ptr<EvaluationResultImpl> Impl)
     : Impl(std::move(Impl)) {}
-TFModelEvaluator::EvaluationResult::EvaluationResult(EvaluationResult &&Other) = default;
+TFModelEvaluator::EvaluationResult::EvaluationResult(EvaluationResult &&Other) =
+    default;
 TFModelEvaluator::EvaluationResult &
-TFModelEvaluator::EvaluationResult::operator=(EvaluationResult &&Other) = default;
+TFModelEvaluator::EvaluationResult::operator=(EvaluationResult &&Other) =
+    default;
 TFModelEvaluator::EvaluationResult::~EvaluationResult() = default;
 
 void *TFModelEvaluator::EvaluationResult::getUntypedTensorValue(size_t Index) {
   return Impl->Outputs[Index].data();
 }
-const void *TFModelEvaluator::EvaluationResult::getUntypedTensorValue(size_t Index) const {
+const void *
+TFModelEvaluator::EvaluationResult::getUntypedTensorValue(size_t Index) const {
   return Impl->Outputs[Index].data();
 }

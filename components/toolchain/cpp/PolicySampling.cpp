@@ -20,22 +20,30 @@
 #include <utility>
 
 using namespace llvm;
+using namespace mlgo;
 
-static cl::opt<uint64_t> Seed("mlgo-seed", cl::Hidden,
-                              cl::desc("Draw the policy's decisions with this seed; without it the policy is greedy"));
-static cl::opt<unsigned> Samples("mlgo-samples", cl::Hidden, cl::init(0),
-                                 cl::desc("Compile the module this many times from one front half, sample i with the "
-                                          "seed -mlgo-seed + i; needs -mlgo-sample-prefix and -o -"));
-static cl::opt<std::string> SamplePrefix("mlgo-sample-prefix", cl::Hidden,
-                                         cl::desc("Sample i writes PREFIX.i.o, PREFIX.i.log and PREFIX.i.calls"));
-static cl::opt<bool> SampleLogs("mlgo-sample-logs", cl::Hidden, cl::init(true),
-                                cl::desc("Whether samples log their decisions; what a compile comes to needs no log"));
+static cl::opt<uint64_t>
+    Seed("mlgo-seed", cl::Hidden,
+         cl::desc("Draw the policy's decisions with this seed; without it the "
+                  "policy is greedy"));
+static cl::opt<unsigned> Samples(
+    "mlgo-samples", cl::Hidden, cl::init(0),
+    cl::desc("Compile the module this many times from one front half, sample i "
+             "with the "
+             "seed -mlgo-seed + i; needs -mlgo-sample-prefix and -o -"));
+static cl::opt<std::string> SamplePrefix(
+    "mlgo-sample-prefix", cl::Hidden,
+    cl::desc("Sample i writes PREFIX.i.o, PREFIX.i.log and PREFIX.i.calls"));
+static cl::opt<bool>
+    SampleLogs("mlgo-sample-logs", cl::Hidden, cl::init(true),
+               cl::desc("Whether samples log their decisions; what a compile "
+                        "comes to needs no log"));
 
 static unsigned SampleIndex = 0;
 
-bool isSamplingPolicy() { return Seed.getNumOccurrences() > 0; }
+bool mlgo::isSamplingPolicy() { return Seed.getNumOccurrences() > 0; }
 
-uint64_t policySeed() { return Seed + SampleIndex; }
+uint64_t mlgo::policySeed() { return Seed + SampleIndex; }
 
 namespace {
 /// SplitMix64 (Steele, Lea, Flood 2014): generates a stream from one word of
@@ -52,15 +60,15 @@ struct SplitMix64 {
 };
 } // namespace
 
-static uint64_t Subject = 0;
+static uint64_t SampleKey = 0;
 
-void setDecisionSubject(uint64_t Hash) { Subject = Hash; }
+void mlgo::setSampleKey(uint64_t Hash) { SampleKey = Hash; }
 
 static std::optional<uint64_t> Restart;
 
-void restartDraws(uint64_t Hash) { Restart = Hash; }
+void mlgo::restartDraws(uint64_t Hash) { Restart = Hash; }
 
-double drawUnit() {
+double mlgo::sampleUniform() {
   // Initialized after the fork, when the seed is the sample's.
   static SplitMix64 Stream{policySeed()};
   if (Restart) {
@@ -68,9 +76,9 @@ double drawUnit() {
     Stream.State = SplitMix64{policySeed() ^ *Restart}.next();
     Restart.reset();
   }
-  if (Subject == 0 || policySeed() % 2 == 0)
+  if (SampleKey == 0 || policySeed() % 2 == 0)
     return Stream.nextUnit();
-  SplitMix64 Own{policySeed() ^ Subject};
+  SplitMix64 Own{policySeed() ^ SampleKey};
   return Own.nextUnit();
 }
 
@@ -81,12 +89,13 @@ double drawUnit() {
   _exit(Status);
 }
 
-std::optional<SampleFiles> forkIntoSamples() {
+std::optional<SampleFiles> mlgo::forkIntoSamples() {
   if (Samples == 0)
     return std::nullopt;
   static bool IsSample = false;
   if (std::exchange(IsSample, true))
-    leave(1, "the inliner and the register allocator cannot both be in development mode");
+    leave(1, "the inliner and the register allocator cannot both be in "
+             "development mode");
   if (SamplePrefix.empty())
     leave(1, "-mlgo-sample-prefix says where the samples go and is missing");
   outs().flush();
@@ -101,19 +110,26 @@ std::optional<SampleFiles> forkIntoSamples() {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != Parent)
         _exit(1);
-      int Object = open((Base + ".o").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      int Object = open((Base + ".o").c_str(),
+                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
       if (Object < 0 || dup2(Object, STDOUT_FILENO) < 0)
         leave(1, "cannot write " + Base + ".o: " + strerror(errno));
       close(Object);
-      return SampleFiles{SampleIndex,     Base + ".o",      SampleLogs ? Base + ".log" : "", SampleLogs ? Base + ".calls" : "",
-                         Base + ".forced", Base + ".scores"};
+      return SampleFiles{SampleIndex,
+                         Base + ".o",
+                         SampleLogs ? Base + ".log" : "",
+                         SampleLogs ? Base + ".calls" : "",
+                         Base + ".forced",
+                         Base + ".scores"};
     }
     int Status = 0;
     while (waitpid(Child, &Status, 0) < 0 && errno == EINTR)
       ;
     if (!WIFEXITED(Status) || WEXITSTATUS(Status) != 0)
       leave(1, "sample " + Twine(SampleIndex) +
-                   (WIFSIGNALED(Status) ? " died of signal " + Twine(WTERMSIG(Status)) : Twine(" failed")));
+                   (WIFSIGNALED(Status)
+                        ? " died of signal " + Twine(WTERMSIG(Status))
+                        : Twine(" failed")));
   }
   leave(0);
 }

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+namespace mlgo {
+
 /// Returns whether -mlgo-seed was given: decisions are then sampled from the
 /// policy's distribution instead of taking the most likely ones.
 bool isSamplingPolicy();
@@ -17,8 +19,8 @@ uint64_t policySeed();
 
 /// Sets a hash of the subject of the next decision (for the inliner: the
 /// callee); 0 for none. Decisions about the same subject share one random draw
-/// in half of the samples, see drawUnit.
-void setDecisionSubject(uint64_t Hash);
+/// in half of the samples, see sampleUniform.
+void setSampleKey(uint64_t Hash);
 
 /// Starts a new random stream that is seeded by the seed and \p Hash, so that
 /// further draws do not depend on the number of earlier decisions.
@@ -34,7 +36,7 @@ void restartDraws(uint64_t Hash);
 /// explore whether a function can be dropped because nothing calls it any more.
 /// In both cases, each single decision is sampled from the policy's
 /// distribution.
-double drawUnit();
+double sampleUniform();
 
 /// The files that one sample of a compile writes. With -mlgo-sample-logs=false
 /// Log and Calls are empty, and the register allocator writes Scores.
@@ -48,5 +50,7 @@ struct SampleFiles {
 /// object. Does not return in the parent, which exits with 0 only if every
 /// child did. Without the option, returns nothing.
 std::optional<SampleFiles> forkIntoSamples();
+
+} // namespace mlgo
 
 #endif

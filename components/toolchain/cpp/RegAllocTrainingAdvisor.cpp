@@ -29,6 +29,8 @@ RegAllocEvictionAdvisorAnalysis *createLLVMDevelopmentModeAdvisor();
 #include "MLRegAllocEvictAdvisor.cpp"
 #undef createDevelopmentModeAdvisor
 
+using namespace mlgo;
+
 namespace {
 /// A decision takes 3.5 KB; with its default buffer raw_ostream would write
 /// each one separately.
@@ -37,8 +39,10 @@ constexpr size_t LogBufferBytes = 1 << 18;
 std::vector<TensorSpec> loggedFeatures() {
   std::vector<TensorSpec> Features{RA_EVICT_FEATURES_LIST(_DECL_FEATURES)};
   if (EnableDevelopmentFeatures)
-    append_range(Features, std::vector<TensorSpec>{RA_EVICT_FIRST_DEVELOPMENT_FEATURE(_DECL_FEATURES)
-                                                       RA_EVICT_REST_DEVELOPMENT_FEATURES(_DECL_FEATURES)});
+    append_range(Features,
+                 std::vector<TensorSpec>{
+                     RA_EVICT_FIRST_DEVELOPMENT_FEATURE(_DECL_FEATURES)
+                         RA_EVICT_REST_DEVELOPMENT_FEATURES(_DECL_FEATURES)});
   return Features;
 }
 
@@ -65,21 +69,26 @@ std::string contextName(const MachineFunction &MF) {
 /// rewards of the others are 0.
 class EvictionLog {
 public:
-  EvictionLog(std::unique_ptr<raw_ostream> Stream, const ModelUnderTrainingRunner *Policy)
+  EvictionLog(std::unique_ptr<raw_ostream> Stream,
+              const ModelUnderTrainingRunner *Policy)
       : Policy(Policy), NumFeatures(loggedFeatures().size()),
         Log(std::move(Stream), specs(Policy), Reward, /*IncludeReward=*/true) {}
 
-  void record(StringRef Function, const MLModelRunner &Runner, int64_t Position) {
+  void record(StringRef Function, const MLModelRunner &Runner,
+              int64_t Position) {
     if (Log.currentContext() != Function)
       Log.switchContext(Function);
     if (Log.hasObservationInProgress())
       Log.logReward<float>(0);
     Log.startObservation();
     size_t Column = 0;
-    auto Put = [&](const void *Data) { Log.logTensorValue(Column++, static_cast<const char *>(Data)); };
+    auto Put = [&](const void *Data) {
+      Log.logTensorValue(Column++, static_cast<const char *>(Data));
+    };
     while (Column < NumFeatures)
       Put(Runner.getTensorUntyped(Column));
-    for (size_t I = 0; Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
+    for (size_t I = 0;
+         Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
       Put(Policy->getUntypedExtraOutputValue(I));
     Put(&Position);
     Log.endObservation();
@@ -109,9 +118,11 @@ class Session {
 public:
   explicit Session(LLVMContext &Context) : Context(Context) {
     if (ModelUnderTraining.empty())
-      Runner = std::make_unique<NoInferenceModelRunner>(Context, loggedFeatures());
+      Runner =
+          std::make_unique<NoInferenceModelRunner>(Context, loggedFeatures());
     else
-      Runner = ModelUnderTrainingRunner::createAndEnsureValid(Context, ModelUnderTraining, DecisionName, policyInputs());
+      Runner = ModelUnderTrainingRunner::createAndEnsureValid(
+          Context, ModelUnderTraining, DecisionName, policyInputs());
   }
 
   /// Returns null if the policy could not be loaded, which has been reported.
@@ -125,20 +136,22 @@ public:
     if (std::exchange(Begun, true))
       return;
     Sample = forkIntoSamples();
-    Forced = mlgo::loadForcedDecisions(Sample, "regalloc");
-    Flips = mlgo::FlipMeasurement::load("regalloc");
+    Forced = loadForcedDecisions(Sample, "regalloc");
+    Flips = FlipMeasurement::load("regalloc");
     const std::string Path = Sample ? Sample->Log : TrainingLog;
     if (Path.empty()) {
       if (Sample)
-        Scores = std::make_unique<mlgo::FunctionScores>();
+        Scores = std::make_unique<FunctionScores>();
       return;
     }
     std::error_code Error;
     auto Stream = std::make_unique<raw_fd_ostream>(Path, Error);
     if (Error)
-      return Context.emitError("cannot write the training log " + Path + ": " + Error.message());
+      return Context.emitError("cannot write the training log " + Path + ": " +
+                               Error.message());
     Stream->SetBufferSize(LogBufferBytes);
-    Log = std::make_unique<EvictionLog>(std::move(Stream), dyn_cast<ModelUnderTrainingRunner>(Runner.get()));
+    Log = std::make_unique<EvictionLog>(
+        std::move(Stream), dyn_cast<ModelUnderTrainingRunner>(Runner.get()));
   }
 
   /// Returns the decision in \p Function: a forced one, if any, otherwise the
@@ -158,7 +171,8 @@ public:
         Runner->getTensor<int64_t>(FeatureIDs::mask)[*Other])
       return *Other;
     Context.emitError("the forced decision in " + Function + ", position " +
-                      Twine(*Other) + ", is one that the mask excludes; it "
+                      Twine(*Other) +
+                      ", is one that the mask excludes; it "
                       "was made for another compile");
     return Position;
   }
@@ -206,12 +220,12 @@ private:
   std::unique_ptr<MLModelRunner> Runner;
   std::optional<SampleFiles> Sample;
   /// Null if no decisions are forced.
-  std::unique_ptr<mlgo::ForcedDecisions> Forced;
+  std::unique_ptr<ForcedDecisions> Forced;
   /// Null if no flips are measured.
-  std::unique_ptr<mlgo::FlipMeasurement> Flips;
+  std::unique_ptr<FlipMeasurement> Flips;
   std::unique_ptr<EvictionLog> Log;
   /// Only in samples without a log.
-  std::unique_ptr<mlgo::FunctionScores> Scores;
+  std::unique_ptr<FunctionScores> Scores;
   /// The function of the last recorded decision.
   std::string LastDecided;
   bool Begun = false;
@@ -219,8 +233,10 @@ private:
 
 class EvictionTrainingAdvisor : public MLEvictAdvisor {
 public:
-  EvictionTrainingAdvisor(const MachineFunction &MF, const RAGreedy &RA, Session &S,
-                          const MachineBlockFrequencyInfo &Frequencies, const MachineLoopInfo &Loops)
+  EvictionTrainingAdvisor(const MachineFunction &MF, const RAGreedy &RA,
+                          Session &S,
+                          const MachineBlockFrequencyInfo &Frequencies,
+                          const MachineLoopInfo &Loops)
       : MLEvictAdvisor(MF, RA, S.runner(), Frequencies, Loops), S(S),
         Name(contextName(MF)) {
     // Draws must not depend on the number of decisions in other functions.
@@ -228,26 +244,32 @@ public:
   }
 
 private:
-  int64_t tryFindEvictionCandidatePosition(const LiveInterval &Range, const AllocationOrder &Order, unsigned OrderLimit,
-                                           uint8_t CostPerUseLimit, const SmallVirtRegSet &Fixed) const override {
+  int64_t tryFindEvictionCandidatePosition(
+      const LiveInterval &Range, const AllocationOrder &Order,
+      unsigned OrderLimit, uint8_t CostPerUseLimit,
+      const SmallVirtRegSet &Fixed) const override {
     S.begin();
     int64_t Position =
-        S.hasPolicy() ? MLEvictAdvisor::tryFindEvictionCandidatePosition(Range, Order, OrderLimit, CostPerUseLimit, Fixed)
+        S.hasPolicy() ? MLEvictAdvisor::tryFindEvictionCandidatePosition(
+                            Range, Order, OrderLimit, CostPerUseLimit, Fixed)
                       : defaultPosition(Range, Order, CostPerUseLimit, Fixed);
     if (S.runner()->getTensor<int64_t>(FeatureIDs::mask)[Position]) {
       Position = S.decide(Name, Position);
       S.record(Name, Position);
     } else if (S.hasPolicy()) {
-      S.context().emitError("the policy evicts from position " + Twine(Position) + ", which the mask excludes");
+      S.context().emitError("the policy evicts from position " +
+                            Twine(Position) + ", which the mask excludes");
     }
     // Otherwise the heuristic finds no candidate where a policy must choose
     // one. That is not an example to learn from, so it is not logged.
     return Position;
   }
 
-  int64_t defaultPosition(const LiveInterval &Range, const AllocationOrder &Order, uint8_t CostPerUseLimit,
+  int64_t defaultPosition(const LiveInterval &Range,
+                          const AllocationOrder &Order, uint8_t CostPerUseLimit,
                           const SmallVirtRegSet &Fixed) const {
-    MCRegister Register = getDefaultAdvisor().tryFindEvictionCandidate(Range, Order, CostPerUseLimit, Fixed);
+    MCRegister Register = getDefaultAdvisor().tryFindEvictionCandidate(
+        Range, Order, CostPerUseLimit, Fixed);
     if (!Register)
       return CandidateVirtRegPos;
     int64_t Position = 0;
@@ -262,9 +284,11 @@ private:
 
 class EvictionTrainingAnalysis final : public RegAllocEvictionAdvisorAnalysis {
 public:
-  EvictionTrainingAnalysis() : RegAllocEvictionAdvisorAnalysis(AdvisorMode::Development) {}
+  EvictionTrainingAnalysis()
+      : RegAllocEvictionAdvisorAnalysis(AdvisorMode::Development) {}
 
-  void logRewardIfNeeded(const MachineFunction &MF, function_ref<float()> GetReward) override {
+  void logRewardIfNeeded(const MachineFunction &MF,
+                         function_ref<float()> GetReward) override {
     if (S)
       S->score(contextName(MF), GetReward);
   }
@@ -290,11 +314,13 @@ private:
     return false;
   }
 
-  std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
+  std::unique_ptr<RegAllocEvictionAdvisor>
+  getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
     if (!S->runner()) // The error was reported, but the compile continues.
       return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
     return std::make_unique<EvictionTrainingAdvisor>(
-        MF, RA, *S, getAnalysis<MachineBlockFrequencyInfoWrapperPass>().getMBFI(),
+        MF, RA, *S,
+        getAnalysis<MachineBlockFrequencyInfoWrapperPass>().getMBFI(),
         getAnalysis<MachineLoopInfoWrapperPass>().getLI());
   }
 
@@ -302,4 +328,6 @@ private:
 };
 } // namespace
 
-RegAllocEvictionAdvisorAnalysis *llvm::createDevelopmentModeAdvisor() { return new EvictionTrainingAnalysis(); }
+RegAllocEvictionAdvisorAnalysis *llvm::createDevelopmentModeAdvisor() {
+  return new EvictionTrainingAnalysis();
+}

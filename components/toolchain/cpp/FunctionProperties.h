@@ -1,7 +1,7 @@
 // The properties of a function that the inlining features need, computed
 // without the analyses that LLVM's other function properties need.
-#ifndef MLGO_FUNCTION_FACTS_H
-#define MLGO_FUNCTION_FACTS_H
+#ifndef MLGO_FUNCTION_PROPERTIES_H
+#define MLGO_FUNCTION_PROPERTIES_H
 
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Function.h"
@@ -10,10 +10,12 @@
 
 #include <cstdint>
 
+namespace mlgo {
+
 /// The five properties of LLVM's FunctionPropertiesInfo that are features of an
 /// inlining decision, with equal values, and those that only the extended
 /// features need. Everything but `Uses` is counted in reachable blocks only.
-struct FunctionFacts {
+struct FunctionProperties {
   /// Blocks that can be reached from the entry.
   int64_t Blocks = 0;
   /// Targets of conditional branches and switches, counted once per branch.
@@ -37,40 +39,44 @@ struct FunctionFacts {
   /// Whether all blocks are reachable.
   bool AllReachable = true;
 
-  static FunctionFacts of(const llvm::Function &F);
+  static FunctionProperties of(const llvm::Function &F);
   static int64_t usesOf(const llvm::Function &F);
 };
 
 using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock *, 32>;
 BlockSet reachableBlocks(const llvm::Function &F);
 
-/// Caches the facts of a function until it changes. Like LLVM's analysis it is
-/// not invalidated by new or removed uses, so `Uses` is as old as the
+/// Caches the properties of a function until it changes. Like LLVM's analysis
+/// it is not invalidated by new or removed uses, so `Uses` is as old as the
 /// function's last change. This must stay so: features must have the values
 /// that policies were trained on.
-class FunctionFactsAnalysis : public llvm::AnalysisInfoMixin<FunctionFactsAnalysis> {
+class FunctionPropertiesAnalysis
+    : public llvm::AnalysisInfoMixin<FunctionPropertiesAnalysis> {
 public:
   struct Result {
-    FunctionFacts Facts;
+    FunctionProperties Properties;
     /// False once the inliner changed the function, before the pass manager
     /// invalidates the analysis.
     bool UsesAreCounted = true;
   };
-  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) { return {FunctionFacts::of(F)}; }
+  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) {
+    return {FunctionProperties::of(F)};
+  }
 
 private:
-  friend llvm::AnalysisInfoMixin<FunctionFactsAnalysis>;
+  friend llvm::AnalysisInfoMixin<FunctionPropertiesAnalysis>;
   static llvm::AnalysisKey Key;
 };
 
-/// Computes the facts of a caller after a call in it was inlined, by visiting
-/// only the blocks that this changes: thousands of calls may be inlined into a
-/// caller with thousands of blocks. Construct it before inlining and call get()
-/// afterwards.
-class FactsAfterInlining {
+/// Computes the properties of a caller after a call in it was inlined, by
+/// visiting only the blocks that this changes: thousands of calls may be
+/// inlined into a caller with thousands of blocks. Construct it before inlining
+/// and call get() afterwards.
+class FunctionPropertiesUpdater {
 public:
-  FactsAfterInlining(const FunctionFacts &Before, const llvm::CallBase &Call);
-  FunctionFacts get() const;
+  FunctionPropertiesUpdater(const FunctionProperties &Before,
+                            const llvm::CallBase &Call);
+  FunctionProperties get() const;
 
 private:
   /// Adds \p From and the blocks that can be reached from it to \p Found. Does
@@ -79,7 +85,7 @@ private:
 
   /// Returns whether the inlined code returns. If not, the rest of the call's
   /// block has become an unreachable block.
-  bool comesBack(const BlockSet &Reached) const;
+  bool inlineeReturns(const BlockSet &Reached) const;
 
   const llvm::BasicBlock *const CallBlock;
   /// Unwind destination of an invoke; inlining may split it.
@@ -90,8 +96,10 @@ private:
   const llvm::BasicBlock *NormalDest = nullptr;
   /// Blocks at which the inlined code ends.
   BlockSet Beyond;
-  /// Facts of the caller without CallBlock, the entry and Beyond.
-  FunctionFacts Rest;
+  /// Properties of the caller without CallBlock, the entry and Beyond.
+  FunctionProperties Rest;
 };
+
+} // namespace mlgo
 
 #endif

@@ -1,16 +1,17 @@
-#include "FunctionFacts.h"
+#include "FunctionProperties.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/CFG.h"
 #include "llvm/IR/Instructions.h"
 
 using namespace llvm;
+using namespace mlgo;
 
-AnalysisKey FunctionFactsAnalysis::Key;
+AnalysisKey FunctionPropertiesAnalysis::Key;
 
 // LLVM uses a dominator tree to find the reachable blocks. As nothing else is
 // needed from it here, a walk is much cheaper.
-BlockSet reachableBlocks(const Function &F) {
+BlockSet mlgo::reachableBlocks(const Function &F) {
   BlockSet Reached;
   SmallVector<const BasicBlock *, 32> Open{&F.getEntryBlock()};
   Reached.insert(Open.front());
@@ -21,43 +22,49 @@ BlockSet reachableBlocks(const Function &F) {
   return Reached;
 }
 
-static void add(const BasicBlock &Block, FunctionFacts &Facts, int64_t Sign = 1) {
-  Facts.Blocks += Sign;
+static void add(const BasicBlock &Block, FunctionProperties &Properties,
+                int64_t Sign = 1) {
+  Properties.Blocks += Sign;
   const Instruction *Terminator = Block.getTerminator();
-  if (isa<SwitchInst>(Terminator) || (isa<BranchInst>(Terminator) && cast<BranchInst>(Terminator)->isConditional()))
-    Facts.ConditionalBlocks += Sign * Terminator->getNumSuccessors();
+  if (isa<SwitchInst>(Terminator) ||
+      (isa<BranchInst>(Terminator) &&
+       cast<BranchInst>(Terminator)->isConditional()))
+    Properties.ConditionalBlocks += Sign * Terminator->getNumSuccessors();
   for (const Instruction &I : Block) {
     if (const auto *Call = dyn_cast<CallBase>(&I)) {
       if (I.isDebugOrPseudoInst())
         continue;
       const Function *Callee = Call->getCalledFunction();
       if (Callee && !Callee->isDeclaration())
-        Facts.DirectCalls += Sign;
+        Properties.DirectCalls += Sign;
       else if (!Callee || !Callee->isIntrinsic())
-        Facts.OtherCalls += Sign;
+        Properties.OtherCalls += Sign;
       if (isa<InvokeInst>(Call))
-        Facts.Invokes += Sign;
+        Properties.Invokes += Sign;
     } else if (isa<LoadInst, StoreInst>(I)) {
-      Facts.MemoryAccesses += Sign;
+      Properties.MemoryAccesses += Sign;
     } else if (isa<AllocaInst>(I)) {
-      Facts.Allocas += Sign;
+      Properties.Allocas += Sign;
     }
-    Facts.Instructions += Sign;
+    Properties.Instructions += Sign;
   }
 }
 
-int64_t FunctionFacts::usesOf(const Function &F) { return !F.hasLocalLinkage() + F.getNumUses(); }
-
-FunctionFacts FunctionFacts::of(const Function &F) {
-  FunctionFacts Facts;
-  for (const BasicBlock *Block : reachableBlocks(F))
-    add(*Block, Facts);
-  Facts.Uses = usesOf(F);
-  Facts.AllReachable = Facts.Blocks == static_cast<int64_t>(F.size());
-  return Facts;
+int64_t FunctionProperties::usesOf(const Function &F) {
+  return !F.hasLocalLinkage() + F.getNumUses();
 }
 
-FactsAfterInlining::FactsAfterInlining(const FunctionFacts &Before, const CallBase &Call)
+FunctionProperties FunctionProperties::of(const Function &F) {
+  FunctionProperties Properties;
+  for (const BasicBlock *Block : reachableBlocks(F))
+    add(*Block, Properties);
+  Properties.Uses = usesOf(F);
+  Properties.AllReachable = Properties.Blocks == static_cast<int64_t>(F.size());
+  return Properties;
+}
+
+FunctionPropertiesUpdater::FunctionPropertiesUpdater(
+    const FunctionProperties &Before, const CallBase &Call)
     : CallBlock(Call.getParent()), Rest(Before) {
   if (!Before.AllReachable)
     return;
@@ -81,18 +88,21 @@ FactsAfterInlining::FactsAfterInlining(const FunctionFacts &Before, const CallBa
     add(*CallBlock, Rest, -1);
 }
 
-void FactsAfterInlining::addReachable(const BasicBlock *From, BlockSet &Found) const {
+void FunctionPropertiesUpdater::addReachable(const BasicBlock *From,
+                                             BlockSet &Found) const {
   SmallVector<const BasicBlock *, 32> Open{From};
   Found.insert(From);
   while (!Open.empty())
     for (const BasicBlock *Successor : successors(Open.pop_back_val()))
-      if (Found.insert(Successor).second && (Successor == UnwindBlock || !Beyond.contains(Successor)))
+      if (Found.insert(Successor).second &&
+          (Successor == UnwindBlock || !Beyond.contains(Successor)))
         Open.push_back(Successor);
 }
 
 /// Returns whether \p Block can be reached from one of the blocks in
 /// \p Reachable, by walking backwards.
-static bool isReachableFrom(const BasicBlock *Block, const BlockSet &Reachable) {
+static bool isReachableFrom(const BasicBlock *Block,
+                            const BlockSet &Reachable) {
   BlockSet Seen;
   Seen.insert(Block);
   SmallVector<const BasicBlock *, 32> Open{Block};
@@ -106,36 +116,38 @@ static bool isReachableFrom(const BasicBlock *Block, const BlockSet &Reachable) 
   return false;
 }
 
-bool FactsAfterInlining::comesBack(const BlockSet &Reached) const {
+bool FunctionPropertiesUpdater::inlineeReturns(const BlockSet &Reached) const {
   if (NormalDest)
     return Reached.contains(NormalDest);
-  return any_of(Reached, [this](const BasicBlock *Block) { return Block->getTerminator() == AfterCall; });
+  return any_of(Reached, [this](const BasicBlock *Block) {
+    return Block->getTerminator() == AfterCall;
+  });
 }
 
 // Before inlining all blocks were reachable, by paths that may have gone
 // through the block of the call. If the rest of that block and its successors
 // are still reachable, all blocks are; otherwise everything is counted again.
-FunctionFacts FactsAfterInlining::get() const {
+FunctionProperties FunctionPropertiesUpdater::get() const {
   const Function &Caller = *CallBlock->getParent();
   if (!Rest.AllReachable)
-    return FunctionFacts::of(Caller);
+    return FunctionProperties::of(Caller);
   BlockSet Changed;
   addReachable(CallBlock, Changed);
-  if (!comesBack(Changed))
-    return FunctionFacts::of(Caller);
+  if (!inlineeReturns(Changed))
+    return FunctionProperties::of(Caller);
   Changed.insert(&Caller.getEntryBlock());
   for (const BasicBlock *Block : Beyond)
     if (!Changed.contains(Block)) {
       if (!isReachableFrom(Block, Changed))
-        return FunctionFacts::of(Caller);
+        return FunctionProperties::of(Caller);
       if (Block == UnwindBlock)
         addReachable(Block, Changed);
       else
         Changed.insert(Block);
     }
-  FunctionFacts Facts = Rest;
+  FunctionProperties Properties = Rest;
   for (const BasicBlock *Block : Changed)
-    add(*Block, Facts);
-  Facts.Uses = FunctionFacts::usesOf(Caller);
-  return Facts;
+    add(*Block, Properties);
+  Properties.Uses = FunctionProperties::usesOf(Caller);
+  return Properties;
 }
