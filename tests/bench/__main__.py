@@ -27,7 +27,17 @@ from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
 ROOT = Path(__file__).parents[2]
-HELPERS = {"asleep", "context", "goals", "isolated", "memory", "simulation", "slots", "training", "workload"}
+HELPERS = {
+    "context",
+    "goals",
+    "isolated",
+    "memory",
+    "ray_scaling",
+    "simulation",
+    "sleeping_compile",
+    "training",
+    "workload",
+}
 OWN = {"__main__", "__init__"} | HELPERS
 
 

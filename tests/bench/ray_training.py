@@ -13,9 +13,9 @@ from components.core.formats.corpus import Module
 from components.ppo.config import PpoConfig
 from components.ppo.module_sampler import ModuleSampler
 from components.ppo.train import Trainer
-from tests.bench.asleep import COPY, SleepingPool, original
 from tests.bench.context import BenchContext
 from tests.bench.simulation import clocks, simulated
+from tests.bench.sleeping_compile import COPY, SleepingPool, original
 from tests.bench.training import training
 from tests.bench.workload import Workload, read_workload
 
@@ -54,7 +54,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     answers.mkdir()
     workload = read_workload(ctx.run, answers)
     with training(config) as trainer, simulated(ctx.slots) as (cluster, head):
-        pool = SleepingPool(cluster, workload.asleep)
+        pool = SleepingPool(cluster, workload.sleeping)
         _simulate(trainer, workload, pool)
         laps = _laps_of(trainer)
         for _ in range(WARM_UP):
@@ -82,7 +82,7 @@ def _simulate(trainer: Trainer, workload: Workload, pool: SleepingPool) -> None:
     copies = math.ceil(2 * trainer.config.modules / len(workload.weights))
     names = [f"{name}{COPY}{copy}" for name in workload.weights for copy in range(copies)]
     validation = [module.name for module in trainer.validation]
-    compile_s = workload.asleep.compile_s
+    compile_s = workload.sleeping.compile_s
     trainer.modules = {name: Module(name, workload.modules[original(name)].directory) for name in names}
     trainer.sampler = ModuleSampler({name: workload.weights[original(name)] for name in names}, trainer.config.seed)
     trainer.collector = dataclasses.replace(

@@ -104,12 +104,12 @@ def measure_slots(workload: Workload, slots: int, iterations: Sequence[int] = ()
     """
     with simulated(slots) as (pool, head), emitted(workload.dense, workload.clang) as policy:
         pool.share(policy, POLICY_FILES)
-        list(pool.map_unordered(workload.asleep, workload.requests(workload.names(2 * slots), policy)))
+        list(pool.map_unordered(workload.sleeping, workload.requests(workload.names(2 * slots), policy)))
         steady = _steady(pool, workload, workload.requests(workload.names(ROUNDS * slots, 1), policy), head)
         iteration_s, ideal_s = {}, {}
         for count in iterations:
             batches = [workload.iteration(count, seed, policy, slots) for seed in range(repeats)]
-            ideals_s = [end_s(map(workload.asleep.seconds, batch), slots) for batch in batches]
+            ideals_s = [end_s(map(workload.sleeping.seconds, batch), slots) for batch in batches]
             if max(ideals_s) <= LONGEST_S:
                 iteration_s[count] = statistics.median(_iteration_s(pool, workload, batch) for batch in batches)
                 ideal_s[count] = statistics.median(ideals_s)
@@ -122,10 +122,10 @@ def _steady(
     slots, count = pool.size, len(requests)
     begin, end = count // 10, count - count // 10
     slept: list[tuple[float, float]] = []
-    for done, (i, outcome) in enumerate(pool.map_unordered(workload.asleep, requests)):
+    for done, (i, outcome) in enumerate(pool.map_unordered(workload.sleeping, requests)):
         assert isinstance(outcome, FlipShare), outcome
         merge([outcome])  # as the trainer does
-        slept.append((time.perf_counter(), workload.asleep.seconds(requests[i])))
+        slept.append((time.perf_counter(), workload.sleeping.seconds(requests[i])))
         if done == begin:
             before = clocks(head)
         elif done == end:
@@ -145,7 +145,7 @@ def _steady(
 
 def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[FlipRequest]) -> float:
     began_s = time.perf_counter()
-    done = sum(1 for _ in compile_all(pool, workload.asleep, requests, Quarantine(0.0, len(requests))))
+    done = sum(1 for _ in compile_all(pool, workload.sleeping, requests, Quarantine(0.0, len(requests))))
     assert done == len(requests)
     return time.perf_counter() - began_s
 

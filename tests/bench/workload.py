@@ -22,7 +22,7 @@ from components.ppo.credit.measured_flips import FlipRequest, FlipShare, Measure
 from components.ppo.learners.replay import Flips
 from components.ppo.module_sampler import ModuleSampler, sampling_weights
 from components.ppo.rollout import choose_shares
-from tests.bench.asleep import Asleep
+from tests.bench.sleeping_compile import SleepingCompile
 
 PROBLEM = problems.get("inlining")
 """The problem whose training is simulated; its objective is size."""
@@ -37,14 +37,14 @@ class Workload:
 
     Attributes:
         modules, weights: by name; a weight is how often the sampler picks the module.
-        asleep: replaces compiles.
+        sleeping: replaces compiles.
     """
 
     modules: Mapping[str, Module]
     weights: Mapping[str, float]
     dense: DensePolicy
     clang: Path
-    asleep: Asleep
+    sleeping: SleepingCompile
 
     def names(self, count: int, seed: int = 0) -> list[str]:
         """Return the modules of the next iterations of a training, `count` in all."""
@@ -63,8 +63,8 @@ class Workload:
     def iteration(self, count: int, seed: int, policy: Path, slots: int) -> list[FlipRequest]:
         """Return the requests of one iteration, in the order in which they are sent."""
         names = self.names(count, seed)
-        shares = choose_shares([self.asleep.compile_s[name] for name in names], FLIP_COMPILES, slots)
-        return sorted(self.requests(names, policy, shares), key=self.asleep.seconds, reverse=True)
+        shares = choose_shares([self.sleeping.compile_s[name] for name in names], FLIP_COMPILES, slots)
+        return sorted(self.requests(names, policy, shares), key=self.sleeping.seconds, reverse=True)
 
 
 def read_workload(run: Path, scratch: Path) -> Workload:
@@ -86,8 +86,8 @@ def read_workload(run: Path, scratch: Path) -> Workload:
         read_object_counts(run / "trace"),
     )
     seconds = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
-    asleep = Asleep(measure, FLIP_COMPILES, seconds, scratch, {name: i for i, name in enumerate(names)})
-    return Workload(modules, dict(zip(names, weights, strict=True)), dense, clang, asleep)
+    sleeping = SleepingCompile(measure, FLIP_COMPILES, seconds, scratch, {name: i for i, name in enumerate(names)})
+    return Workload(modules, dict(zip(names, weights, strict=True)), dense, clang, sleeping)
 
 
 def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, directory: Path) -> None:

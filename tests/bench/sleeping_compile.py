@@ -27,7 +27,7 @@ def original(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Asleep:
+class SleepingCompile:
     """Sleeping replacement of MeasureModule, or of a function that compiles a module once.
 
     Attributes:
@@ -107,9 +107,9 @@ class SleepingPool:
         again_s: the part of slept_s for base compiles that another share of the same module repeats.
     """
 
-    def __init__(self, pool: WorkerPool, asleep: Asleep) -> None:
+    def __init__(self, pool: WorkerPool, sleeping: SleepingCompile) -> None:
         self._pool = pool
-        self._asleep = asleep
+        self._compile = sleeping
         self.slept_s = self.again_s = 0.0
 
     @property
@@ -118,12 +118,12 @@ class SleepingPool:
 
     def map_unordered(self, fn: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         requests = list(items)
-        asleep = dataclasses.replace(self._asleep, compile_module=fn)
-        for index, outcome in self._pool.map_unordered(asleep, requests):
+        sleeping = dataclasses.replace(self._compile, compile_module=fn)
+        for index, outcome in self._pool.map_unordered(sleeping, requests):
             request = requests[index]
-            self.slept_s += asleep.seconds(request)
+            self.slept_s += sleeping.seconds(request)
             if isinstance(request, FlipRequest) and request.share:
-                self.again_s += asleep.compile_s[original(request.module.name)]
+                self.again_s += sleeping.compile_s[original(request.module.name)]
             yield index, outcome
 
     def share(self, directory: Path, names: Sequence[str]) -> None:

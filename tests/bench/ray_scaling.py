@@ -1,6 +1,6 @@
 """Measure the tables of docs/scale.md: the work of a head for 1 to 512 slots of a simulated cluster.
 
-python -m tests.bench.slots --run runs/demo --slots 1 --slots 512
+python -m tests.bench.ray_scaling --run runs/demo --slots 1 --slots 512
 """
 
 from __future__ import annotations
