@@ -1,17 +1,20 @@
-"""Configuration of all tests: slow tests run last, so that failures of fast tests are reported first."""
+"""Configuration of all tests: their kinds, order and groups, and the training clang that many of them share."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.buckets"]
+pytest_plugins = ["tests.buckets", "tests.shared"]
+
+KINDS = ("unit", "e2e", "docker", "ray", "tf", "toolchain")
+"""Markers of pyproject.toml, one per test, in the order in which they run: fast tests first, so that their failures are
+reported early, then the largest groups, so that parallel workers end at about the same time."""
+TESTS = Path(__file__).parent
 
 # No speed checks: an example that takes 200 ms on a busy machine is not a defect.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,21 +28,37 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+def _kind(item: pytest.Item) -> str:
+    return next((kind for kind in KINDS if item.get_closest_marker(kind)), KINDS[0])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run fast tests first, then slow ones, then end-to-end tests; the order within each group stays."""
-    items.sort(key=lambda item: 2 if "end_to_end" in item.path.parts else 1 if item.get_closest_marker("slow") else 0)
+    """Mark tests without a kind as unit tests, sort by kind, and group for `--dist loadgroup`.
 
-
-@pytest.fixture(scope="session")
-def training_toolchain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training toolchain, built once for all (slow) tests that need one.
-
-    $MLGO_TRAINING_TOOLCHAIN names an existing one. Otherwise it is built, from cached objects if there are any, so that
-    it always matches the present sources.
+    Unit tests are grouped by file. The other tests are grouped by kind and folder, because the expensive fixtures of a
+    folder would otherwise be built by every worker.
     """
-    if given := os.environ.get("MLGO_TRAINING_TOOLCHAIN"):
-        return Path(given)
-    output = tmp_path_factory.mktemp("toolchain") / "training"
-    command = [sys.executable, "-m", "components.toolchain", "--mode", "training", "--output", str(output)]
-    subprocess.run(command, check=True)
-    return output
+    for item in items:
+        kind = _kind(item)
+        item.add_marker(kind)
+        path = item.path.relative_to(TESTS)
+        group = path if kind == KINDS[0] else Path(kind) / path.parent
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group.as_posix()))
+    items.sort(key=lambda item: KINDS.index(_kind(item)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the number and time of the tests of each kind."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                kind = next(kind for kind in KINDS if kind in report.keywords)
+                seconds[kind] += report.duration
+                tests[kind] += report.when == "call"
+    if seconds:
+        terminalreporter.section("time by marker")
+    for kind in sorted(seconds, key=KINDS.index):
+        terminalreporter.write_line(f"{seconds[kind]:7.1f} s  {tests[kind]:5} {kind}")

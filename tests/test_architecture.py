@@ -115,7 +115,6 @@ def test_kfp_declarations_import_neither_tensorflow_nor_a_step() -> None:
                 assert module.startswith(allowed) or ".component" in module, f"{path}: {module}"
 
 
-@pytest.mark.slow
 def test_wheel_has_every_file_of_the_packages(tmp_path: Path) -> None:
     files = tracked("components", "pipelines")
     for file in [*files, "pyproject.toml", "README.md"]:

@@ -43,7 +43,7 @@ def test_plain_clang_is_built_without_policies(tmp_path: Path, monkeypatch: pyte
     assert isinstance(policies, Mapping) and not policies
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_cluster_is_simulated_on_machine_without_ray_directory(tmp_path: Path) -> None:
     """Ray creates its directory in $TMPDIR when it starts; the simulated cluster's directory is elsewhere."""

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,12 @@ def test_workflow_is_valid(name: str) -> None:
     assert everything(FOLDER / name) == ""
     for job in load(FOLDER / name)["jobs"].values():
         assert int(job["timeout-minutes"]) <= 360, "GitHub ends a job after six hours"
+
+
+def test_shards_of_the_tests_are_all_kinds_of_tests() -> None:
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    job = load(FOLDER / "test.yml")["jobs"]["test"]
+    assert {*job["strategy"]["matrix"]["marker"], "attack"} == {line.partition(":")[0] for line in ours}
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,18 @@ import pytest
 
 from tests.end_to_end.chain import mlgo_run
 from tests.end_to_end.containers import build_images
+from tests.shared import MakeOnce
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def finished(make_once: MakeOnce) -> tuple[Path, str]:
     """Return the directory of a finished run of the whole pipeline, and the output of the run."""
-    run = tmp_path_factory.mktemp("chain") / "run"
-    return run, mlgo_run(run)
+
+    def run(directory: Path) -> None:
+        (directory / "output").write_text(mlgo_run(directory / "run"))
+
+    made = make_once("chain", run)
+    return made / "run", (made / "output").read_text()
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +31,10 @@ def daemon() -> None:
 
 
 @pytest.fixture(scope="session")
-def images(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(daemon: None, make_once: MakeOnce) -> Path:
     """Return the images.json of images built from this checkout."""
-    return build_images(tmp_path_factory.mktemp("images") / "images.json")
+
+    def build(directory: Path) -> None:
+        build_images(directory / "images.json")
+
+    return make_once("images", build) / "images.json"

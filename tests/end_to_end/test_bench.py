@@ -12,7 +12,7 @@ from tests.bench.context import BenchContext
 from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 FIGURES = {
     "corpus": {"extract_speedup_over_mlgo_utils"},

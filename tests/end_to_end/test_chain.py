@@ -14,7 +14,7 @@ import pytest
 from components.core.storage import verify
 from tests.end_to_end.chain import command, mlgo_run, reused
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 STEPS = (
     "toolchain-training",

@@ -28,7 +28,7 @@ from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, dock
 from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
 from tests.storage_server import storage_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 BUCKET = "mlgo-cluster"
 LIMIT_BYTES = 2.1e9

@@ -21,7 +21,7 @@ from tests.end_to_end.chain import reused
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
 from tests.storage_server import storage_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
 
 BUCKET = "mlgo-images"
 LIMITS_BYTES = {"toolchain": 1.2e9, "training": 1.6e9}

@@ -13,7 +13,7 @@ from components.core.formats.toolchain import load_toolchain
 from components.core.storage import digest
 from tests.end_to_end.chain import mlgo_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 
 SOURCE = """
 int callee(int x) { return x < 0 ? -x * 3 : x + 1; }

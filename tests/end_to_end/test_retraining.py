@@ -18,7 +18,7 @@ from components.core.storage.cache import default_cache_dir
 from tests.storage_server import storage_server
 from tests.workflows import FOLDER, ROOT, Runner, load, steps
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 STEPS = {step.script.split()[2]: step for step in steps(load(FOLDER / "retrain.yml")) if "mlgo retrain" in step.script}
 

@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")
 
 
-@pytest.mark.slow
 def test_compiled_pipeline_is_up_to_date(tmp_path: Path) -> None:
     assert (ENVIRONMENT / "bin" / "python").is_file(), "make setup-pipelines"
     command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]

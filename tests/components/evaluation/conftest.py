@@ -1,4 +1,4 @@
-"""What the tests of this step share: sizes and scores of an invented corpus, a small real one made by clang-19."""
+"""Fixtures: sizes and scores of an artificial corpus, and a small real corpus made by clang-19."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ SOURCES = {
     """,
     "known/trained.cpp": "int trained(int x) { return x + 1; }",
 }
-"""File name -> source. The last is trained on, the rest is held out; all of "unknown" is."""
+"""File name -> source. The last module is for training, the others are held out, with the whole project "unknown"."""
 
 
 def sections(sizes: np.ndarray) -> dict[str, np.ndarray]:
-    """Sizes by section: a tenth each in .rodata and .eh_frame, no exception tables, code the rest."""
+    """Sizes by section: a tenth each in .rodata and .eh_frame, no exception tables, the rest is code."""
     tenth = sizes // 10
     return {".text": sizes - 2 * tenth, ".rodata": tenth, ".eh_frame": tenth, ".gcc_except_table": 0 * tenth}
 
 
 def measurements(**sizes: list[int]) -> Measurements:
-    """Four modules; keyword arguments replace or add variants ("inline_threshold_5" is the sweep's 5)."""
+    """Four modules; keyword arguments replace or add variants ("inline_threshold_5" for -inline-threshold=5)."""
     columns = {
         "baseline": [1000, 3000, 400, 600],
         "policy": [900, 3100, 380, 600],
@@ -75,15 +75,15 @@ def measurements(**sizes: list[int]) -> Measurements:
         "inline_threshold_5": [1000, 3000, 400, 600],
         "inline_threshold_15": [990, 2950, 410, 600],
     } | sizes
-    named = {name.replace("inline_threshold_", "inline-threshold="): np.array(c) for name, c in columns.items()}
+    values = {name.replace("inline_threshold_", "inline-threshold="): np.array(c) for name, c in columns.items()}
     return Measurements(
         objective=SIZE,
         modules=("zstd/a.o", "zstd/b.o", "lz4/c.o", "snappy/<script>alert(1)</script>$x_{$.o"),
         projects=("zstd", "zstd", "lz4", "snappy"),
         unseen_project=np.array([False, False, False, True]),
-        values=named,
+        values=values,
         languages=("c", "c", "c", "c++"),
-        sections={variant: sections(named[variant]) for variant in ("baseline", "policy")},
+        sections={variant: sections(values[variant]) for variant in ("baseline", "policy")},
         excluded=(Excluded("zstd/broken.o", "policy", "timeout", "no answer within 60 s <b>"),),
         compile_s={"baseline": 1.5},
     )
@@ -100,7 +100,7 @@ def measured() -> Measurements:
 
 
 def scores(**variants: Any) -> Measurements:
-    """Four modules, one without a function, and five functions; keyword arguments replace or add variants.
+    """Four modules, one without functions, and five functions; keyword arguments replace or add variants.
 
     With FLOOR added, the policy halves, keeps, doubles, quarters and keeps the scores."""
     columns = {
@@ -148,14 +148,14 @@ def corpus(corpus_directory: Path) -> Corpus:
 
 
 def write_policy(output: Path, toolchain: Path, inlines: bool) -> Path:
-    """A policy artifact that always or never inlines: the last layer's biases decide, everything else is zero."""
+    """Write a policy that always or never inlines: the last layer's biases decide, all other weights are zero."""
     layers = zeros(2 * len(load_toolchain(toolchain).features["inlining"]), 4, 2)
     layers[-1][1][1 if inlines else 0] = 1.0
     return write_layers(output, toolchain, "inlining", layers)
 
 
 def write_evicting_policy(output: Path, toolchain: Path, heaviest: bool) -> Path:
-    """A policy artifact that evicts what is used most densely, or least: the standing of that one feature decides."""
+    """Write a policy that evicts the register with the highest or lowest use_def_density, by that feature's rank."""
     names = [feature.name for feature in load_toolchain(toolchain).features["regalloc"] if feature.name != "mask"]
     layers = zeros(4 * len(names), 4, 1)  # the last quarter of the inputs are the action_ranks, see feature_encoding.py
     layers[0][0][3 * len(names) + names.index("use_def_density"), 0] = 1.0
@@ -168,7 +168,7 @@ def zeros(*widths: int) -> list[Layer]:
 
 
 def write_layers(output: Path, toolchain: Path, problem: str, layers: Sequence[Layer]) -> Path:
-    """A policy artifact of these layers."""
+    """Write a policy artifact with these layers."""
     training = load_toolchain(toolchain)
     features = training.features[problem]
     buckets = {feature.name: np.linspace(0, 1000, 1000) for feature in features}

@@ -1,4 +1,4 @@
-"""The whole step on a small real corpus, with the training clang and a release clang."""
+"""Tests of the whole step on a small real corpus, with the training clang and a release clang."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def step(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_release_clang_warmstart_and_sweep(
     tmp_path: Path, corpus_directory: Path, training_toolchain: Path, release: Path, never: Path, always: Path
 ) -> None:
@@ -46,7 +46,7 @@ def test_release_clang_warmstart_and_sweep(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation"]
     assert metrics["release"] == ("yes" if metrics["verdict"] == "better" else "no")
 
-    # The training clang that runs the same policy takes the same decisions.
+    # The training clang takes the same decisions when it runs the same policy.
     done = step(
         *inputs,
         "--thresholds",
@@ -63,7 +63,7 @@ def test_release_clang_warmstart_and_sweep(
     assert greedy["policy_bytes"] == metrics["policy_bytes"]
     assert (greedy["sweep"], greedy["warmstart"], greedy["best_threshold"]) == ({}, None, None)
 
-    # Completed by the release clang, it says what the whole evaluation said; only the policy is compiled.
+    # Completing it with the release clang gives the figures of the whole evaluation and compiles only the policy.
     done = step(
         *inputs,
         "--evaluation",
@@ -114,8 +114,8 @@ def test_release_clang_warmstart_and_sweep(
     assert f"{metrics['policy_bytes']:,}" in shown.stdout
 
 
-@pytest.mark.slow
-def test_a_release_clang_of_another_policy_is_refused(
+@pytest.mark.toolchain
+def test_release_clang_with_another_policy_is_refused(
     tmp_path: Path, corpus_directory: Path, training_toolchain: Path, release: Path, always: Path
 ) -> None:
     done = step(
@@ -135,8 +135,8 @@ def test_a_release_clang_of_another_policy_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_a_damaged_policy_is_refused_before_any_compile(
+@pytest.mark.toolchain
+def test_damaged_policy_is_refused_before_any_compile(
     tmp_path: Path, corpus_directory: Path, training_toolchain: Path, never: Path
 ) -> None:
     copy = tmp_path / "policy"
@@ -151,7 +151,7 @@ def test_a_damaged_policy_is_refused_before_any_compile(
     assert not (tmp_path / "out").exists()
 
 
-def test_bad_options_say_what_to_do(tmp_path: Path) -> None:
+def test_errors_of_bad_options_have_a_remedy(tmp_path: Path) -> None:
     paths = ("--corpus", tmp_path, "--toolchain", tmp_path, "--policy", tmp_path, "--output", tmp_path / "out")
     for arguments, message in (
         (("--thresholds", "5,many"), "--thresholds '5,many'"),
@@ -167,13 +167,13 @@ def test_bad_options_say_what_to_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_corpus_that_holds_nothing_out_is_refused(tmp_path: Path, tiny_corpus: Corpus) -> None:
+def test_corpus_without_heldout_modules_is_refused(tmp_path: Path, tiny_corpus: Corpus) -> None:
     copy = tmp_path / "corpus"
     subprocess.run(["cp", "-r", tiny_corpus.directory, copy], check=True)
     write_splits(copy, Splits(0, tuple(module.name for module in tiny_corpus), (), ()))
     done = step("--corpus", copy, "--toolchain", tmp_path, "--policy", tmp_path, "--output", tmp_path / "out")
     assert done.returncode == 1
-    assert "holds nothing out" in done.stderr
+    assert "has no held-out modules" in done.stderr
 
 
 def test_help_has_examples() -> None:

@@ -1,4 +1,4 @@
-"""The whole step on a small real corpus whose functions the training clang scores."""
+"""Tests of the whole step on a small real corpus whose functions the training clang scores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.components.evaluation.test_evaluate import step
 
 @pytest.fixture(scope="module")
 def pressed(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[..., Corpus]) -> Path:
-    """Everything is held out, the project "lib" as a whole."""
+    """A corpus in which all modules are held out, and "lib" is an unseen project."""
     directory = tmp_path_factory.mktemp("scores") / "corpus"
     names = tuple(module.name for module in make_corpus(directory, PRESSED))
     write_splits(directory, Splits(0, (), (), names, ("lib",)))
@@ -36,14 +36,14 @@ def pressed(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[...,
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory: pytest.TempPathFactory, training_toolchain: Path) -> tuple[Path, Path]:
-    """Two that decide otherwise: one evicts what is used least, one what is used most."""
+    """Two opposite policies: one evicts the least used register, one the most used."""
     root = tmp_path_factory.mktemp("policies")
     one = write_evicting_policy(root / "lightest", training_toolchain, heaviest=False)
     return one, write_evicting_policy(root / "heaviest", training_toolchain, heaviest=True)
 
 
-@pytest.mark.slow
-def test_scores_are_those_that_the_training_clang_logs(
+@pytest.mark.toolchain
+def test_scores_equal_those_in_the_training_log(
     tmp_path: Path, pressed: Path, training_toolchain: Path, policies: tuple[Path, Path]
 ) -> None:
     one, other = policies
@@ -75,21 +75,21 @@ def test_scores_are_those_that_the_training_clang_logs(
     pairs = [(float(row["heuristic_score"]), float(row["policy_score"])) for row in rows.values()]
     mean = math.prod((policy + FLOOR) / (before + FLOOR) for before, policy in pairs) ** (1 / len(pairs))
     assert metrics["reduction_percent"] == pytest.approx(100 * (1 - mean)) and mean != 1
-    risen = sorted(name for (_, name), pair in zip(rows, pairs, strict=True) if pair[1] > pair[0])
-    assert risen, "what is used most is the wrong thing to evict"
+    worse = sorted(name for (_, name), pair in zip(rows, pairs, strict=True) if pair[1] > pair[0])
+    assert worse, "evicting the most used register must increase scores"
     groups = metrics["groups"]
     assert [groups[name]["functions"] for name in ("unseen_modules", "unseen_projects")] == [2, 1]
 
     page, card = (output / "report.html").read_text(), json.loads((output / "model-card.json").read_text())
-    assert "Policy for regalloc" in page and all(f">{name}<" in page for name in risen)
-    assert card["measure"] == "score" and sorted(entry["name"] for entry in card["worst_functions"]) == risen
+    assert "Policy for regalloc" in page and all(f">{name}<" in page for name in worse)
+    assert card["measure"] == "score" and sorted(entry["name"] for entry in card["worst_functions"]) == worse
     assert "Functions whose score rose most" in (output / "model-card.md").read_text()
-    told = change(metrics["reduction_percent"], ("lower scores", "higher scores"))
-    assert told in (output / "summary.md").read_text()
+    reduction = change(metrics["reduction_percent"], ("lower scores", "higher scores"))
+    assert reduction in (output / "summary.md").read_text()
     shown = step("show", "--metrics", output)
-    assert shown.returncode == 0 and told in shown.stdout
+    assert shown.returncode == 0 and reduction in shown.stdout
 
-    # Completed by a release clang of the policy, it says the same and compiles nothing.
+    # Completing it with a release clang gives the same figures and compiles nothing.
     release = tmp_path / "release"
     command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", str(other)]
     subprocess.run([*command, "--output", str(release)], check=True)
@@ -111,29 +111,29 @@ def test_scores_are_those_that_the_training_clang_logs(
     assert report == metrics and report["inputs"]["warmstart"] == str(one) and len(report["variants"]) == 3
     assert (tmp_path / "report" / "report.csv").read_bytes() == (output / "report.csv").read_bytes()
 
-    # What it says of the warmstart policy is the earlier evaluation's, so another cannot be asked for.
-    given = (*inputs, "--evaluation", output, "--release-toolchain", release, "--output", tmp_path / "again")
-    assert step(*given, "--warmstart", one).returncode == 0
-    done = step(*given[:-1], tmp_path / "mixed", "--warmstart", other)
+    # The warmstart figures are the earlier evaluation's, so another warmstart policy is refused.
+    arguments = (*inputs, "--evaluation", output, "--release-toolchain", release, "--output", tmp_path / "again")
+    assert step(*arguments, "--warmstart", one).returncode == 0
+    done = step(*arguments[:-1], tmp_path / "mixed", "--warmstart", other)
     assert done.returncode == 1 and "does not compare the warmstart policy" in done.stderr
 
-    # Where no program can be run, it is said at once, in the words of scores.
+    # A recipe without benchmarks is reported in the terms of scores.
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(f"name: lib\nsource: {{path: {tmp_path}}}\ncmake: {{}}\n")
-    done = step(*given[:-1], tmp_path / "unrun", "--recipe", recipe)
+    done = step(*arguments[:-1], tmp_path / "unrun", "--recipe", recipe)
     assert done.returncode == 0, done.stderr
-    assert "lists no benchmarks of lib: instructions of programs are not compared there" in done.stdout + done.stderr
+    assert "lists no benchmarks for lib: instructions of programs are not compared there" in done.stdout + done.stderr
     recipe.write_text(recipe.read_text().replace("lib", "elsewhere"))
-    done = step(*given[:-1], tmp_path / "unknown", "--recipe", recipe)
+    done = step(*arguments[:-1], tmp_path / "unknown", "--recipe", recipe)
     assert done.returncode == 0, done.stderr
     assert "instructions of programs are not compared" in done.stdout + done.stderr
 
-    # What was the warmstart policy comes to the same as the policy that is judged.
+    # The warmstart policy has the same figures when it is evaluated as the policy.
     done = step(*inputs[:-1], one, "--output", tmp_path / "one", "--min-reduction-percent", -99)
     assert done.returncode == 0, done.stderr
-    judged = json.loads((tmp_path / "one" / "metrics.json").read_text())
-    assert judged["reduction_percent"] == metrics["warmstart"]["reduction_percent"] != metrics["reduction_percent"]
-    assert (judged["verdict"], judged["release"], judged["warmstart"]) == ("better", "yes", None)
+    evaluated = json.loads((tmp_path / "one" / "metrics.json").read_text())
+    assert evaluated["reduction_percent"] == metrics["warmstart"]["reduction_percent"] != metrics["reduction_percent"]
+    assert (evaluated["verdict"], evaluated["release"], evaluated["warmstart"]) == ("better", "yes", None)
 
     # A policy of another problem is refused.
     done = step(*inputs[2:], "--output", tmp_path / "mixed")
@@ -141,11 +141,11 @@ def test_scores_are_those_that_the_training_clang_logs(
     assert not (tmp_path / "mixed").exists()
 
 
-def test_a_sweep_is_the_inliners(tmp_path: Path) -> None:
+def test_sweep_is_refused_for_scores(tmp_path: Path) -> None:
     paths = ("--corpus", tmp_path, "--toolchain", tmp_path, "--policy", tmp_path, "--output", tmp_path / "out")
     done = step("--problem", "regalloc", *paths, "--thresholds", "5")
     assert done.returncode == 1
-    assert "--thresholds are of the inliner" in done.stderr and "leave --thresholds out" in done.stderr
-    for fine in (("--thresholds", ","), ("--preset", "tiny")):  # retraining gives the one, a pipeline the other
-        done = step("--problem", "regalloc", *paths, *fine)
-        assert done.returncode == 1 and "is not a corpus" in done.stderr, "nothing is wrong but the paths"
+    assert "--thresholds changes inlining" in done.stderr and "leave --thresholds out" in done.stderr
+    for accepted in (("--thresholds", ","), ("--preset", "tiny")):  # retraining passes the first, a pipeline the second
+        done = step("--problem", "regalloc", *paths, *accepted)
+        assert done.returncode == 1 and "is not a corpus" in done.stderr, "only the paths are wrong"

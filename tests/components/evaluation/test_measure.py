@@ -1,4 +1,4 @@
-"""Real compiles of a small corpus with stock clang-19."""
+"""Tests of real compiles of a small corpus with stock clang-19."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sweep(*thresholds: int) -> list[Variant]:
     return [Variant(threshold_name(t), CLANG, DEFAULT, threshold_flags(t)) for t in thresholds]
 
 
-def test_sizes_are_those_of_llvm_size(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+def test_sizes_equal_llvm_size(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     heldout = corpus.split("heldout")
     measured = measure(pool, config(tmp_path), SIZE, [BASELINE], heldout, ("unknown",))
     assert measured.modules == ("known/words.cpp.o", "known/sorted.cpp.o", "unknown/stack.cpp.o")
@@ -49,14 +49,14 @@ def test_sizes_are_those_of_llvm_size(tmp_path: Path, pool: LocalPool, corpus: C
     for module, size_bytes in zip(heldout, measured.values["baseline"].tolist(), strict=True):
         argv = [str(CLANG), *replay_arguments(module.arguments(), module.bitcode, tmp_path / "o")]
         subprocess.run(argv, check=True)
-        said = subprocess.run(["llvm-size-19", tmp_path / "o"], check=True, capture_output=True, text=True).stdout
-        assert size_bytes == int(said.splitlines()[1].split()[0])
+        output = subprocess.run(["llvm-size-19", tmp_path / "o"], check=True, capture_output=True, text=True).stdout
+        assert size_bytes == int(output.splitlines()[1].split()[0])
     assert measured.languages == ("c++", "c++", "c++")
     assert np.sum(list(measured.sections["baseline"].values()), axis=0).tolist() == measured.values["baseline"].tolist()
     assert all(measured.sections["baseline"][name].all() for name in (".text", ".eh_frame", ".gcc_except_table"))
 
 
-def test_what_an_earlier_evaluation_measured_is_taken_over(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+def test_measurements_of_an_earlier_evaluation_are_reused(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     heldout = corpus.split("heldout")
     variants = [BASELINE, Variant("policy", CLANG, DEFAULT)]
     earlier = measure(pool, config(tmp_path), SIZE, variants, heldout, ())
@@ -67,7 +67,7 @@ def test_what_an_earlier_evaluation_measured_is_taken_over(tmp_path: Path, pool:
     assert list(known.sections) == ["policy"]
 
 
-def test_sweep_moves_the_heuristic_and_its_own_threshold_is_five(
+def test_sweep_changes_the_heuristic_and_its_default_threshold_is_five(
     tmp_path: Path, pool: LocalPool, corpus: Corpus
 ) -> None:
     measured = measure(pool, config(tmp_path), SIZE, [BASELINE, *sweep(0, 5, 225)], corpus.split("heldout"), ())
@@ -79,15 +79,15 @@ def test_sweep_moves_the_heuristic_and_its_own_threshold_is_five(
 
 
 def damaged(corpus: Corpus, directory: Path) -> Module:
-    """A copy of a held-out module whose bitcode ends early."""
-    good = corpus.split("heldout")[0]
+    """Return a copy of a held-out module with truncated bitcode."""
+    original = corpus.split("heldout")[0]
     for suffix in ("bc", "cmd"):
-        content = (good.directory / f"{good.name}.{suffix}").read_bytes()
+        content = (original.directory / f"{original.name}.{suffix}").read_bytes()
         (directory / f"damaged.{suffix}").write_bytes(content if suffix == "cmd" else content[: len(content) // 2])
     return Module("damaged", directory)
 
 
-def test_a_module_that_fails_is_in_nobodys_sum(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+def test_failed_module_is_excluded_from_all_variants(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     modules = [*corpus.split("heldout"), damaged(corpus, tmp_path)]
     with pytest.raises(UserError, match="damaged"):
         measure(pool, config(tmp_path, max_failed_fraction=0.2), SIZE, [BASELINE], modules, ())
@@ -99,7 +99,7 @@ def test_a_module_that_fails_is_in_nobodys_sum(tmp_path: Path, pool: LocalPool, 
     assert "error:" in excluded.detail
 
 
-def test_a_module_that_hangs_under_one_variant_is_left_out_of_all(
+def test_module_that_hangs_under_one_variant_is_excluded_from_all(
     tmp_path: Path, pool: LocalPool, corpus: Corpus
 ) -> None:
     hanging = tmp_path / "clang"
@@ -110,18 +110,18 @@ def test_a_module_that_hangs_under_one_variant_is_left_out_of_all(
     measured = measure(
         pool, config(tmp_path, max_failed_fraction=0.5, timeout_s=10.0), SIZE, variants, corpus.split("heldout"), ()
     )
-    assert time.monotonic() - started_s < 600  # not the hour that it would sleep
+    assert time.monotonic() - started_s < 600  # killed before the hour of sleep ends
     assert measured.modules == ("known/words.cpp.o", "unknown/stack.cpp.o")
     assert [(e.module, e.variant, e.reason) for e in measured.excluded] == [("known/sorted.cpp.o", "policy", "timeout")]
     assert (measured.values["policy"] == measured.values["baseline"]).all()
 
 
-def test_nothing_left_is_an_error(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+def test_error_if_all_modules_fail(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     with pytest.raises(UserError, match="none of the 1 held-out modules"):
         measure(pool, config(tmp_path, max_failed_fraction=1.0), SIZE, [BASELINE], [damaged(corpus, tmp_path)], ())
 
 
-def test_same_content_twice_is_counted_twice(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+def test_modules_with_the_same_content_are_all_counted(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     module = corpus.split("heldout")[0]
     for suffix in ("bc", "cmd"):
         (tmp_path / f"copy.{suffix}").write_bytes((module.directory / f"{module.name}.{suffix}").read_bytes())
@@ -130,6 +130,6 @@ def test_same_content_twice_is_counted_twice(tmp_path: Path, pool: LocalPool, co
     assert first == second > 0
 
 
-def test_sizes_are_integers_of_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+def test_sizes_are_integer_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     measured = measure(pool, config(tmp_path), SIZE, [BASELINE], corpus.split("heldout")[:1], ())
     assert measured.values["baseline"].dtype == np.int64

@@ -1,4 +1,4 @@
-"""What whole builds need is looked for before anything is compiled."""
+"""Tests that tools for whole builds are checked before anything is compiled."""
 
 from __future__ import annotations
 
@@ -28,55 +28,53 @@ def config(path: Path, problem: str, stock_clang: Path | None) -> EvaluationConf
 
 
 def release(path: Path, problem: str, version: str | None = None) -> Toolchain:
-    said = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
-    own = said.split("clang version ")[1].split()[0]
+    output = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
+    own = output.split("clang version ")[1].split()[0]
     return Toolchain(path, "release", version or own, "x86_64-pc-linux-gnu", {problem: ()}, {})
 
 
 @pytest.mark.parametrize(
     ("measure", "problem", "other"), [("size", "inlining", "regalloc"), ("score", "regalloc", "inlining")]
 )
-def test_the_stock_clang_must_be_there_and_fit(
+def test_stock_clang_must_exist_and_have_the_same_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: str, problem: str, other: str
 ) -> None:
-    objective, fine = OBJECTIVES[measure], release(tmp_path, problem)
-    require_tools(objective, config(tmp_path, problem, CLANG), fine, ())
-    require_tools(objective, config(tmp_path, problem, None), fine, ())
+    objective, valid = OBJECTIVES[measure], release(tmp_path, problem)
+    require_tools(objective, config(tmp_path, problem, CLANG), valid, ())
+    require_tools(objective, config(tmp_path, problem, None), valid, ())
     with pytest.raises(UserError, match=f"embeds no policy for {other}"):
-        require_tools(objective, config(tmp_path, other, CLANG), fine, ())
+        require_tools(objective, config(tmp_path, other, CLANG), valid, ())
     with pytest.raises(UserError, match="does not run"):
-        require_tools(objective, config(tmp_path, problem, tmp_path / "clang"), fine, ())
+        require_tools(objective, config(tmp_path, problem, tmp_path / "clang"), valid, ())
     with pytest.raises(UserError, match=r"the release clang 1\.2\.3"):
         require_tools(objective, config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"), ())
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="no clang-19 to build the baseline"):
-        require_tools(objective, config(tmp_path, problem, None), fine, ())
+        require_tools(objective, config(tmp_path, problem, None), valid, ())
 
 
-def test_a_limit_of_slowdown_wants_benchmarks_and_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowdown_limit_requires_benchmarks_and_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limited = replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0)
-    fine, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
-    require_tools(SIZE, limited, fine, [lz4])
+    valid, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
+    require_tools(SIZE, limited, valid, [lz4])
     with pytest.raises(UserError, match="no held-out project has benchmarks"):
-        require_tools(SIZE, limited, fine, [replace(lz4, benchmarks=())])
+        require_tools(SIZE, limited, valid, [replace(lz4, benchmarks=())])
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="valgrind is missing"):
-        require_tools(SIZE, limited, fine, [lz4])
+    with pytest.raises(UserError, match="valgrind is not installed"):
+        require_tools(SIZE, limited, valid, [lz4])
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [({"recipe": None}, "none is given"), ({"problem": "regalloc"}, "problems that are judged by size")],
+    [({"recipe": None}, "requires --recipe"), ({"problem": "regalloc"}, "only for size problems")],
 )
-def test_a_limit_of_slowdown_where_it_says_nothing_is_refused(
-    tmp_path: Path, changed: dict[str, Any], message: str
-) -> None:
+def test_slowdown_limit_that_cannot_apply_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0, **changed)
 
 
-def test_only_programs_want_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counter_is_only_required_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     require_tools(SIZE, config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"), ())
-    with pytest.raises(UserError, match="valgrind is missing"):
+    with pytest.raises(UserError, match="valgrind is not installed"):
         require_tools(SCORE, config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"), ())

@@ -1,4 +1,4 @@
-"""The figures of metrics.json follow from the scores, and the table says the same."""
+"""Tests of the figures that metrics.json and the table compute from scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ score = st.floats(0, 1e9)
 
 
 def programs(stock: int, policy: int) -> dict[str, Any]:
-    """As summarize_programs gives it, of one program."""
+    """Return a result of summarize_programs for one program."""
     entry = {
         "project": "snappy",
         "name": "bench",
@@ -49,18 +49,18 @@ def programs(stock: int, policy: int) -> dict[str, Any]:
     }
 
 
-def test_a_reduction_is_the_geometric_mean_over_functions(scored: Measurements) -> None:
+def test_reduction_is_the_geometric_mean_over_functions(scored: Measurements) -> None:
     metrics = summarize(scored, 0.5, seed=1)
     # Factors 1/2, 1, 2, 1/4, 1 of scores with FLOOR added.
     assert metrics["reduction_percent"] == pytest.approx(100 * (1 - 0.25 ** (1 / 5)))
     assert (metrics["measure"], metrics["modules"], metrics["functions"]) == ("score", 3, 5)
-    assert [metrics[f"functions_{way}"] for way in ("lower", "equal", "higher")] == [2, 2, 1]
+    assert [metrics[f"functions_{direction}"] for direction in ("lower", "equal", "higher")] == [2, 2, 1]
     assert metrics["warmstart"]["reduction_percent"] == 0
     assert metrics["verdict"] == "better" and metrics["binaries"] == [] and metrics["programs"] is None
     assert "baseline_bytes" not in metrics and "sweep" not in metrics
 
 
-def test_known_and_unknown_projects_are_told_apart(scored: Measurements) -> None:
+def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
     metrics = summarize(scored, 0.5, seed=1)
     known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
     assert (known["modules"], known["functions"], unknown["modules"], unknown["functions"]) == (2, 3, 1, 2)
@@ -71,7 +71,7 @@ def test_known_and_unknown_projects_are_told_apart(scored: Measurements) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "run", "verdict"),
+    ("required", "run", "verdict"),
     [
         (24.2, None, "better"),
         (24.3, None, "not better"),
@@ -80,13 +80,13 @@ def test_known_and_unknown_projects_are_told_apart(scored: Measurements) -> None
         (24.3, programs(100, 50), "not better"),
     ],
 )
-def test_better_scores_are_no_use_to_slower_programs(
-    scored: Measurements, asked: float, run: dict[str, Any] | None, verdict: str
+def test_more_executed_instructions_prevent_better(
+    scored: Measurements, required: float, run: dict[str, Any] | None, verdict: str
 ) -> None:
-    assert summarize(scored, asked, 1, {"programs": run})["verdict"] == verdict
+    assert summarize(scored, required, 1, {"programs": run})["verdict"] == verdict
 
 
-def test_nothing_to_judge_is_not_better(make_scores: MakeScores) -> None:
+def test_no_functions_are_not_better(make_scores: MakeScores) -> None:
     values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
     empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
     metrics = summarize(empty, 0.0, seed=1)
@@ -96,64 +96,68 @@ def test_nothing_to_judge_is_not_better(make_scores: MakeScores) -> None:
 
 
 @given(st.lists(st.tuples(score, score, st.integers(0, 3)), min_size=1, max_size=12), st.integers(0, 5))
-def test_the_reverse_undoes_it_and_the_interval_is_finite(rows: list[tuple[float, float, int]], seed: int) -> None:
+def test_reverse_comparison_is_the_inverse_and_the_interval_is_finite(
+    rows: list[tuple[float, float, int]], seed: int
+) -> None:
     before, after, module = (np.array(column) for column in zip(*rows, strict=True))
-    there = Comparison(SCORE, before, after, module).to_json(seed)
-    back = Comparison(SCORE, after, before, module)
-    assert back.reduction_percent is not None
-    assert (1 - there["reduction_percent"] / 100) * (1 - back.reduction_percent / 100) == pytest.approx(1, rel=1e-6)
-    assert sum(there[f"functions_{way}"] for way in ("lower", "equal", "higher")) == len(rows)
-    bounds = there["reduction_percent_ci95"]
+    forward = Comparison(SCORE, before, after, module).to_json(seed)
+    reverse = Comparison(SCORE, after, before, module)
+    assert reverse.reduction_percent is not None
+    assert (1 - forward["reduction_percent"] / 100) * (1 - reverse.reduction_percent / 100) == pytest.approx(
+        1, rel=1e-6
+    )
+    assert sum(forward[f"functions_{direction}"] for direction in ("lower", "equal", "higher")) == len(rows)
+    bounds = forward["reduction_percent_ci95"]
     assert (bounds is None) == (len(set(module.tolist())) < 2)
     assert bounds is None or (np.isfinite(bounds).all() and bounds[0] <= bounds[1])
 
 
-def test_the_interval_knows_that_functions_of_a_module_resemble_each_other() -> None:
-    """40 modules of 50 functions, all of a module changed alike: 2000 independent ones would be much surer."""
+def test_interval_accounts_for_correlated_functions_of_a_module() -> None:
+    """40 modules of 50 functions with equal changes per module: 2000 independent functions have a narrower interval."""
     generator = np.random.default_rng(4)
     factors = np.repeat(generator.normal(-0.02, 0.05, 40), 50)
     clustered = mean_reduction_interval(factors, np.repeat(np.arange(40), 50), 0)
-    alone = mean_reduction_interval(factors, np.arange(2000), 0)
-    assert clustered is not None and alone is not None
-    assert clustered[1] - clustered[0] > 4 * (alone[1] - alone[0])
+    independent = mean_reduction_interval(factors, np.arange(2000), 0)
+    assert clustered is not None and independent is not None
+    assert clustered[1] - clustered[0] > 4 * (independent[1] - independent[0])
     assert clustered == mean_reduction_interval(factors, np.repeat(np.arange(40), 50), 0)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_claims() -> None:
+def test_interval_coverage_is_close_to_95_percent() -> None:
     generator = np.random.default_rng(3)
     covered = 0
     for trial in range(60):
         sizes = generator.integers(1, 30, 60)
-        of_module = generator.normal(np.log(0.98), 0.05, 60)
-        factors = np.repeat(of_module, sizes) + generator.normal(0, 0.02, sizes.sum())
+        module_factors = generator.normal(np.log(0.98), 0.05, 60)
+        factors = np.repeat(module_factors, sizes) + generator.normal(0, 0.02, sizes.sum())
         low, high = mean_reduction_interval(factors, np.repeat(np.arange(60), sizes), trial) or (0, 0)
         covered += low <= 2.0 <= high
     assert covered >= 50
 
 
-def test_measurements_survive_their_file(scored: Measurements, tmp_path: Path) -> None:
+def test_measurements_round_trip_through_their_file(scored: Measurements, tmp_path: Path) -> None:
     write_measurements(tmp_path, scored)
-    back = read_measurements(tmp_path)
-    assert isinstance(back, Measurements)
-    assert back.to_json() == scored.to_json()
-    assert back.values["policy"].dtype == np.float64 and back.excluded == scored.excluded
+    restored = read_measurements(tmp_path)
+    assert isinstance(restored, Measurements)
+    assert restored.to_json() == scored.to_json()
+    assert restored.values["policy"].dtype == np.float64 and restored.excluded == scored.excluded
     for damage in ('{"measure": "speed"}', "[]", '{"measure": "score", "modules": []}'):
         (tmp_path / FILE).write_text(damage)
         with pytest.raises(UserError, match="is not the measurements of an evaluation"):
             read_measurements(tmp_path)
 
 
-def test_columns_that_do_not_fit_are_refused(make_scores: MakeScores) -> None:
+def test_columns_of_wrong_length_or_module_are_refused(make_scores: MakeScores) -> None:
     with pytest.raises(ValueError, match="5 functions"):
         make_scores(policy=[1.0, 2.0])
     with pytest.raises(ValueError, match="other modules"):
         Measurements(SCORE, ("a",), ("p",), np.array([True]), {"baseline": np.ones(1)}, ("f",), np.array([1]))
 
 
-def test_two_policies_are_compared_over_the_functions_that_both_have(make_scores: MakeScores) -> None:
+def test_two_policies_are_compared_over_their_common_functions(make_scores: MakeScores) -> None:
     new = make_scores(policy=np.array([10, 100, 5, 25, 60]) - FLOOR)
     old = make_scores(policy=np.array([20, 100, 10, 50, 60]) - FLOOR)
-    found = new.against(old, 0)
+    found = new.compare_policies(old, 0)
     assert (found["modules"], found["functions"], found["functions_lower"]) == (3, 5, 3)
     assert found["reduction_percent"] == pytest.approx(100 * (1 - 0.125 ** (1 / 5)))
     fewer = Measurements(
@@ -165,16 +169,16 @@ def test_two_policies_are_compared_over_the_functions_that_both_have(make_scores
         ("mix", "other"),
         np.zeros(2, np.int64),
     )
-    assert new.against(fewer, 0)["functions"] == 1
+    assert new.compare_policies(fewer, 0)["functions"] == 1
 
 
-def test_a_module_has_regressed_if_its_functions_have_in_the_mean(make_scores: MakeScores) -> None:
+def test_module_regresses_by_the_geometric_mean_of_its_functions(make_scores: MakeScores) -> None:
     measured = make_scores(policy=np.array([10, 100, 12, 101, 60]) - FLOOR)
-    assert measured.worsened(1.0) == ("lz4/b.o",)
-    assert measured.worsened(0.1) == ("lz4/b.o", "snappy/<b>c.o")
+    assert measured.regressed_modules(1.0) == ("lz4/b.o",)
+    assert measured.regressed_modules(0.1) == ("lz4/b.o", "snappy/<b>c.o")
 
 
-def test_report_csv_has_a_row_a_function(tmp_path: Path, scored: Measurements) -> None:
+def test_report_csv_has_a_row_per_function(tmp_path: Path, scored: Measurements) -> None:
     write_report_csv(tmp_path / "report.csv", scored)
     with open(tmp_path / "report.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
@@ -210,20 +214,22 @@ def test_printed_table_has_figures_verdict_and_programs(
 
 
 @pytest.mark.parametrize(
-    ("asked", "policy", "told"),
+    ("required", "policy", "verdict"),
     [
-        (0.1, 1001, "not better, for programs execute more instructions"),
+        (0.1, 1001, "not better, because programs execute more instructions"),
         (0.1, 1000, "better"),
         (99, 1001, "not better"),
         (99, 900, "not better"),
     ],
 )
-def test_it_is_said_where_programs_decided(
-    tmp_path: Path, scored: Measurements, asked: float, policy: int, told: str
+def test_reports_say_if_programs_decided_the_verdict(
+    tmp_path: Path, scored: Measurements, required: float, policy: int, verdict: str
 ) -> None:
-    metrics = summarize(scored, asked, 1, {"programs": programs(1000, policy)})
-    assert terminal_report.lines(metrics, tmp_path)[0].startswith(f"verdict: {told} (24.21% lower scores, 95% interval")
-    assert f"\nVerdict: {told} (24.21% lower scores)\n" in terminal_report.markdown(metrics)
+    metrics = summarize(scored, required, 1, {"programs": programs(1000, policy)})
+    assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(
+        f"verdict: {verdict} (24.21% lower scores, 95% interval"
+    )
+    assert f"\nVerdict: {verdict} (24.21% lower scores)\n" in terminal_report.markdown(metrics)
     card = {
         "problem": "regalloc",
         "llvm_version": "19.1.7",
@@ -239,10 +245,10 @@ def test_it_is_said_where_programs_decided(
         "training": dict.fromkeys(("seconds", "processors", "iterations", "best_iteration", "hyperparameters")),
         "gate": {**metrics, "compiled_by": "training"},
     }
-    assert f"- Verdict: **{told}**: held-out functions 24.21% lower scores" in card_markdown(card)
+    assert f"- Verdict: **{verdict}**: held-out functions 24.21% lower scores" in card_markdown(card)
 
 
-def test_scores_without_figures_are_no_metrics(tmp_path: Path, scored: Measurements) -> None:
+def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measurements) -> None:
     metrics = summarize(scored, 0.5, 1)
     (tmp_path / "metrics.json").write_text(json.dumps({k: v for k, v in metrics.items() if k != "functions"}))
     with pytest.raises(UserError, match=r"is not the metrics\.json"):

@@ -1,4 +1,4 @@
-"""The figures of metrics.json follow from the sizes."""
+"""Tests of the figures that metrics.json computes from sizes."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ def test_totals_and_reduction(measured: Measurements) -> None:
     assert metrics["warmstart"]["reduction_percent"] == pytest.approx(-0.2)
 
 
-@pytest.mark.parametrize(("asked", "verdict"), [(0.39, "better"), (0.41, "not better")])
-def test_verdict_is_against_what_was_asked(measured: Measurements, asked: float, verdict: str) -> None:
-    assert summarize(measured, min_reduction_percent=asked, seed=1)["verdict"] == verdict
+@pytest.mark.parametrize(("required", "verdict"), [(0.39, "better"), (0.41, "not better")])
+def test_verdict_compares_with_the_required_reduction(measured: Measurements, required: float, verdict: str) -> None:
+    assert summarize(measured, min_reduction_percent=required, seed=1)["verdict"] == verdict
 
 
 def linked(**variants: float) -> dict[str, dict[str, dict[str, float]]]:
-    """Sums of linked programs by link variant, as far as verdicts look at them."""
+    """Return the part of the linked totals that verdicts read, by link variant."""
     return {variant: {"all": {"reduction_percent": percent}} for variant, percent in variants.items()}
 
 
 @pytest.mark.parametrize(
-    ("asked", "of_linked", "verdict", "because"),
+    ("required", "percents", "verdict", "reason"),
     [
         (0.3, {"default": 5.0}, "better", None),
         (0.3, {"hidden": -1.0, "default": 5.0}, "better", None),
-        (0.5, {"default": 5.0}, "better", None),  # modules alone would not do
+        (0.5, {"default": 5.0}, "better", None),  # the modules alone are not better
         (0.3, {"default": 0.2}, "not better", "linked programs and libraries are 0.20% smaller"),
         (0.3, {"hidden": -1.0}, "not better", "linked programs and libraries are 1.00% larger"),
         (0.3, {}, "better", None),
     ],
 )
-def test_the_verdict_goes_by_what_is_linked(
-    measured: Measurements, asked: float, of_linked: dict[str, float], verdict: str, because: str | None
+def test_linked_binaries_decide_the_verdict(
+    measured: Measurements, required: float, percents: dict[str, float], verdict: str, reason: str | None
 ) -> None:
-    metrics = summarize(measured, asked, seed=1)
-    metrics |= {"linked": linked(**of_linked), "programs": None}
+    metrics = summarize(measured, required, seed=1)
+    metrics |= {"linked": linked(**percents), "programs": None}
     judge_whole_projects(metrics, None)
-    assert (metrics["verdict"], metrics["refused_because"]) == (verdict, because)
-    assert metrics["judged_by"] == ("linked" if of_linked else "modules")
+    assert (metrics["verdict"], metrics["refused_because"]) == (verdict, reason)
+    assert metrics["judged_by"] == ("linked" if percents else "modules")
 
 
-def test_what_refuses_modules_refuses_them_linked(measured: Measurements) -> None:
+def test_refusal_of_modules_also_holds_for_linked_binaries(measured: Measurements) -> None:
     metrics = {**summarize(measured, 0.3, seed=1), "verdict": "not better", "refused_because": "C is larger"}
     metrics |= {"linked": linked(default=5.0), "programs": None}
     judge_whole_projects(metrics, None)
@@ -61,13 +61,13 @@ def test_what_refuses_modules_refuses_them_linked(measured: Measurements) -> Non
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(None, "better"), (3.0, "better"), (2.9, "not better")])
-def test_programs_may_become_slower_up_to_a_limit(measured: Measurements, limit: float | None, verdict: str) -> None:
+def test_slowdown_of_programs_is_limited(measured: Measurements, limit: float | None, verdict: str) -> None:
     metrics = summarize(measured, 0.3, seed=1)
     metrics |= {"linked": linked(default=5.0), "programs": {"reduction_percent": -3.0}}
     judge_whole_projects(metrics, limit)
     assert metrics["verdict"] == verdict
-    wanted = None if verdict == "better" else "programs execute 3.00% more instructions, and 2.9% is allowed"
-    assert metrics["refused_because"] == wanted
+    reason = None if verdict == "better" else "programs execute 3.00% more instructions; the limit is 2.9%"
+    assert metrics["refused_because"] == reason
 
 
 def test_sweep_and_best_threshold(measured: Measurements) -> None:
@@ -77,7 +77,7 @@ def test_sweep_and_best_threshold(measured: Measurements) -> None:
     assert metrics["best_threshold"] == 15
 
 
-def test_known_and_unknown_projects_are_told_apart(measured: Measurements) -> None:
+def test_known_and_unknown_projects_are_separate(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1)
     known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
     assert (known["modules"], known["baseline_bytes"], known["policy_bytes"]) == (3, 4400, 4380)
@@ -91,7 +91,7 @@ def test_known_and_unknown_projects_are_told_apart(measured: Measurements) -> No
     assert sum(entry["policy_bytes"] for entry in metrics["per_project"].values()) == metrics["policy_bytes"]
 
 
-def test_languages_are_told_apart(measured: Measurements) -> None:
+def test_languages_are_separate(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1)
     assert {name: (part["modules"], part["policy_bytes"]) for name, part in metrics["languages"].items()} == {
         "c": (3, 4380),
@@ -123,7 +123,7 @@ def test_measurements_of_earlier_versions_have_no_sections(measured: Measurement
 
 
 @pytest.mark.parametrize(("policy", "refused"), [(4004, False), (4005, True)])
-def test_larger_c_code_of_unseen_projects_is_not_good_enough(
+def test_growth_of_c_code_in_unseen_projects_prevents_better(
     policy: int, refused: bool, make_measurements: Callable[..., Measurements]
 ) -> None:
     baseline = [1000, 9000, 1000, 3000]
@@ -131,16 +131,16 @@ def test_larger_c_code_of_unseen_projects_is_not_good_enough(
     unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
     metrics = summarize(unseen, 0.5, seed=1)
     assert metrics["verdict"] == ("not better" if refused else "better")
-    reason = "C modules of unseen projects are 0.12% larger, and 0.1% is allowed"
+    reason = "C modules of unseen projects are 0.12% larger; the limit is 0.1%"
     assert metrics["refused_because"] == (reason if refused else None)
-    # The same growth in modules of known projects, or in C++, is part of the sum only.
+    # The same growth in modules of known projects, or in C++, counts only in the sum.
     for other in (replace(unseen, unseen_project=sizes.unseen_project), replace(unseen, languages=("c++",) * 4)):
         assert summarize(other, 0.5, seed=1)["verdict"] == "better"
 
 
 @pytest.mark.parametrize("start", [479, 480, 481])
 @pytest.mark.parametrize("trained_by", ["ppo", "warmstart", ""])
-def test_a_policy_is_better_than_the_trained_one_that_it_started_from_or_not_better(
+def test_policy_must_be_better_than_its_trained_start(
     start: int, trained_by: str, make_measurements: Callable[..., Measurements]
 ) -> None:
     warmstart = [100, 200, 100, start - 400]
@@ -150,13 +150,13 @@ def test_a_policy_is_better_than_the_trained_one_that_it_started_from_or_not_bet
     refuse_without_gain_over_start(metrics, trained_by)
     refused = trained_by == "ppo" and start <= 480
     assert metrics["verdict"] == ("not better" if refused else "better")
-    told = "it is not better than the policy that training started from"
-    assert metrics["refused_because"] == (told if refused else None)
+    reason = "it is not better than the policy that training started from"
+    assert metrics["refused_because"] == (reason if refused else None)
 
 
-def test_an_empty_group_has_no_reduction(measured: Measurements) -> None:
-    everything_known = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
-    unknown = summarize(everything_known, 0.5, seed=1)["groups"]["unseen_projects"]
+def test_empty_group_has_no_reduction(measured: Measurements) -> None:
+    all_known = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
+    unknown = summarize(all_known, 0.5, seed=1)["groups"]["unseen_projects"]
     assert (unknown["modules"], unknown["reduction_percent"], unknown["best_threshold"]) == (0, None, None)
 
 

@@ -24,7 +24,7 @@ from components.ppo.checkpointing.checkpoint import STATE
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT
 from tests.storage_server import Faults, storage_server
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.tf
 
 ITERATIONS = 8
 ALL = range(1, ITERATIONS + 1)

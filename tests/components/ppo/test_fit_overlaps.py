@@ -17,7 +17,7 @@ from components.ppo.learners.dqn import DqnLearner
 from components.ppo.rollout import RolloutCollector
 from components.ppo.train import Trainer, configure
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.tf
 
 DEADLINE_S = 60
 """For what happens at once if it happens at all."""

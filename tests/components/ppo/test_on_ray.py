@@ -17,7 +17,7 @@ from tests.components.core.workers.conftest import Nodes
 from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, train
 from tests.storage_server import Faults, storage_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 BUCKET = "mlgo-ray"
 

@@ -15,7 +15,7 @@ from components.core.policy.compare import compare
 from components.core.storage import write_manifest
 from tests.components.ppo.runs import LEARNING, step, train
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.tf
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def test_an_iteration_that_is_closed_early_counts_whole_modules(measure, capsys)
     assert "closed with 3 of 4 modules; left out: slow" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @pytest.mark.parametrize("shares", [2, 3, 7])
 def test_real_flips_do_not_depend_on_the_division(artifacts, monkeypatch, shares: int) -> None:
     given = dict(zip(artifacts[::2], artifacts[1::2], strict=True))

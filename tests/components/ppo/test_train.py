@@ -28,7 +28,7 @@ def how(report):
     return told["credit_assignment"], told["algorithm"]
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_run_leaves_policy_report_and_tensorboard(first):
     where, report = first
     assert len(report["mean_rewards"]) == ITERATIONS
@@ -45,7 +45,7 @@ def test_run_leaves_policy_report_and_tensorboard(first):
     assert {f"losses/{name}" for name in LOSSES[how(report)]} == {tag for tag in tags if tag.startswith("losses/")}
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @pytest.mark.parametrize("inputs", LEARNING, indirect=True, scope="session")
 def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp_path):
     relative = [os.path.relpath(value) if isinstance(value, Path) else value for value in inputs]
@@ -55,7 +55,7 @@ def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp
     assert how(again) == how(first[1])
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @LEARNING_BY_DEFAULT
 def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_training(inputs, tmp_path):
     from components.core.policy.dense import read_dense
@@ -74,7 +74,7 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
     assert not (tmp_path / "policy").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @LEARNING_BY_DEFAULT
 def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_path):
     arguments = [*inputs, "--gin-binding", "PpoParameters.initial_entropy='x'"]
@@ -92,7 +92,7 @@ def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_pa
     assert "PpoParameters.initial_entropy is 'x'" in caught.value.stderr and "Traceback" not in caught.value.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @LEARNING_BY_DEFAULT
 def test_a_module_that_does_not_compile_is_set_aside_and_stays_so(inputs, tmp_path):
     """It was sound when it was traced. Four modules are trained on and validated with."""

@@ -16,7 +16,7 @@ from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.training_log import read_log
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 PROBLEM = problems.get("inlining")
 

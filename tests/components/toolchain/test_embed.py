@@ -21,7 +21,7 @@ def compiled(toolchain: Path, advisor: Advisor, module: Path, output: Path) -> b
     return output.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_aot_policy_decides_like_the_native_policy(
     policy: Path, training_toolchain: Path, release_toolchain: Path, tiny_corpus, tmp_path: Path
 ) -> None:
@@ -38,7 +38,7 @@ def test_aot_policy_decides_like_the_native_policy(
     assert compiled(embedded, Advisor("default"), module, tmp_path / "heuristic.o") != ours
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_pretrained_policies_reduce_code_size(tmp_path: Path) -> None:
     output = tmp_path / "clang"
     command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]

@@ -11,7 +11,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request, Sample
 from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 
 def decisions(sample: Sample) -> dict[tuple[str, str, int], int]:

@@ -16,7 +16,7 @@ from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordi
 from components.core.compiler.inline_plan import PlannedModule, plan_flags, write_plan
 from components.core.formats.corpus import Corpus, Module
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 REMARKS = ["-Rpass-analysis=inline-plan"]
 

@@ -18,7 +18,7 @@ from components.core.storage import digest, verify, write_manifest
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 HELLO = """
 #include <iostream>

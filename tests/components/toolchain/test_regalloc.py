@@ -30,7 +30,7 @@ from components.core.storage import digest, publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 PROBLEM = problems.get("regalloc")
 

@@ -23,7 +23,7 @@ from components.trace.config import TraceConfig
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 
 @pytest.fixture(scope="module")

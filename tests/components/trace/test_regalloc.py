@@ -20,7 +20,7 @@ from components.trace.export import FILE_NAME, export_tfrecord
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.toolchain
 
 PROBLEM = problems.get("regalloc")
 

@@ -73,7 +73,7 @@ def test_export_writes_a_record_per_module_with_decisions(tmp_path: Path) -> Non
     assert (tmp_path / "out" / FILE_NAME).read_bytes() == b""
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_tensorflow_reads_the_exported_trace(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     modules = write_trace(tmp_path / "trace", {"a": 3, "b": 700, "c": 1})

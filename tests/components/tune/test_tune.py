@@ -17,7 +17,7 @@ import pytest
 from components.core.formats.corpus import Corpus
 from components.core.storage import digest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.toolchain, pytest.mark.timeout(600)]
 
 CPP = """#include <map>
 #include <string>

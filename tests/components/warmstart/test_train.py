@@ -25,7 +25,7 @@ def arguments(inputs, output, *more):
     return [*(f"--{name}={path}" for name, path in inputs.items()), f"--output={output}", *map(str, more)]
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_the_step_makes_a_whole_policy(inputs, tmp_path):
     output = tmp_path / "policy"
     command = [sys.executable, "-W", "ignore", "-m", "components.warmstart"]

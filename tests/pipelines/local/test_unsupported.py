@@ -16,9 +16,6 @@ from pipelines.spec import load_spec, parameter_values
 
 KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
 
-pytestmark = pytest.mark.slow
-
-
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled")

@@ -18,7 +18,7 @@ from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.objectives import SCORE, SIZE
 from components.core.storage import publish
-from components.evaluation.benchmarks.benchmark_comparison import Figures, Program, summarize_programs
+from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, RunMetrics, summarize_programs
 from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
 from components.evaluation.metrics import summarize
 from components.ppo.oversampling import read_oversampling
@@ -194,14 +194,14 @@ def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
 
 def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) -> None:
     for policy, promoted in ((1001, False), (1000, True)):
-        ran = [Program("p", "n", "bin/n", Figures(1000, None, 5), Figures(policy, None, 5), "perf")]
+        ran = [BenchmarkComparison("p", "n", "bin/n", RunMetrics(1000, None, 5), RunMetrics(policy, None, 5), "perf")]
         report = summarize(scored([0.95e6] * 8), 0.1, 0, {"programs": summarize_programs(ran)})
         with publish(tmp_path / str(policy)) as directory:
             (directory / "metrics.json").write_text(json.dumps(report))
         after, why = promotion(State(), {**run, "release_report": str(tmp_path / str(policy))}, None)
         assert (after.deployed is not None) == promoted
         assert why.startswith("promoted" if promoted else "not promoted")
-        assert ("the release clang of the new policy is not better, for programs execute more" in why) != promoted
+        assert ("the release clang of the new policy is not better, because programs execute more" in why) != promoted
 
 
 def test_report_step_exists_in_pipeline() -> None:

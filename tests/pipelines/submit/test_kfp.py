@@ -53,13 +53,11 @@ def submit(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
 
 
-@pytest.mark.slow
 def test_run_is_submitted(host: str, images: Path) -> None:
     done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "seed=3", "--name", "n")
     assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_failed_run_gives_exit_status_1(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
@@ -68,7 +66,6 @@ def test_failed_run_gives_exit_status_1(host: str, images: Path, monkeypatch: py
     assert done.returncode == 1 and "step ppo failed" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_lost_answers_are_retried(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_POLL_S", "0.1")
@@ -77,7 +74,6 @@ def test_lost_answers_are_retried(host: str, images: Path, monkeypatch: pytest.M
     assert "503 no healthy upstream; retrying" in done.stdout and "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "named"), [("gone", "503 no healthy upstream"), ("forbidden", "403 no access")])
 def test_run_continues_when_polling_fails(
@@ -91,7 +87,6 @@ def test_run_continues_when_polling_fails(
     assert run and f"; the run {run[1]} itself continues" in done.stderr and f"see it at {host}/#/runs" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_ends_polling_but_not_the_run(host: str, images: Path, number: signal.Signals) -> None:
     command = ["pipeline", "submit", "--host", host, "--images", str(images), "--param", "recipe=demo", "--wait"]
@@ -112,7 +107,6 @@ def test_interrupt_ends_polling_but_not_the_run(host: str, images: Path, number:
     assert waiting.returncode == 128 + number
 
 
-@pytest.mark.slow
 def test_servers_rejection_is_reported(host: str, images: Path) -> None:
     images.write_text(images.read_text().replace("1" * 64, "abc"))
     done = submit("--host", host, "--images", images, "--param", "recipe=demo")
@@ -121,7 +115,6 @@ def test_servers_rejection_is_reported(host: str, images: Path) -> None:
     )
 
 
-@pytest.mark.slow
 def test_notify_secret_is_submitted(host: str, images: Path) -> None:
     given = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "notified")
     done = submit(*given, "--notify-secret", "mlgo-notify")
@@ -159,7 +152,6 @@ def test_notify_secret_on_vertex_is_refused(images: Path) -> None:
     assert done.returncode == 1 and "Vertex AI has no Kubernetes Secrets" in done.stderr
 
 
-@pytest.mark.slow
 def test_only_rayjob_run_requires_cluster_image(host: str, images: Path) -> None:
     given = ("--host", host, "--images", images, "--param", "recipe=demo", "--service-account", "mlgo-steps")
     ray = (
@@ -205,7 +197,6 @@ def test_pipeline_with_importer_is_accepted(images: Path, tmp_path: Path, ray: b
     assert spec["deploymentSpec"]["executors"]["exec-importer"] == importer
 
 
-@pytest.mark.slow
 def test_unreachable_server_is_reported(images: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -214,7 +205,6 @@ def test_unreachable_server_is_reported(images: Path) -> None:
     assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -240,7 +230,6 @@ def test_invalid_options_are_refused_before_submission(images: Path, arguments: 
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
-@pytest.mark.slow
 def test_images_without_digest_are_refused(images: Path) -> None:
     images.write_text(images.read_text().replace("r/training@", ""))
     done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")

@@ -49,7 +49,7 @@ def read_reference(path: Path) -> dict[str, list[tuple[dict[str, tuple[float, ..
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_real_log_of_several_functions(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +77,7 @@ def test_real_log_of_several_functions(
     assert scores == {name: decisions[-1][1] for name, decisions in reference.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_compile_with_log_has_scores_and_without_log_a_size(training_toolchain: Path, pressed_corpus: Corpus) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "regalloc")
     module = module_called(pressed_corpus, "pressed")

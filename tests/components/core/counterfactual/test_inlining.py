@@ -149,7 +149,7 @@ def test_what_all_calls_save_is_shared_by_those_that_the_compile_came_to() -> No
     assert len(nothing.decision) == 0 and nothing.attributed_bytes == 30
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_flips_that_share_a_compile_are_worth_what_they_are_alone(training_toolchain, tiny_corpus) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     checked, error, changed = 0, 0.0, 0.0
@@ -176,7 +176,7 @@ def test_flips_that_share_a_compile_are_worth_what_they_are_alone(training_toolc
     assert checked > 8 and changed > 100 and error <= 0.25 * changed
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_a_flip_does_not_have_the_policy_decide_otherwise_elsewhere(training_toolchain, make_corpus, tmp_path) -> None:
     """When one of two calls of a static function is inlined, the heuristic inlines the other, too."""
     steps = "".join(f"x = x * {i + 3} ^ sink[x & {i + 1}]; sink[{i}] = x;" for i in range(40))

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
 """
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_the_compiled_class_decides_as_the_reference(make_policy, clang, tmp_path):
     policy, columns = make_policy(21, (16, 8))
     write_saved_model(policy, tmp_path)
@@ -66,7 +66,7 @@ def test_kernels_are_taken_by_the_symbols_that_an_object_wants(clang, tmp_path):
     assert all(path.is_file() for path in sources)
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_what_tensorflows_compiler_says_is_passed_on(clang, tmp_path):
     (tmp_path / "saved_model").mkdir()
     with pytest.raises(UserError, match="TensorFlow's AOT compiler failed"):

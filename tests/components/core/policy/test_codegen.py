@@ -103,7 +103,7 @@ def test_class_decides_as_the_reference(make_policy, tmp_path, compiler):
     np.testing.assert_array_equal(decisions_of(tmp_path / "driver", columns, order), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_llvm_runs_the_class(make_policy, tmp_path):
     """The runner of LLVM's release mode itself, from the installed SDK; features that the policy lacks are accepted."""
     policy, columns = make_policy(6)

@@ -88,7 +88,7 @@ def toolchain(clang: Path, directory: Path, names: tuple[str, ...] = (*FEATURES,
     )
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_what_is_imported_decides_as_tf_agents(model, columns, clang, tmp_path) -> None:
     output = tmp_path / "policy"
     output.mkdir()
@@ -105,7 +105,7 @@ def test_what_is_imported_decides_as_tf_agents(model, columns, clang, tmp_path) 
     assert not (output / "saved_model/decisions.npy").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_what_this_compiler_does_not_log_is_refused(model, save, clang, tmp_path) -> None:
     with pytest.raises(UserError, match=r"this compiler does not log: cost_estimate"):
         import_policy(model, tmp_path, toolchain(clang, tmp_path / "a", FEATURES[:2]))
@@ -115,7 +115,7 @@ def test_what_this_compiler_does_not_log_is_refused(model, save, clang, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "cut off", "directory"])
 def test_what_is_no_saved_model_is_refused(model, tmp_path, damage) -> None:
     source = shutil.copytree(model, tmp_path / "copy")

@@ -117,7 +117,7 @@ def test_the_saved_form_agrees(policy: DensePolicy, columns: dict[str, np.ndarra
     np.testing.assert_array_equal(read_dense(tmp_path).logits(columns), policy.logits(columns))
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_all_forms_agree_on_a_trace(
     policy: DensePolicy, columns: dict[str, np.ndarray], clang: Path, tmp_path: Path
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_form_that_allows_what_is_masked_does_not_agree(policy: DensePolicy, c
     assert len(wrong.differences) > 20 and np.isinf(wrong.max_error)
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 def test_llvm_runs_the_class(policy: DensePolicy, columns: dict[str, np.ndarray], tmp_path: Path) -> None:
     generate(policy, tmp_path)
     (tmp_path / "driver.cpp").write_text(LLVM_DRIVER)

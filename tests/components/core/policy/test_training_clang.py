@@ -12,7 +12,7 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_logged_logits_and_decisions_are_those_of_the_policy(training_toolchain, tiny_corpus, tmp_path):
     toolchain = load_toolchain(training_toolchain)
     module = next(m for m in tiny_corpus.modules if m.name.startswith("lib/strings"))
@@ -43,7 +43,7 @@ def test_logged_logits_and_decisions_are_those_of_the_policy(training_toolchain,
     assert np.mean(decided == logits.argmax(axis=1)) > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_half_of_the_samples_decide_by_callee(training_toolchain, tiny_corpus, tmp_path):
     """With a coin for a policy: under an even seed calls of a function go both ways, under an odd one all go alike."""
     toolchain = load_toolchain(training_toolchain)

@@ -65,7 +65,7 @@ def arguments(path: Path) -> list[str]:
     return bytes(section).decode().split("\0")
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_a_whole_build_leaves_its_binaries(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     steps: list[tuple[int, int]] = []
     source = fetch_recipe(toy, tmp_path / "b", tmp_path / "cache")
@@ -78,7 +78,7 @@ def test_a_whole_build_leaves_its_binaries(toy: Recipe, tmp_path: Path, clang: P
     assert not (tmp_path / "toy" / "CMakeFiles").exists(), "the user's tree is not written to"
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 @pytest.mark.parametrize("commands", [None, ("make app",)])
 def test_links_have_the_flags_for_them(
     toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None
@@ -92,7 +92,7 @@ def test_links_have_the_flags_for_them(
     assert all(b"mlgo!!" in path.read_bytes() for path in built.binaries)
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_objects_are_at_our_level_and_do_not_tell_where_they_were_built(
     toy: Recipe, tmp_path: Path, clang: Path
 ) -> None:
@@ -106,7 +106,7 @@ def test_objects_are_at_our_level_and_do_not_tell_where_they_were_built(
     assert contents[0] == contents[1] and str(tmp_path).encode() not in contents[0]
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_one_bad_file_does_not_stop_the_others(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     recipe = dataclasses.replace(toy, cmake_options=(("EXTRA", "bad.c"),))
     built = build(recipe, tmp_path / "b", clang, EMBED, objects_only=True)
@@ -118,7 +118,7 @@ def test_one_bad_file_does_not_stop_the_others(toy: Recipe, tmp_path: Path, clan
     assert "this is not C" in str(caught.value) or "bad.c" in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_excluded_objects_are_neither_built_nor_listed(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     recipe = dataclasses.replace(toy, exclude=("*", "!*.c.o", "*/lib/*"))
     built = build(recipe, tmp_path / "b", clang, EMBED, objects_only=True)

@@ -9,7 +9,7 @@ import pytest
 from components.core.processes.reaper import REAPER
 from components.core.workers.ray_pool import RayPool
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 
 def scratch(_item: object) -> Path:

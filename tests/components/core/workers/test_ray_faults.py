@@ -19,7 +19,7 @@ from components.core.workers import LocalPool, WorkerPool
 from components.core.workers.ray_pool import RayPool
 from tests.components.core.workers.conftest import SLOTS, Nodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 C = """int put(int);
 static int f{i}(int x) {{ return x * {i} + 1; }}

@@ -19,7 +19,7 @@ from components.core.processes import supervision
 from components.core.workers import WorkerPool, make_pool
 from components.core.workers.ray_pool import RayPool
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

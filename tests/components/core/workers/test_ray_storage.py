@@ -21,7 +21,7 @@ from components.core.workers.ray_pool import RayPool
 from tests.components.core.workers.conftest import Nodes
 from tests.storage_server import storage_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 BUCKET = "mlgo-workers"
 CACHE_BYTES = 30_000

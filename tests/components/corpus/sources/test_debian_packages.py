@@ -85,7 +85,7 @@ def debian_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     projects = [
         package(
@@ -124,7 +124,7 @@ def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkey
     assert "sleep 100000" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_second_build_continues_with_unbuilt_packages(tmp_path: Path, debian_cache: Path) -> None:
     (tmp_path / "one.yaml").write_text(yaml.safe_dump({"packages": ["lzip", "mlgo-has-no-such-package"]}))
     two = {"packages": ["mlgo-has-no-such-package", "lzip", "jansson"], "split": {"heldout_projects": ["jansson"]}}

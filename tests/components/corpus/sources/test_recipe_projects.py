@@ -85,7 +85,7 @@ def command(recipe: Path, output: Path) -> list[str]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_corpus_of_two_projects(recipes: Path, tmp_path: Path) -> None:
     run = subprocess.run(command(recipes / "set.yaml", tmp_path / "c"), cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
@@ -105,7 +105,7 @@ def test_corpus_of_two_projects(recipes: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").glob("mlgo-build-*")), "build directories are removed"
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_missing_source_stops_earlier_builds(recipes: Path, tmp_path: Path) -> None:
     run = subprocess.run(command(recipes / "doomed.yaml", tmp_path / "c"), cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 1 and "nowhere does not exist" in run.stderr and "Traceback" not in run.stderr

@@ -1,4 +1,4 @@
-"""Programs that run: a small project, built by clang-19 and by a release clang, its instructions counted."""
+"""Tests of the instruction counts of a small project, built with clang-19 and with a release clang."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ from components.core.projects.build import build_project
 from components.core.projects.recipe import load_recipes
 from components.core.projects.source import fetch_recipe
 from components.evaluation.benchmarks import benchmark_runner
-from components.evaluation.benchmarks.benchmark_comparison import Figures, Program, compare_programs, summarize_programs
-from components.evaluation.benchmarks.benchmark_runner import Run, make_inputs, run_benchmarks
+from components.evaluation.benchmarks.benchmark_comparison import (
+    BenchmarkComparison,
+    RunMetrics,
+    compare_programs,
+    summarize_programs,
+)
+from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
 from components.evaluation.benchmarks.counters import Counter
 from components.evaluation.report.terminal_report import print_programs
 
@@ -87,30 +92,30 @@ def make_recipe(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def build_and_run(path: Path, directory: Path, counter: Counter = CALLGRIND) -> list[Run]:
-    """Builds a recipe with clang-19 in directory/work and runs its benchmarks in directory/benchmarks."""
+def build_and_run(path: Path, directory: Path, counter: Counter = CALLGRIND) -> list[BenchmarkRun]:
+    """Build a recipe with clang-19 in directory/work and run its benchmarks in directory/benchmarks."""
     recipe = load_recipes(path).projects[0]
-    place = directory / "work"
-    source = fetch_recipe(recipe, place, directory / "cache")
+    work = directory / "work"
+    source = fetch_recipe(recipe, work, directory / "cache")
     folder = directory / "benchmarks"
     make_inputs(recipe, source, folder)
-    built = build_project(recipe, source, place / "build", CLANG, ["-O2"], 1)
+    built = build_project(recipe, source, work / "build", CLANG, ["-O2"], 1)
     return run_benchmarks(recipe, built, source, folder, "clang", counter, 2)
 
 
-def test_a_run_repeats_to_the_instruction(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_instruction_counts_are_deterministic(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
     first, second = (build_and_run(make_recipe(TURN, BACK), tmp_path / name) for name in ("a", "another-place"))
     assert first == second
-    assert [found.program for found in first] == ["reverse", "reverse"]
-    # One after the other, and twice, as with the processor's counters.
-    in_turn = replace(CALLGRIND, repeats=2, parallel=False)
-    assert build_and_run(make_recipe(TURN, BACK), tmp_path / "c", in_turn) == first
-    # A loop over 30,000 bytes, and what starts a program.
-    assert all(30_000 * 5 < found.count.instructions < 30_000 * 300 for found in first)
-    said = subprocess.check_output(["size", "-A", tmp_path / "a/work/source/reverse"], text=True)
-    sections = {line.split()[0]: int(line.split()[1]) for line in said.splitlines() if line.startswith(".")}
+    assert [run.program for run in first] == ["reverse", "reverse"]
+    # Sequential and repeated runs, as with performance counters.
+    sequential = replace(CALLGRIND, repeats=2, parallel=False)
+    assert build_and_run(make_recipe(TURN, BACK), tmp_path / "c", sequential) == first
+    # A loop over 30,000 bytes, and the start of the program.
+    assert all(30_000 * 5 < run.count.instructions < 30_000 * 300 for run in first)
+    output = subprocess.check_output(["size", "-A", tmp_path / "a/work/source/reverse"], text=True)
+    sections = {line.split()[0]: int(line.split()[1]) for line in output.splitlines() if line.startswith(".")}
     assert first[0].text_bytes == sections[".text"]
-    # What the first wrote, turned again, is the input.
+    # The first benchmark reverses its input; the second reverses that output back.
     folder = tmp_path / "a/benchmarks"
     source = (REVERSE * 30000).encode()[:30000]
     assert (folder / "turn/input").read_bytes() == source
@@ -120,26 +125,26 @@ def test_a_run_repeats_to_the_instruction(make_recipe: Callable[..., Path], tmp_
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "words"),
+    ("benchmark", "message"),
     [
         (text("abc"), "benchmark text, built by clang, has status 7"),
         (text("abcd"), "benchmark text, built by clang, ended by signal 6"),
-        ({**TURN, "program": "other"}, "benchmark turn wants one program, and other matches nothing"),
+        ({**TURN, "program": "other"}, "benchmark turn needs one program, but other matches nothing"),
         ({**TURN, "program": "reverse*"}, "matches reverse, reverse-too, reverse.c, reverse.o"),
         ({**TURN, "program": "*.c"}, "reverse.c: this is not an ELF file"),
         ({**TURN, "input": {"files": ["*.png"], "bytes": 9}}, r"\*\.png match no content"),
         ({**TURN, "arguments": ["{input}", "/dev/null", "{output}"]}, "wrote nothing to its output"),
     ],
 )
-def test_what_does_not_run_is_named(
-    make_recipe: Callable[..., Path], tmp_path: Path, benchmark: dict[str, Any], words: str
+def test_error_names_a_benchmark_that_fails(
+    make_recipe: Callable[..., Path], tmp_path: Path, benchmark: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         build_and_run(make_recipe(benchmark, {**BACK, "input": {"output_of": benchmark["name"]}}), tmp_path)
     assert caught.value.problem.startswith(("unknown", "no input", str(tmp_path))) and caught.value.remedy
 
 
-def test_a_program_that_does_not_end_is_killed(
+def test_program_is_killed_after_the_time_limit(
     make_recipe: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark_runner, "TIMEOUT_S", 0.2)
@@ -149,19 +154,19 @@ def test_a_program_that_does_not_end_is_killed(
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Toolchain:
-    """A compiler that takes a policy's flags, and makes other code of the same source than clang-19 does."""
+    """A compiler that accepts a policy's flags and compiles programs with output other than clang-19's."""
     binaries = tmp_path / "release/bin"
     binaries.mkdir(parents=True)
     script = '#!/bin/sh\nfor a; do shift; case $a in -mllvm|-enable-ml*) ;; *) set -- "$@" "$a" ;; esac; done\n'
     for name in ("clang", "clang++"):
         (binaries / name).write_text(f'{script}exec {CLANG} -DWRONG "$@"\n')
         (binaries / name).chmod(0o755)
-    said = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
-    version = said.split("clang version ")[1].split()[0]
+    output = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
+    version = output.split("clang version ")[1].split()[0]
     return Toolchain(tmp_path / "release", "release", version, "x86_64-pc-linux-gnu", {"inlining": ()}, {})
 
 
-def test_another_output_is_no_comparison(make_recipe: Callable[..., Path], wrong: Toolchain, tmp_path: Path) -> None:
+def test_different_output_is_an_error(make_recipe: Callable[..., Path], wrong: Toolchain, tmp_path: Path) -> None:
     recipes = load_recipes(make_recipe(TURN, BACK)).projects
     work = tmp_path / "work"
     with pytest.raises(UserError, match="benchmark turn prints something else when built by the release clang"):
@@ -169,7 +174,7 @@ def test_another_output_is_no_comparison(make_recipe: Callable[..., Path], wrong
     assert not list(work.iterdir())
 
 
-def test_nothing_is_built_without_a_counter_or_a_benchmark_or_the_policy(
+def test_nothing_is_built_without_counter_benchmark_or_policy(
     make_recipe: Callable[..., Path], wrong: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = (wrong, "inlining", tmp_path / "work", tmp_path / "cache", 1)
@@ -178,7 +183,7 @@ def test_nothing_is_built_without_a_counter_or_a_benchmark_or_the_policy(
     with pytest.raises(UserError, match="embeds no policy for regalloc"):
         compare_programs(recipes, CLANG, wrong, "regalloc", *arguments[2:])
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="valgrind is missing"):
+    with pytest.raises(UserError, match="valgrind is not installed"):
         compare_programs(recipes, CLANG, *arguments)
     assert not (tmp_path / "work").exists()
 
@@ -191,38 +196,40 @@ build_and_run(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 
 
-def test_an_interrupt_ends_the_programs(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
+def test_interrupt_kills_the_programs(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
     recipe = make_recipe(text("abcde"), {**text("fghij"), "name": "other"}, {**text("klmno"), "name": "third"})
     started = subprocess.Popen([sys.executable, "-c", INTERRUPTED, recipe, tmp_path], stderr=subprocess.PIPE, text=True)
     deadline_s = time.monotonic() + 300
     try:
-        while len(working_below(tmp_path / "benchmarks")) < 2:
+        while len(processes_in(tmp_path / "benchmarks")) < 2:
             time.sleep(0.05)
-            assert started.poll() is None, "it ended by itself"
-            assert time.monotonic() < deadline_s, "the programs do not begin"
+            assert started.poll() is None, "the process ended before the interrupt"
+            assert time.monotonic() < deadline_s, "the programs do not start"
         started.send_signal(signal.SIGINT)
-        _, said = started.communicate(timeout=120)
+        _, stderr = started.communicate(timeout=120)
     finally:
-        started.kill()  # its guard then ends the programs, which run for ever
-    assert said.rstrip().endswith("KeyboardInterrupt")
-    assert not working_below(tmp_path)
+        started.kill()  # the reaper then kills the programs, which never end
+    assert stderr.rstrip().endswith("KeyboardInterrupt")
+    assert not processes_in(tmp_path)
 
 
-def working_below(directory: Path) -> list[str]:
-    """Processes whose working directory is in `directory`."""
-    found = []
+def processes_in(directory: Path) -> list[str]:
+    """Return the processes whose working directory is in `directory`."""
+    processes = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if path.joinpath("cwd").readlink().is_relative_to(directory):
-                found.append(path.name)
-    return found
+                processes.append(path.name)
+    return processes
 
 
-def program(name: str, stock: int, policy: int, cycles: int | None = None) -> Program:
-    return Program("p", name, "bin/p", Figures(stock, cycles, 100), Figures(policy, cycles, 90), "callgrind")
+def program(name: str, stock: int, policy: int, cycles: int | None = None) -> BenchmarkComparison:
+    return BenchmarkComparison(
+        "p", name, "bin/p", RunMetrics(stock, cycles, 100), RunMetrics(policy, cycles, 90), "callgrind"
+    )
 
 
-def test_the_summary() -> None:
+def test_summary() -> None:
     summary = summarize_programs([program("a", 1000, 900), program("b", 100, 110)])
     assert summary is not None
     assert summary["instructions"] == {"stock": 1100, "policy": 1010} and summary["counter"] == "callgrind"
@@ -240,24 +247,24 @@ def test_the_summary() -> None:
     assert summarize_programs([]) is None
 
 
-def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     summary = summarize_programs([program("a", 1_234_000, 1_200_000, 77_000), program("b", 100, 110, 77)])
     assert summary is not None
     print_programs(summary)
-    said = capsys.readouterr().out
-    assert "p/a" in said and "1,234,000" in said and "-2.76%" in said and "+10.00%" in said
-    assert "-10.00%" in said and "geometric mean 3.43% more" in said and "counted by callgrind" in said
+    output = capsys.readouterr().out
+    assert "p/a" in output and "1,234,000" in output and "-2.76%" in output and "+10.00%" in output
+    assert "-10.00%" in output and "geometric mean 3.43% more" in output and "counted by callgrind" in output
     summary["programs"][0]["stock"]["cycles"] = None
     print_programs(summary)
     assert "–" in capsys.readouterr().out
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    started = [sys.executable, "-m", "components.evaluation", "compare-programs", *map(str, arguments)]
-    return subprocess.run(started, capture_output=True, text=True, timeout=600)
+    argv = [sys.executable, "-m", "components.evaluation", "compare-programs", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_stock_and_release_clang(make_recipe: Callable[..., Path], release: Path, tmp_path: Path) -> None:
     output = tmp_path / "programs"
     arguments = ("--release-toolchain", release, "--problem", "inlining", "--output", output)
@@ -265,17 +272,17 @@ def test_stock_and_release_clang(make_recipe: Callable[..., Path], release: Path
     assert done.returncode == 0, done.stderr
     summary = json.loads((output / "programs.json").read_text())
     assert [entry["name"] for entry in summary["programs"]] == ["turn", "back"]
-    # The policy never inlines: a call for each byte.
+    # The policy never inlines, so there is a call for each byte.
     assert all(entry["change_percent"] > 1 for entry in summary["programs"]) and summary["reduction_percent"] < -1
     assert "unknown/turn" in done.stdout and "more instructions" in done.stdout
     assert sorted(path.name for path in output.iterdir()) == ["manifest.json", "programs.json"]
 
     again = command("--recipe", make_recipe(TURN, BACK), *arguments)
     assert again.returncode == 0, again.stderr
-    if summary["counter"] == "callgrind":  # what the processor counts differs a little each time
+    if summary["counter"] == "callgrind":  # performance counters vary slightly between runs
         assert json.loads((output / "programs.json").read_text()) == summary
 
     shutil.rmtree(output)
-    nothing = command("--recipe", make_recipe(), *arguments)
-    assert nothing.returncode == 1 and "none of unknown has a benchmark to run" in nothing.stderr
+    failed = command("--recipe", make_recipe(), *arguments)
+    assert failed.returncode == 1 and "none of unknown has a benchmark to run" in failed.stderr
     assert not output.exists()

@@ -1,4 +1,4 @@
-"""What counts instructions, and what is read of its figures."""
+"""Tests of the instruction counters and the parsers of their output."""
 
 from __future__ import annotations
 
@@ -24,42 +24,40 @@ from components.evaluation.benchmarks.counters import Count, Counter, find_count
         ("", None),
     ],
 )
-def test_what_perf_says(text: str, count: tuple[int, int | None] | None) -> None:
+def test_read_perf(text: str, count: tuple[int, int | None] | None) -> None:
     assert read_perf(text) == (None if count is None else Count(*count))
 
 
-def test_what_callgrind_says() -> None:
+def test_read_callgrind() -> None:
     text = "version: 1\nevents: Ir\nsummary: 123456\n\nfn=(1)\n0 5\n\ntotals: 123456\n"
     assert read_callgrind(text) == Count(123456, None)
     assert read_callgrind("version: 1\nevents: Ir\n") is None
 
 
-def test_the_counter_of_this_machine_counts(tmp_path: Path) -> None:
+def test_counter_of_this_machine_counts(tmp_path: Path) -> None:
     counter = find_counter()
     figures = tmp_path / "figures"
     subprocess.run([*counter.command(figures), "/bin/true"], check=True)
-    # A program that does nothing: the dynamic linker's work.
+    # The program does nothing: only the dynamic linker executes instructions.
     assert 10_000 < counter.read(figures).instructions < 10_000_000
 
 
-def test_a_machine_on_which_nothing_counts_is_told_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_without_a_counter_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="valgrind is missing") as caught:
+    with pytest.raises(UserError, match="valgrind is not installed") as caught:
         find_counter()
     assert caught.value.remedy == "sudo apt-get install valgrind"
 
 
-def test_a_perf_that_does_not_run_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_perf_that_does_not_run_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     perf = tmp_path / "perf"
     perf.write_text("#!/bin/sh\necho 'no perf for this kernel' >&2\nexit 2\n")
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="valgrind is missing"):
+    with pytest.raises(UserError, match="valgrind is not installed"):
         find_counter()
 
 
-def test_figures_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_missing_counts_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="counted nothing"):
         Counter("callgrind", Path("/usr/bin/valgrind"), 1, parallel=True).read(tmp_path / "figures")

@@ -1,4 +1,4 @@
-"""Static libraries made by the real archiver."""
+"""Tests of static libraries made by llvm-ar."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def make_archive(directory: Path, flags: str = "rcs") -> Path:
     return directory / "lib.a"
 
 
-def test_members_in_order_without_the_archives_own_tables(tmp_path: Path) -> None:
+def test_members_are_in_order_without_the_name_table(tmp_path: Path) -> None:
     data = memoryview(make_archive(tmp_path).read_bytes())
     assert [bytes(member) for member in members(data)] == [b"odd", b"long name", b""]
 
 
-def test_symbol_index_is_no_member(tmp_path: Path) -> None:
+def test_symbol_index_is_not_a_member(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text("int f(void) { return 1; }")
     subprocess.run(["clang-19", "-c", "f.c"], cwd=tmp_path, check=True)
     subprocess.run([AR, "--format=gnu", "rcs", "lib.a", "f.o"], cwd=tmp_path, check=True)
@@ -37,7 +37,7 @@ def test_symbol_index_is_no_member(tmp_path: Path) -> None:
     assert [bytes(member) for member in members(data)] == [(tmp_path / "f.o").read_bytes()]
 
 
-def test_every_truncation_is_an_error_or_ends_at_a_border(tmp_path: Path) -> None:
+def test_truncation_is_an_error_or_ends_between_members(tmp_path: Path) -> None:
     data = make_archive(tmp_path).read_bytes()
     whole = [bytes(member) for member in members(memoryview(data))]
     for length in range(len(data)):
@@ -48,14 +48,14 @@ def test_every_truncation_is_an_error_or_ends_at_a_border(tmp_path: Path) -> Non
         assert found == whole[: len(found)]
 
 
-def test_thin_archive_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_thin_archive_is_refused(tmp_path: Path) -> None:
     data = memoryview(make_archive(tmp_path, "rcsT").read_bytes())
     with pytest.raises(UserError, match="thin archive"):
         list(members(data))
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_end_or_are_refused(tail: bytes) -> None:
+def test_random_bytes_are_read_or_refused(tail: bytes) -> None:
     try:
         for member in members(memoryview(MAGIC + tail)):
             assert len(member) <= len(tail)

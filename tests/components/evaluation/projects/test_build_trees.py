@@ -1,4 +1,4 @@
-"""compare-builds: two build trees that clang really made."""
+"""Tests of compare-builds with two build trees made by clang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAIN = "int library(int, int); int main(int argc, char **argv) { return library(
 
 
 def build(tree: Path, *flags: str) -> Path:
-    """A program, a shared and a static library, and what is no product: objects, links, a trial of the compiler."""
+    """Build a program, a shared and a static library, and files to skip: objects, symbolic links, trial programs."""
     for directory in ("bin", "lib", "CMakeFiles/CompilerIdC", ".cache"):
         (tree / directory).mkdir(parents=True)
     (tree / "library.c").write_text(SOURCE)
@@ -50,7 +50,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def changed(trees: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A copy of the new tree, for a test to change."""
+    """A copy of the new tree that a test may modify."""
     return shutil.copytree(trees[1], tmp_path / "new", symlinks=True)
 
 
@@ -58,7 +58,7 @@ def compare(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["compare-builds", *map(str, arguments)], standalone_mode=False)
 
 
-def test_what_is_linked_in_both_trees_is_compared_and_nothing_else(trees: tuple[Path, Path]) -> None:
+def test_common_binaries_are_compared_and_other_files_skipped(trees: tuple[Path, Path]) -> None:
     compared = compare_trees(*trees)
     kinds = {binary.name: binary.kind for binary in compared.binaries}
     assert kinds == {
@@ -72,7 +72,7 @@ def test_what_is_linked_in_both_trees_is_compared_and_nothing_else(trees: tuple[
         assert binary.policy.text < binary.stock.text
 
 
-def test_what_has_no_counterpart_is_named_and_the_rest_compared(trees: tuple[Path, Path], changed: Path) -> None:
+def test_files_without_counterpart_are_listed_and_others_compared(trees: tuple[Path, Path], changed: Path) -> None:
     (changed / "lib/liblibrary.a").rename(changed / "lib/libother.a")
     truncated = (changed / "lib/liblibrary.so.1").read_bytes()[:5000]
     (changed / "lib/liblibrary.so.1").write_bytes(truncated)
@@ -82,7 +82,7 @@ def test_what_has_no_counterpart_is_named_and_the_rest_compared(trees: tuple[Pat
     assert compared.different == ("lib/liblibrary.so.1",)
 
 
-def test_debug_data_beside_a_program_is_no_program(trees: tuple[Path, Path], changed: Path) -> None:
+def test_separate_debug_files_are_skipped(trees: tuple[Path, Path], changed: Path) -> None:
     for tree in (shutil.copytree(trees[0], changed.with_name("old"), symlinks=True), changed):
         program = tree / "bin/main"
         subprocess.run(["llvm-objcopy-19", "--only-keep-debug", program, tree / "bin/main.debug"], check=True)
@@ -98,7 +98,7 @@ def test_files_for_different_machines_are_left_out(trees: tuple[Path, Path], cha
     assert compare_trees(trees[0], changed).different == ("bin/main",)
 
 
-def test_trees_with_nothing_in_common_are_refused(trees: tuple[Path, Path], tmp_path: Path) -> None:
+def test_trees_without_common_binaries_are_refused(trees: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no program or library in common: 3 in the first, 0 in the second"):
         compare_trees(trees[0], tmp_path)
     with pytest.raises(UserError, match=r"no program or library that match \*\.exe in common"):
@@ -106,27 +106,27 @@ def test_trees_with_nothing_in_common_are_refused(trees: tuple[Path, Path], tmp_
 
 
 @pytest.mark.parametrize("name", ["missing", "file"])
-def test_what_is_no_directory_is_refused(trees: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+def test_missing_directory_is_refused(trees: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=f"{name} cannot be read"):
         compare_trees(trees[0], tmp_path / name)
 
 
-def test_the_command_prints_writes_and_judges(trees: tuple[Path, Path], tmp_path: Path) -> None:
+def test_command_prints_writes_and_checks_the_reduction(trees: tuple[Path, Path], tmp_path: Path) -> None:
     old, new = trees
     done = compare(old, new, "--output", tmp_path / "out", "--min-reduction-percent", "1")
     assert done.return_value == 0, done.output
     assert "linked, as built, C (2):" in done.output and "smaller" in done.output
-    made = json.loads((tmp_path / "out/binaries.json").read_text())
-    assert made["linked"]["as built"]["all"]["reduction_percent"] > 1 and made["only_new"] == []
+    content = json.loads((tmp_path / "out/binaries.json").read_text())
+    assert content["linked"]["as built"]["all"]["reduction_percent"] > 1 and content["only_new"] == []
     done = compare(new, old, "--min-reduction-percent", "0")
     assert done.return_value == EXIT_NOT_BETTER
-    assert re.search(r"not enough: what is linked is -\d+\.\d\d% smaller, asked for at least 0%", done.output)
+    assert re.search(r"not enough: the reduction of linked files is -\d+\.\d\d%; at least 0% is required", done.output)
     assert compare(new, old).return_value == 0
-    only = compare(old, new, "--binary", "bin/*")
-    assert "(1):" in only.output and "liblibrary" not in only.output
+    selected = compare(old, new, "--binary", "bin/*")
+    assert "(1):" in selected.output and "liblibrary" not in selected.output
 
 
-def test_a_limit_needs_something_linked(trees: tuple[Path, Path]) -> None:
+def test_minimum_reduction_requires_a_linked_file(trees: tuple[Path, Path]) -> None:
     done = compare(*trees, "--binary", "*.a", "--min-reduction-percent", "1")
     assert isinstance(done.exception, UserError) and "no program or shared library" in done.exception.problem

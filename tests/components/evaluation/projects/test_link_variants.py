@@ -1,4 +1,4 @@
-"""How a link variant changes a recipe."""
+"""Tests of the changes of a link variant to a recipe."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ def recipe(*binaries: str, **more: object) -> Recipe:
     return Recipe("p", Source("path", "/p"), binaries=binaries, **more)  # type: ignore[arg-type]
 
 
-def test_the_default_is_the_recipe_itself() -> None:
+def test_default_variant_does_not_change_the_recipe() -> None:
     given = recipe("libp.so.*", cmake_options=(("BUILD_SHARED_LIBS", "ON"),))
     assert DEFAULT.apply(given) is given
     assert DEFAULT.compile_flags == DEFAULT.link_flags == ()
 
 
-def test_hidden_programs_have_their_libraries_in_them() -> None:
+def test_hidden_variant_links_libraries_statically() -> None:
     changed = HIDDEN.apply(recipe("src/libp.so.*", "bin/p", cmake_options=(("BUILD_SHARED_LIBS", "ON"), ("X", "1"))))
     assert changed is not None
     assert changed.binaries == ("bin/p",)
     assert changed.cmake_options == (("X", "1"), ("BUILD_SHARED_LIBS", "OFF"))
 
 
-def test_hidden_commands_stay_as_they_are() -> None:
+def test_hidden_variant_keeps_build_commands() -> None:
     given = recipe("p", commands=("make",))
     assert HIDDEN.apply(given) == given
 
 
-def test_a_library_alone_has_no_hidden_variant() -> None:
+def test_library_without_programs_has_no_hidden_variant() -> None:
     assert HIDDEN.apply(recipe("libp.so.*", "libp.a", cmake_options=())) is None

@@ -1,4 +1,4 @@
-"""Whole projects built by stock clang and by a release clang."""
+"""Tests of whole projects built with stock clang and with a release clang."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def evaluation(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.slow
+@pytest.mark.toolchain
 def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) -> None:
     output = tmp_path / "binaries"
     done = evaluation("compare-binaries", "--recipe", recipe, "--release-toolchain", release, "--output", output)
@@ -78,11 +78,11 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
         "libstack.so": "shared library",
         "main": "program",
     }
-    # The policy never inlines: other code. What no decision touches stays as it was.
+    # The policy never inlines, so code differs. Constants do not depend on decisions.
     library = entries["libstack.so"]
     assert library["stock"]["text"] != library["policy"]["text"]
     assert library["stock"]["rodata"] == library["policy"]["rodata"]
-    # Only the program is linked in the other way, with its library in it.
+    # Only the program has the hidden variant, with its library linked statically.
     (hidden,) = (entry for entry in compared["binaries"] if entry["link_variant"] == "hidden")
     assert (hidden["name"], hidden["language"]) == ("main", "c++")
     assert hidden["stock"]["dynstr"] < entries["main"]["stock"]["dynstr"] + library["stock"]["dynstr"]
@@ -91,8 +91,8 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
     assert sorted(path.name for path in output.iterdir()) == ["binaries.json", "manifest.json"]
 
 
-@pytest.mark.slow
-def test_evaluation_rebuilds_the_projects_that_are_held_out(
+@pytest.mark.toolchain
+def test_evaluation_builds_heldout_projects(
     tmp_path: Path, recipe: Path, corpus_directory: Path, training_toolchain: Path, release: Path, never: Path
 ) -> None:
     output = tmp_path / "evaluation"
@@ -164,12 +164,12 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
 
 @pytest.fixture
 def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    """A release clang with a policy, and builds of projects that are called "broken" fail where links have flags."""
+    """A release clang with a policy. Builds of projects with the name "broken" fail if there are link flags."""
 
     def whole_build(
-        recipe: Recipe, side: BuildVariant, *_: object
+        recipe: Recipe, variant: BuildVariant, *_: object
     ) -> AbstractContextManager[tuple[Path, BuiltProject]]:
-        if recipe.name == "broken" and side.link_flags:
+        if recipe.name == "broken" and variant.link_flags:
             raise UserError("broken left none of its binaries (main); the end of its log:\nld: error", "")
         binaries = tuple(tmp_path / glob for glob in recipe.binaries)
         for path in binaries:
@@ -181,7 +181,7 @@ def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
     return Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
 
 
-def test_what_does_not_link_in_another_way_is_left_out_there(
+def test_project_that_fails_to_link_is_left_out_of_that_variant(
     tmp_path: Path, fake_builds: Toolchain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipes = [
@@ -196,24 +196,24 @@ def test_what_does_not_link_in_another_way_is_left_out_there(
         ("library", "libmain.so", "default"),
         ("good", "main", "hidden"),
     ]
-    said = "".join(capsys.readouterr())
-    assert "broken is not compared as hidden: broken left none of its binaries (main)" in said and "ld:" not in said
-    assert "library: its recipe names no program, so it is not compared as hidden" in said
+    output = "".join(capsys.readouterr())
+    assert "broken is not compared as hidden: broken left none of its binaries (main)" in output and "ld:" not in output
+    assert "library: its recipe names no program, so it is not compared as hidden" in output
     (default,) = compare_projects(recipes[1:2], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
     assert default.link_variant == "default"
     with pytest.raises(UserError, match="no program of broken, library can be compared as hidden"):
         compare_projects(recipes[1:], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("hidden",))
 
 
-def test_a_way_to_link_that_is_named_twice_is_built_once(tmp_path: Path, fake_builds: Toolchain) -> None:
+def test_repeated_link_variant_is_built_once(tmp_path: Path, fake_builds: Toolchain) -> None:
     recipe = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
     twice = ("hidden", "hidden")
     found = compare_projects([recipe], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, twice)
     assert [(b.name, b.link_variant) for b in found] == [("main", "hidden")]
 
 
-@pytest.mark.slow
-def test_a_project_that_does_not_build_leaves_nothing(tmp_path: Path, recipe: Path, release: Path) -> None:
+@pytest.mark.toolchain
+def test_failed_build_leaves_no_files(tmp_path: Path, recipe: Path, release: Path) -> None:
     (tmp_path / "source" / "CMakeLists.txt").write_text("this is no CMake\n")
     output = tmp_path / "out"
     done = evaluation("compare-binaries", "--recipe", recipe, "--release-toolchain", release, "--output", output)
@@ -223,29 +223,29 @@ def test_a_project_that_does_not_build_leaves_nothing(tmp_path: Path, recipe: Pa
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("version_output", "message"),
     [
         ("clang version 18.1.8 (x)", r"18\.1\.8, the release clang 19\.1\.7"),
         ("gcc", "is no clang: --version says .gcc"),
     ],
 )
-def test_another_version_is_refused(tmp_path: Path, said: str, message: str) -> None:
+def test_another_version_is_refused(tmp_path: Path, version_output: str, message: str) -> None:
     clang = tmp_path / "clang"
-    clang.write_text(f"#!/bin/sh\necho '{said}'\n")
+    clang.write_text(f"#!/bin/sh\necho '{version_output}'\n")
     clang.chmod(0o755)
     release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
     with pytest.raises(UserError, match=message):
         require_same_version(clang, release)
 
 
-def test_stock_clang_of_the_same_version_is_taken() -> None:
-    said = subprocess.run(["clang-19", "--version"], capture_output=True, text=True, check=True).stdout
-    version = said.split("clang version ")[1].split()[0]
+def test_stock_clang_of_the_same_version_is_accepted() -> None:
+    output = subprocess.run(["clang-19", "--version"], capture_output=True, text=True, check=True).stdout
+    version = output.split("clang version ")[1].split()[0]
     release = Toolchain(Path("/nowhere"), "release", version, "x86_64-pc-linux-gnu", {}, {})
     require_same_version(Path("/usr/bin/clang-19"), release)
 
 
-def test_a_stock_clang_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_stock_clang_is_reported(tmp_path: Path) -> None:
     release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
     with pytest.raises(UserError, match="does not run"):
         require_same_version(tmp_path / "clang", release)

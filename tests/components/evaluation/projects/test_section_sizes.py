@@ -1,4 +1,4 @@
-"""Sections of real programs and libraries against llvm-size."""
+"""Compares section sizes of real programs and libraries with llvm-size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
-from components.evaluation.projects.section_sizes import group_of, measure
+from components.evaluation.projects.section_sizes import measure, section_group
 
 SOURCE = """
 #include <stdexcept>
@@ -46,17 +46,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("liblookup.a", "static library"),
     ],
 )
-def test_kind_and_text_as_llvm_size(built: Path, name: str, kind: str) -> None:
+def test_kind_and_text_size_equal_llvm_size(built: Path, name: str, kind: str) -> None:
     found = measure(built / name)
     assert found.kind == kind
-    said = subprocess.run(["llvm-size-19", built / name], check=True, capture_output=True, text=True).stdout
-    assert found.sizes.llvm_size_text == sum(int(line.split()[0]) for line in said.splitlines()[1:])
+    output = subprocess.run(["llvm-size-19", built / name], check=True, capture_output=True, text=True).stdout
+    assert found.sizes.llvm_size_text == sum(int(line.split()[0]) for line in output.splitlines()[1:])
 
 
-def test_groups_hold_what_the_source_put_there(built: Path) -> None:
+def test_section_groups_contain_the_data_of_the_source(built: Path) -> None:
     sizes = measure(built / "liblookup.so").sizes
     assert sizes.rodata >= 1000  # table
-    assert 2000 <= sizes.data < 4000  # counters, but not the 400,000 bytes of zeroes
+    assert 2000 <= sizes.data < 4000  # counters, without the 400,000 bytes of zeroes
     assert sizes.text > 0
     assert sizes.eh_frame > 0
     assert sizes.gcc_except_table > 0 and sizes.dynstr > 0
@@ -65,7 +65,7 @@ def test_groups_hold_what_the_source_put_there(built: Path) -> None:
     assert sizes.total < 20_000
 
 
-def test_language_is_that_of_the_library_it_needs(built: Path) -> None:
+def test_language_follows_from_the_needed_library(built: Path) -> None:
     (built / "main.c").write_text("int main(void) { return 0; }")
     subprocess.run(["clang-19", "main.c", "-o", "plain"], cwd=built, check=True)
     assert [measure(built / name).language for name in ("plain", "pie", "liblookup.so")] == ["c", "c++", "c++"]
@@ -92,11 +92,11 @@ def test_debug_data_is_not_counted(built: Path) -> None:
         (".bss", "bss"),
     ],
 )
-def test_group_of(section: str, group: str) -> None:
-    assert group_of(section) == group
+def test_section_group(section: str, group: str) -> None:
+    assert section_group(section) == group
 
 
-def test_what_is_no_binary_is_named(tmp_path: Path) -> None:
+def test_error_names_a_file_that_is_no_binary(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n")
     with pytest.raises(UserError, match="script: "):
         measure(tmp_path / "script")

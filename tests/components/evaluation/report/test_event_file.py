@@ -1,4 +1,4 @@
-"""Event files that TensorBoard's own writer made."""
+"""Tests with event files of TensorBoard's own writer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def event(step: int, wall_time_s: float, **tags: object) -> bytes:
     return record(message.SerializeToString())
 
 
-def test_all_forms_of_a_scalar(tmp_path: Path) -> None:
+def test_all_encodings_of_a_scalar(tmp_path: Path) -> None:
     content = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, tensor_content=struct.pack("<f", 0.25))
     floats = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, float_val=[0.5])
     doubles = tensor_pb2.TensorProto(dtype=types_pb2.DT_DOUBLE, double_val=[0.125])
@@ -51,7 +51,7 @@ def test_all_forms_of_a_scalar(tmp_path: Path) -> None:
     assert {(s.step, s.wall_time_s) for s in scalars} == {(300, 1e9)}
 
 
-def test_a_file_of_a_killed_training_ends_at_its_last_whole_record(tmp_path: Path) -> None:
+def test_incomplete_last_record_is_ignored(tmp_path: Path) -> None:
     first, second = event(1, 1.0, a=1.0), event(2, 2.0, a=2.0)
     path = tmp_path / "events"
     for cut in range(len(second)):
@@ -59,7 +59,7 @@ def test_a_file_of_a_killed_training_ends_at_its_last_whole_record(tmp_path: Pat
         assert [scalar.step for scalar in read_event_file(path).scalars] == [1]
 
 
-def test_damage_stops_the_reading(tmp_path: Path) -> None:
+def test_reading_stops_at_a_damaged_record(tmp_path: Path) -> None:
     path = tmp_path / "events"
     damaged = bytearray(event(1, 1.0, a=1.0) + event(2, 2.0, a=2.0))
     damaged[-6] ^= 1
@@ -67,8 +67,8 @@ def test_damage_stops_the_reading(tmp_path: Path) -> None:
     assert [scalar.step for scalar in read_event_file(path).scalars] == [1]
 
 
-@pytest.mark.slow
-def test_what_tensorflow_writes(tmp_path: Path) -> None:
+@pytest.mark.tf
+def test_scalar_written_by_tensorflow(tmp_path: Path) -> None:
     tensorflow = pytest.importorskip("tensorflow")
     with tensorflow.summary.create_file_writer(str(tmp_path)).as_default():
         tensorflow.summary.scalar("reward_distribution/mean", 0.015, step=7)

@@ -1,4 +1,4 @@
-"""report.html: self-contained, escaped, verdict first."""
+"""Tests that report.html is self-contained and escaped, with the verdict first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
 def complete(metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What `evaluate` adds to the figures."""
+    """Add the entries that `evaluate` adds to the figures."""
     return (
         metrics
         | {
@@ -53,7 +53,7 @@ def render(path: Path, measured: Measurements, curve: Curve | None = None, **mor
 
 
 class Balanced(HTMLParser):
-    """Checks that every element is closed in order, and collects what could be loaded from elsewhere."""
+    """Checks that every element is closed in order, and collects references to external resources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,14 +101,14 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -
     assert page.count("<svg") == 4
 
 
-def test_verdict_and_figures_come_first(tmp_path: Path, measured: Measurements) -> None:
+def test_verdict_and_figures_are_first(tmp_path: Path, measured: Measurements) -> None:
     body = render(tmp_path, measured).split("<body>")[1]
     text = re.sub(r"<[^>]+>", " ", body)
     assert text.index("Better: 0.40% smaller") < text.index("4,980") < text.index("Per module")
     assert "release clang itself" in text
 
 
-def test_languages_sections_and_the_reason_of_the_verdict(
+def test_page_has_languages_sections_and_the_reason_of_the_verdict(
     tmp_path: Path, make_measurements: Callable[..., Measurements]
 ) -> None:
     measured = make_measurements(policy=[900, 3100, 380, 601])
@@ -118,12 +118,12 @@ def test_languages_sections_and_the_reason_of_the_verdict(
         "policy, C++ modules",
         "modules of other languages",
         "policy, .eh_frame",
-        "Not better, for C modules of unseen projects are 0.17% larger, and 0.1% is allowed",
+        "Not better, because C modules of unseen projects are 0.17% larger; the limit is 0.1%",
     ):
         assert expected in page
 
 
-def test_a_training_clangs_figure_says_so(tmp_path: Path, measured: Measurements) -> None:
+def test_page_marks_figures_of_the_training_clang(tmp_path: Path, measured: Measurements) -> None:
     assert "no release clang was given" in render(tmp_path, measured, policy_compiled_by="training")
 
 
@@ -136,13 +136,13 @@ def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_measurements
 
 
 def test_project_names_in_plots_are_escaped(tmp_path: Path, measured: Measurements) -> None:
-    strange = replace(measured, projects=('a<b>&"$x_{$', *measured.projects[1:]), sections={})
-    page = render(tmp_path, strange)
+    unescaped = replace(measured, projects=('a<b>&"$x_{$', *measured.projects[1:]), sections={})
+    page = render(tmp_path, unescaped)
     assert "a<b>" not in page
     assert "a&lt;b&gt;&amp;" in page
 
 
-def test_worst_modules_are_those_that_grew_most(make_measurements: Callable[..., Measurements]) -> None:
+def test_worst_modules_grew_most(make_measurements: Callable[..., Measurements]) -> None:
     measured = make_measurements(baseline=[1000, 3000, 400, 0], policy=[1010, 3300, 399, 4])
     worst = worst_cases(measured, 2)
     assert [module["name"] for module in worst] == [measured.modules[3], "zstd/b.o"]
@@ -150,15 +150,15 @@ def test_worst_modules_are_those_that_grew_most(make_measurements: Callable[...,
     assert [module["name"] for module in worst_cases(measured)] == [*(m["name"] for m in worst), "zstd/a.o"]
 
 
-def test_excluded_modules_are_named(tmp_path: Path, measured: Measurements) -> None:
+def test_excluded_modules_are_listed(tmp_path: Path, measured: Measurements) -> None:
     assert "zstd/broken.o" in render(tmp_path, measured)
 
 
-def test_same_figures_same_bytes(tmp_path: Path, measured: Measurements) -> None:
+def test_page_is_deterministic(tmp_path: Path, measured: Measurements) -> None:
     assert render(tmp_path, measured) == render(tmp_path, measured)
 
 
-def test_an_all_zero_group_and_missing_parts_still_make_a_page(
+def test_page_with_an_empty_group_and_missing_parts(
     tmp_path: Path, make_measurements: Callable[..., Measurements]
 ) -> None:
     measured = make_measurements(

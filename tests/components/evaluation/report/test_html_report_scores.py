@@ -1,4 +1,4 @@
-"""report.html of scores: self-contained, escaped, verdict first."""
+"""Tests that report.html of scores is self-contained and escaped, with the verdict first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.report.html_report import write_page
-from components.evaluation.report.plots import MOST_POINTS
+from components.evaluation.report.plots import MAX_POINTS
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.training_curve import Curve, Series
 from tests.components.evaluation.report.test_html_report import Balanced
@@ -33,7 +33,7 @@ def render(path: Path, measured: Measurements, curve: Curve | None = None, run: 
     return (path / "report.html").read_text()
 
 
-def words(page: str) -> str:
+def visible_text(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page.split("<body>")[1]).split())
 
 
@@ -48,8 +48,8 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, scored: Measurements) -> 
     assert page.count("<svg") == 3
 
 
-def test_verdict_and_figures_come_first(tmp_path: Path, scored: Measurements) -> None:
-    text = words(render(tmp_path, scored))
+def test_verdict_and_figures_are_first(tmp_path: Path, scored: Measurements) -> None:
+    text = visible_text(render(tmp_path, scored))
     order = [
         "Policy for regalloc",
         "Better: 24.21% lower scores",
@@ -64,9 +64,9 @@ def test_verdict_and_figures_come_first(tmp_path: Path, scored: Measurements) ->
     assert "Not measured: no release clang" in text and "no TensorBoard events" in text
 
 
-def test_programs_that_got_slower_stand_beside_the_verdict(tmp_path: Path, scored: Measurements) -> None:
-    text = words(render(tmp_path, scored, run=programs(1000, 1100)))
-    assert "Not better, for programs execute more instructions: 24.21% lower scores" in text
+def test_slower_programs_are_next_to_the_verdict(tmp_path: Path, scored: Measurements) -> None:
+    text = visible_text(render(tmp_path, scored, run=programs(1000, 1100)))
+    assert "Not better, because programs execute more instructions: 24.21% lower scores" in text
     assert text.index("10.00% more instructions") < text.index("Scores of the held-out functions")
     assert "snappy/bench 1,000 1,100 +10.00% -11.11% +0.00%" in text
 
@@ -78,7 +78,7 @@ def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_scores: Call
     assert "60 s &lt;b&gt;" in page
 
 
-def test_worst_functions_are_those_that_rose_most(make_scores: Callable[..., Measurements]) -> None:
+def test_worst_functions_have_the_largest_increase(make_scores: Callable[..., Measurements]) -> None:
     measured = make_scores(policy=np.array([40, 101, 30, 100, 59]) - FLOOR)
     worst = worst_cases(measured)
     assert [(found["module"], found["name"]) for found in worst] == [
@@ -90,15 +90,15 @@ def test_worst_functions_are_those_that_rose_most(make_scores: Callable[..., Mea
     assert worst_cases(measured, 1) == worst[:1]
 
 
-def test_copies_of_an_inline_function_are_named_once() -> None:
+def test_copies_of_an_inline_function_are_listed_once() -> None:
     values = {"baseline": np.array([1.0, 1.0]), "policy": np.array([2.0, 2.0])}
-    places = np.array([0, 1])
-    copies = Measurements(SCORE, ("a.o", "b.o"), ("p", "p"), np.zeros(2, bool), values, ("f", "f"), places)
+    module = np.array([0, 1])
+    copies = Measurements(SCORE, ("a.o", "b.o"), ("p", "p"), np.zeros(2, bool), values, ("f", "f"), module)
     assert [(found["module"], found["name"]) for found in worst_cases(copies)] == [("a.o", "f")]
 
 
-def test_many_functions_make_no_huge_page(tmp_path: Path) -> None:
-    count = 20 * MOST_POINTS
+def test_page_size_is_limited_with_many_functions(tmp_path: Path) -> None:
+    count = 20 * MAX_POINTS
     generator = np.random.default_rng(0)
     before = generator.lognormal(4, 3, count)
     many = Measurements(
@@ -115,12 +115,12 @@ def test_many_functions_make_no_huge_page(tmp_path: Path) -> None:
     assert "every k-th" in page and "40,000 functions" in page
 
 
-def test_no_function_at_all_still_makes_a_page(tmp_path: Path) -> None:
+def test_page_without_functions(tmp_path: Path) -> None:
     values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
-    none = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
-    text = words(render(tmp_path, none))
+    empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
+    text = visible_text(render(tmp_path, empty))
     assert "Not better: –" in text and "No function has a higher score" in text
 
 
-def test_same_figures_same_bytes(tmp_path: Path, scored: Measurements) -> None:
+def test_page_is_deterministic(tmp_path: Path, scored: Measurements) -> None:
     assert render(tmp_path, scored) == render(tmp_path, scored)

@@ -1,4 +1,4 @@
-"""report.csv can be read by what reads the inlining demo's."""
+"""Tests that report.csv has the columns of the inlining demo's report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from components.evaluation.measurements import Measurements
 from components.evaluation.report.report_csv import write_report_csv
 
 
-def test_four_columns_a_row_a_module(tmp_path: Path, measured: Measurements) -> None:
+def test_report_csv_has_four_columns_and_a_row_per_module(tmp_path: Path, measured: Measurements) -> None:
     write_report_csv(tmp_path / "report.csv", measured)
     with open(tmp_path / "report.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)

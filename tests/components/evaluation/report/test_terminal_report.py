@@ -1,4 +1,4 @@
-"""The closing table says the same as metrics.json."""
+"""Tests that the final table agrees with metrics.json."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ def test_rows_name_variants_and_groups(measured: Measurements) -> None:
         "warmstart policy",
         "policy, compiled by the release clang",
     ]
-    everything, known, unknown = rows[-1][1]
-    assert (everything[0], known[0], unknown[0]) == (4980, 4380, 600)
+    heldout, known, unknown = rows[-1][1]
+    assert (heldout[0], known[0], unknown[0]) == (4980, 4380, 600)
 
 
-def test_a_figure_of_the_training_clang_is_not_called_the_releases(measured: Measurements) -> None:
+def test_policy_row_names_the_training_clang(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "training"}
-    assert "policy, compiled by the training clang" in dict(terminal_report.body(metrics))
+    assert "policy, compiled by the training clang" in dict(terminal_report.table_rows(metrics))
 
 
-def test_languages_and_sections_are_told_apart(measured: Measurements) -> None:
+def test_table_has_rows_of_languages_and_sections(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1)
-    rows = dict(terminal_report.body(metrics))
+    rows = dict(terminal_report.table_rows(metrics))
     assert rows["policy, C modules"] == ["4,380  0.45% smaller", "4,380  0.45% smaller", "–"]
     assert rows["policy, .gcc_except_table"] == ["–", "–", "–"]
     assert list(rows)[-4:] == ["policy, .text", "policy, .rodata", "policy, .eh_frame", "policy, .gcc_except_table"]
-    # Those of an evaluation of an earlier version are not known.
+    # Evaluations of an earlier version have none.
     assert len(terminal_report.value_rows(metrics)) == len(
-        terminal_report.body({**metrics, "languages": {}, "sections": {}})
+        terminal_report.table_rows({**metrics, "languages": {}, "sections": {}})
     )
 
 
-def test_a_models_card_tells_them_apart(measured: Measurements) -> None:
+def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1)
     gate = {"languages": reductions(metrics, "languages"), "sections": reductions(metrics, "sections")}
     assert gate["languages"]["c++"] == {"all held-out": 0.0, "unseen_modules": None, "unseen_projects": 0.0}
@@ -56,21 +56,21 @@ def test_a_models_card_tells_them_apart(measured: Measurements) -> None:
     assert parts_table({"languages": {}, "sections": {}}) == parts_table({}) == []
 
 
-def test_the_verdict_says_why(measured: Measurements) -> None:
+def test_verdict_has_its_reason(measured: Measurements) -> None:
     metrics = summarize(measured, 0.3, seed=1)
     assert terminal_report.verdict(metrics) == "better"
     metrics |= {"verdict": "not better", "refused_because": "C modules of unseen projects are 1.00% larger"}
-    assert terminal_report.verdict(metrics) == "not better, for C modules of unseen projects are 1.00% larger"
+    assert terminal_report.verdict(metrics) == "not better, because C modules of unseen projects are 1.00% larger"
 
 
 @pytest.mark.parametrize(
-    ("reduction", "words"), [(2.314, "2.31% smaller"), (-0.4, "0.40% larger"), (0.0, "same"), (None, "–")]
+    ("reduction", "text"), [(2.314, "2.31% smaller"), (-0.4, "0.40% larger"), (0.0, "same"), (None, "–")]
 )
-def test_change_cannot_be_misread(reduction: float | None, words: str) -> None:
-    assert change(reduction) == words
+def test_change_has_no_sign(reduction: float | None, text: str) -> None:
+    assert change(reduction) == text
 
 
-def test_printed_table_has_figures_verdict_and_places(
+def test_printed_table_has_figures_verdict_and_paths(
     tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = summarize(measured, 0.5, seed=1) | {"inputs": {"release_clang": "/opt/release/bin/clang", "policy": "/p"}}
@@ -96,7 +96,7 @@ def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
         terminal_report.read_metrics(tmp_path)
 
 
-def test_import_is_light() -> None:
+def test_import_loads_no_heavy_modules() -> None:
     script = (
         "import sys, components.evaluation.report.terminal_report\n"
         "heavy = {'numpy', 'matplotlib', 'jinja2', 'pyarrow', 'tensorflow'} & set(sys.modules)\n"

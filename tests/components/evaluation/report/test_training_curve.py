@@ -1,4 +1,4 @@
-"""The reward curve of trainings that ran through, were killed, or wrote nothing."""
+"""Tests of the reward curve of trainings that finished, were killed, or wrote nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEAN = "reward_distribution/mean"
 
 
 def write_run(path: Path, start_s: float, rows: list[tuple[int, float, dict[str, float]]], order: int = 0) -> None:
-    """An event file of one process: (step, seconds since its start, tag -> value)."""
+    """Write an event file of one process; rows are (step, seconds since its start, tag -> value)."""
     events = [event_pb2.Event(wall_time=start_s, file_version="brain.Event:2")]
     for step, seconds, tags in rows:
         values = [summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in tags.items()]
@@ -58,7 +58,7 @@ def test_mean_percentiles_and_validation(tmp_path: Path) -> None:
     assert curve.validation is not None and curve.validation.values[0] == pytest.approx(0.015)
 
 
-def test_a_resumed_training_is_one_curve(tmp_path: Path) -> None:
+def test_resumed_training_is_one_curve(tmp_path: Path) -> None:
     write_run(tmp_path / "train" / "events.out.tfevents.1", 1e9, [(s, 60 * s, {MEAN: s / 100}) for s in (1, 2, 3)])
     # Killed after step 3, resumed an hour later from the checkpoint of step 2.
     write_run(tmp_path / "train" / "events.out.tfevents.2", 1e9 + 3600, [(3, 30, {MEAN: 0.5}), (4, 90, {MEAN: 0.6})])
@@ -68,12 +68,12 @@ def test_a_resumed_training_is_one_curve(tmp_path: Path) -> None:
     assert curve.mean.minutes.tolist() == pytest.approx([1.0, 2.0, 2.5, 3.5])
 
 
-def test_no_rewards_no_curve(tmp_path: Path) -> None:
+def test_no_curve_without_rewards(tmp_path: Path) -> None:
     assert read_curve(tmp_path) is None
     write_run(tmp_path / "events.out.tfevents.1", 1e9, [(1, 1, {"loss/total": 1.0})])
     assert read_curve(tmp_path) is None
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_error_names_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no training at"):
         read_curve(tmp_path / "nothing")

@@ -20,7 +20,7 @@ from pipelines.local.runners.docker import LABEL, DockerRunner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 LOOK = r"""
 #include <stdio.h>
