@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import lzma
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from components.core.console import UserError, say, say_if_slow
 from components.core.projects.recipe import Recipe, Source
 from components.core.storage.debsource import fetch_deb_source
+from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.http_download import download
 
 Say = Callable[[str], None]
@@ -102,12 +102,8 @@ def _download(source: Source, cache: Path, progress: Say) -> Path:
     # One build at a time: the next one finds the archive, and what a kill leaves is overwritten.
     locks = cache / "locks"
     locks.mkdir(exist_ok=True)
-    with open(locks / archive.name, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"waiting for another build that downloads {source.location}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    waiting = f"waiting for another build that downloads {source.location}"
+    with exclusive_lock(locks / archive.name, waiting, progress):
         if not (archive.is_file() and _sha256(archive) == source.pin):
             _download_archive(source, archive, progress)
     return archive

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -17,6 +16,7 @@ from components.core.console import UserError, say
 from components.core.processes.build_tools import log_tail
 from components.core.projects.debian.privileged import run_privileged
 from components.core.projects.recipe import Recipe, Source
+from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.stale_directories import make_locked
 
 SCRIPTS = Path(__file__).parent
@@ -120,8 +120,7 @@ def base_root(cache: Path, clang_major: int) -> Path:
     made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in _BASE_SCRIPTS)).hexdigest()
     base = cache.absolute() / "debian" / f"{suite}-clang-{clang_major}-{made_by[:12]}"
     base.parent.mkdir(parents=True, exist_ok=True)
-    with open(base.with_name(f"{base.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(base.with_name(f"{base.name}.lock")):
         if not base.is_dir():
             say(f"making the root that Debian packages are built in: {suite} with clang-{clang_major}")
             partial, log = base.with_name(f"{base.name}.partial"), base.with_name(f"{base.name}.log")
