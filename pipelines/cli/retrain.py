@@ -163,7 +163,10 @@ def show(state: str) -> None:
     Example:
       mlgo retrain show --state gs://my-bucket/retrain.json
     """
-    _show(load_state(state))
+    loaded = load_state(state)
+    if loaded.read.content is None:
+        say(f"there is no state at {state} yet: the first promotion writes it")
+    _show(loaded)
 
 
 def _show(state: Any) -> None:

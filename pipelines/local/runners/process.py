@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from components.core.console import UserError
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.local.cache_inputs import identify_toolchain
 from pipelines.local.runners.runner import Runner, RunningStep
@@ -26,10 +28,18 @@ class ProcessRunner(Runner):
         root: working directory of the steps, so that they import the same `components` as this process.
         llvm_major: major version of the installed LLVM that the steps use; its packaging revision is part of the
             steps' identity.
+
+    Raises:
+        UserError: TensorFlow is not installed.
     """
 
     def __init__(self, root: Path = ROOT, llvm_major: int = 19) -> None:
         super().__init__()
+        if importlib.util.find_spec("tensorflow") is None:
+            raise UserError(
+                f"TensorFlow, which trains policies, is not installed in the environment of {sys.executable}",
+                "run make setup; or run the steps in containers, with --runner docker",
+            )
         self.root = root
         self._sources = SourceDigests(root)
         self._installed = identify_toolchain(llvm_major)

@@ -276,6 +276,7 @@ def test_other_problem_is_refused_before_training(tmp_path: Path) -> None:
 
 def test_check_writes_github_output(tmp_path: Path, run: dict[str, str]) -> None:
     place, output = tmp_path / "state.json", tmp_path / "github"
+    assert f"there is no state at {place} yet" in mlgo("show", "--state", place).stdout
     done = mlgo("check", "--state", place, "--github-output", output)
     assert done.returncode == 0 and "retrain: nothing is deployed yet" in done.stdout
     assert output.read_text().startswith("retrain=true\n")
