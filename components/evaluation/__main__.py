@@ -31,7 +31,7 @@ from components.evaluation.report import terminal_report
 
 
 class _DefaultCommand(click.Group):
-    """A group whose options without a command's name mean "run", so that the step is called like every other."""
+    """A group whose default command is "run", so that the step is called like every other step."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -41,40 +41,39 @@ class _DefaultCommand(click.Group):
 
 @click.group(cls=_DefaultCommand)
 def main() -> None:
-    """Measures a policy on code that it was not trained on."""
+    """Evaluate a policy on code that it was not trained on."""
 
 
 @main.command("run")
 @preset_option({"tiny": {"thresholds": "15"}})
-@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus whose held-out part is compiled.")
+@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus whose held-out modules are compiled.")
 @click.option(
     "--toolchain",
     "--training-toolchain",
     "toolchain",
     type=ARTIFACT,
     required=True,
-    help="Training clang: baseline, warmstart and sweep.",
+    help="Training clang: compiles baseline, warmstart and sweep.",
 )
-@click.option("--policy", type=ARTIFACT, required=True, help="The policy that is judged.")
-@click.option("--output", type=OUTPUT, required=True, help="Where report.csv, metrics.json and report.html go.")
+@click.option("--policy", type=ARTIFACT, required=True, help="Policy to evaluate.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
 @click.option(
     "--release-toolchain",
     type=ARTIFACT,
-    help="Release clang that embeds the policy. Without it the training clang runs the policy, as it always does "
-    "for scores.",
+    help="Release clang that embeds the policy. Without it, and always for scores, the training clang runs the policy.",
 )
-@click.option("--warmstart", type=ARTIFACT, help="Warmstart policy, to be compared.")
+@click.option("--warmstart", type=ARTIFACT, help="Warmstart policy to compare with.")
 @click.option(
     "--evaluation",
     type=ARTIFACT,
-    help="Earlier evaluation by the training clang: what it measured is taken over, only the release clang compiles.",
+    help="Earlier evaluation by the training clang: its measurements are reused, only the release clang compiles.",
 )
 @click.option(
     "--release-if",
     type=click.Choice(RELEASE_IF),
     default="better",
     show_default=True,
-    help="Which verdict wants a release clang: `release` in metrics.json says yes or no.",
+    help="Verdict for which a release clang is built: `release` in metrics.json is yes or no.",
 )
 @click.option(
     "--ppo-root",
@@ -84,33 +83,35 @@ def main() -> None:
 @click.option(
     "--recipe",
     type=RECIPE,
-    help="Rebuilds the held-out projects whole and compares what they link, or for scores what their programs execute.",
+    help="Recipes of held-out projects: builds them and compares executed instructions and, for size, linked binaries.",
 )
-@click.option("--stock-clang", type=PROGRAM, help="Baseline of whole builds.  [default: the installed clang-N]")
+@click.option(
+    "--stock-clang", type=PROGRAM, help="Clang of the baseline of whole builds.  [default: the installed clang-N]"
+)
 @click.option(
     "--min-reduction-percent",
     type=FINITE_FLOAT,
-    help=f"Asked for by the verdict.  [default: {problems.describe_field('min_reduction_percent')}]",
+    help=f"Minimum reduction for the verdict `better`.  [default: {problems.describe_field('min_reduction_percent')}]",
 )
 @click.option(
     "--max-slowdown-percent",
     type=FINITE_FLOAT,
-    help="Not better if the recipe's benchmarks execute this much more.  [default: no limit]",
+    help="Not `better` if the recipe's benchmarks execute this much more instructions.  [default: no limit]",
 )
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
-@click.option("--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="More failed modules stop.")
+@click.option(
+    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
+)
 @click.option(
     "--thresholds",
     default=",".join(map(str, THRESHOLDS)),
     show_default=True,
-    help="-inline-threshold sweep; '' for none. Of a problem that is judged by scores there is none.",
+    help="-inline-threshold sweep; '' for none. Problems with scores have no sweep.",
 )
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the bootstrap intervals.")
-@click.option(
-    "--jobs", type=JOBS, default=PROCESSORS, help="Compiles at a time in whole builds.  [default: processors]"
-)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the bootstrap intervals.")
+@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]")
 @ALLOW_CC1_OPTION
 @LINK_VARIANT
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
@@ -119,16 +120,16 @@ def main() -> None:
 def run(
     context: click.Context, thresholds: str, problem: str, fail_if_not_better: bool, quiet: bool, **options: Any
 ) -> int:
-    """Compiles the held-out modules of a corpus and compares what comes out with what LLVM's heuristic makes of them.
+    """Compile the held-out modules of a corpus and compare the policy with LLVM's heuristic.
 
-    
-    inlining: their text size under -Oz's heuristic, under the warmstart policy, under the policy embedded in a
+    \b
+    inlining: text size under -Oz's heuristic, under the warmstart policy, under the policy embedded in a
               release clang, and under -Oz with other inline thresholds.
     regalloc: LLVM's score of each function under its heuristic, under the warmstart policy and under the policy, all
-              by the training clang; and, with --release-toolchain and --recipe, what whole programs execute.
+              by the training clang; with --release-toolchain and --recipe also the instructions of whole programs.
 
-    Results for unseen modules of known projects and for unseen projects are told apart. The exit status is 0 whatever
-    the verdict, unless --fail-if-not-better is given.
+    Results for unseen modules of known projects and for unseen projects are listed separately. The exit status is 0
+    for every verdict, unless --fail-if-not-better is given.
 
     \b
     Example:
@@ -140,21 +141,21 @@ def run(
 
     \b
     Other commands (each has its --help):
-      mlgo evaluation compare-binaries   linked programs and libraries, built whole
+      mlgo evaluation compare-binaries   linked programs and libraries of whole projects
       mlgo evaluation compare-builds     two build trees of your own
-      mlgo evaluation compare-programs   what such programs execute
+      mlgo evaluation compare-programs   instructions that such programs execute
       mlgo evaluation show               print the table of a finished evaluation
     """
     sweep = _thresholds(thresholds)
     if not OBJECTIVES[problems.get(problem).objective].sweeps_thresholds:
         if sweep and context.get_parameter_source("thresholds") == ParameterSource.COMMANDLINE:
             raise UserError(
-                f"--thresholds are of the inliner, and {problem} is judged by scores of the same inlined code",
+                f"--thresholds changes inlining, but the scores of {problem} are compared on the same inlined code",
                 "leave --thresholds out",
             )
         sweep = ()
     config = EvaluationConfig(thresholds=sweep, problem=problem, **options)
-    from components.evaluation.evaluate import evaluate  # matplotlib takes half a second that --help can do without
+    from components.evaluation.evaluate import evaluate  # takes half a second (matplotlib); --help does not need it
 
     metrics = evaluate(config)
     if not quiet:
@@ -168,25 +169,25 @@ main.add_command(compare_programs)
 
 
 @main.command("show")
-@click.option("--metrics", type=ARTIFACT, required=True, help="An evaluation, or the metrics.json of one.")
+@click.option("--metrics", type=ARTIFACT, required=True, help="An evaluation, or its metrics.json.")
 def show(metrics: Path) -> None:
-    """Prints the table of a finished evaluation.
+    """Print the table of a finished evaluation.
 
     \b
     Example:
       mlgo evaluation show --metrics runs/demo/evaluation
     """
     directory = metrics if metrics.is_dir() else metrics.parent
-    found = terminal_report.read_metrics(metrics)
+    content = terminal_report.read_metrics(metrics)
     with expect_shape(metrics, f"the {terminal_report.METRICS} of an evaluation", "evaluate again"):
-        terminal_report.print_table(found, directory.absolute())
+        terminal_report.print_table(content, directory.absolute())
 
 
 def _thresholds(text: str) -> tuple[int, ...]:
     try:
         return tuple(dict.fromkeys(int(part) for part in text.split(",") if part.strip()))
     except ValueError:
-        raise UserError(f"--thresholds {text!r} is not a list of whole numbers", "give them as 0,5,15") from None
+        raise UserError(f"--thresholds {text!r} is not a list of whole numbers", "write it as 0,5,15") from None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two variants of the same code, side by side."""
+"""Comparison of two variants of the same code."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from components.core.objectives import Objective
 
 @dataclass(frozen=True)
 class Comparison:
-    """Values of the same cases under the heuristic (baseline) and under something else; smaller is better.
+    """Values of the same cases under the heuristic (baseline) and under another variant; smaller is better.
 
     Attributes:
-        objective: what the values are.
+        objective: the objective that the values belong to.
         baseline: [C], value of each case under LLVM's own heuristic.
         other: [C], values of the same cases, in the same order, under the other variant.
-        module: int64 [C], the module of each case.
+        module: int64 [C], the index of each case's module.
     """
 
     objective: Objective
@@ -29,18 +29,18 @@ class Comparison:
     def __post_init__(self) -> None:
         if not self.baseline.shape == self.other.shape == self.module.shape or self.baseline.ndim != 1:
             raise ValueError(
-                f"two variants of the same {self.objective.labels.cases}: "
+                f"two variants of the same {self.objective.labels.cases} have different shapes: "
                 f"{self.baseline.shape}, {self.other.shape}, {self.module.shape}"
             )
 
     @property
     def reduction_percent(self) -> float | None:
-        """By how many percent all values together are smaller; positive is better, None if there is nothing."""
+        """Reduction of all values together in percent; positive is better, None if there is nothing to compare."""
         reduction = self.objective.reduction(self.baseline, self.other)
         return None if reduction is None else 100.0 * reduction
 
     def to_json(self, seed: int | None = None) -> dict[str, Any]:
-        """Return the comparison as metrics.json has it; with `seed` also the bootstrap interval over the modules."""
+        """Return the entry of metrics.json; with `seed` also the bootstrap interval over the modules."""
         labels = self.objective.labels
         entry: dict[str, Any] = {"modules": int(np.unique(self.module).size), labels.cases: int(self.baseline.size)}
         if self.objective.additive:
@@ -57,5 +57,5 @@ class Comparison:
 
 
 def reduction_percent(baseline_bytes: int, other_bytes: int) -> float | None:
-    """Return 100 * (1 - other / baseline); None if the baseline has no byte."""
+    """Return 100 * (1 - other / baseline); None if the baseline is 0."""
     return 100.0 * (1.0 - other_bytes / baseline_bytes) if baseline_bytes else None

@@ -1,4 +1,4 @@
-"""What an evaluation reads, does and is judged by."""
+"""Configuration of an evaluation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from components.core.console import UserError
 from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 THRESHOLDS = (0, 5, 15, 30, 50)
-"""-inline-threshold values of the sweep: what a user would try without a policy."""
+"""-inline-threshold values of the sweep: values that a user without a policy would try."""
 
 
 RELEASE_IF = ("better", "always")
-"""Which verdict wants a release clang."""
+"""Verdicts for which a release clang is built."""
 
 
 @dataclass(frozen=True)
@@ -25,33 +25,33 @@ class EvaluationConfig:
     Invariants: min_reduction_percent <= 100; 0 <= max_failed_fraction <= 1; thresholds are distinct.
 
     Attributes:
-        corpus: the corpus with its splits.json; its held-out part is compiled.
-        toolchain: the training clang: baseline, warmstart and sweep, and of scores the policy as well.
-        policy: the policy artifact that is judged.
-        output: where report.csv, metrics.json and report.html go.
-        release_toolchain: the release clang that embeds the policy: compiles the modules for their sizes, and builds
-            the projects of `recipe`. None has the training clang run the policy.
-        warmstart: the warmstart policy artifact, to be compared; None leaves it out.
-        evaluation: an earlier evaluation of the same policy by the training clang: its scores are taken over, or its
-            sizes of all but the policy, for which only the release clang compiles. None compiles everything.
-        release_if: of RELEASE_IF.
-        ppo_root: where the training wrote its TensorBoard events; None looks into the policy artifact.
-        recipe: rebuilds the held-out projects of these recipes whole and compares the linked binaries or, of a problem
-            that is judged by scores, the instructions that their benchmarks execute; None does neither.
+        corpus: corpus with a splits.json; its held-out modules are compiled.
+        toolchain: training clang: compiles baseline, warmstart and sweep, and for scores the policy, too.
+        policy: policy artifact to evaluate.
+        output: directory for report.csv, metrics.json and report.html.
+        release_toolchain: release clang that embeds the policy: compiles the modules for their sizes, and builds the
+            projects of `recipe`. None: the training clang runs the policy.
+        warmstart: warmstart policy artifact to compare with; None for no comparison.
+        evaluation: an earlier evaluation of the same policy by the training clang. All its scores are reused, or all
+            its sizes except the policy's: only the release clang compiles. None compiles everything.
+        release_if: one of RELEASE_IF.
+        ppo_root: directory with the training's TensorBoard events; None looks in the policy artifact.
+        recipe: builds the held-out projects of these recipes whole and compares the instructions that their benchmarks
+            execute and, for size problems, the linked binaries; None does neither.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
-        min_reduction_percent: from this reduction of the held-out text or scores on, the verdict is "better"; None asks
-            for what the problem does.
-        max_slowdown_percent: of a problem that is judged by size; the verdict is "not better" if the benchmarks of the
-            projects of `recipe` execute so many percent more instructions in sum; None allows any number.
+        min_reduction_percent: minimum reduction of the held-out text or scores for the verdict "better"; None takes the
+            problem's default.
+        max_slowdown_percent: for size problems: the verdict is "not better" if the benchmarks of the projects of
+            `recipe` execute in sum more additional instructions than this percentage; None for no limit.
         problem: name of the optimization problem.
         workers: where compiles run, as `components.core.workers.factory` reads it.
-        timeout_s: of one compile.
-        max_failed_fraction: more failed modules than this stop the evaluation.
-        thresholds: the sweep of a problem that is judged by size.
-        seed: of the bootstrap intervals.
-        jobs: compiles at a time in whole builds.
-        link_variants: names of LINK_VARIANTS, in which whole projects are linked.
-        allowed_options: recorded options of modules that are replayed though they are refused otherwise.
+        timeout_s: time limit of one compile.
+        max_failed_fraction: the evaluation stops if more than this fraction of the modules fails.
+        thresholds: the sweep, for size problems.
+        seed: seed of the bootstrap intervals.
+        jobs: parallel compiles in whole builds.
+        link_variants: names in LINK_VARIANTS; whole projects are linked in each of them.
+        allowed_options: recorded options of modules that are replayed although they are refused by default.
     """
 
     corpus: Path
@@ -78,37 +78,37 @@ class EvaluationConfig:
     allowed_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.wanted_percent > 100:
+        if self.required_percent > 100:
             raise UserError(
-                f"--min-reduction-percent {self.wanted_percent:g}: nothing shrinks by more than 100%",
-                "give a number of percent such as 0.5",
+                f"--min-reduction-percent {self.required_percent:g} is more than 100%",
+                "pass a percentage such as 0.5",
             )
         if self.evaluation is not None and self.release_toolchain is None:
             raise UserError(
-                "--evaluation is there to be completed by what a release clang makes, and none is given",
+                "--evaluation requires --release-toolchain: it completes an evaluation with a release clang",
                 "pass --release-toolchain, or leave --evaluation out",
             )
         if self.recipe is not None and self.release_toolchain is None:
             raise UserError(
-                "--recipe rebuilds projects with the release clang, and none is given",
+                "--recipe requires --release-toolchain: it builds projects with the release clang",
                 "pass --release-toolchain, or leave --recipe out",
             )
 
         if self.max_slowdown_percent is not None and self.recipe is None:
             raise UserError(
-                "--max-slowdown-percent speaks of the benchmarks of a recipe, and none is given",
+                "--max-slowdown-percent requires --recipe: it limits the slowdown of the recipe's benchmarks",
                 "pass --recipe, or leave --max-slowdown-percent out",
             )
         if self.max_slowdown_percent is not None and problems.get(self.problem).objective != "size":
             raise UserError(
-                f"--max-slowdown-percent is for problems that are judged by size; programs that execute more under a "
-                f"policy for {self.problem} are never better",
-                "leave it out",
+                f"--max-slowdown-percent is only for size problems; a policy for {self.problem} is never better if "
+                "programs execute more instructions",
+                "leave --max-slowdown-percent out",
             )
 
     @property
-    def wanted_percent(self) -> float:
-        """min_reduction_percent, or what the problem asks for."""
+    def required_percent(self) -> float:
+        """min_reduction_percent, or the problem's default."""
         if self.min_reduction_percent is None:
             return problems.get(self.problem).min_reduction_percent
         return self.min_reduction_percent

@@ -1,4 +1,4 @@
-"""One evaluation from its inputs to its published artifact."""
+"""Runs an evaluation from its inputs to its published artifact."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from components.evaluation.variants import Variant, compiled_by, plan_variants
 
 
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
-    """Evaluates, publishes `config.output`, and returns what its metrics.json holds.
+    """Evaluate a policy, publish `config.output`, and return the content of its metrics.json.
 
-    Every input, and what whole builds need of this machine, is checked before the first compile.
+    All inputs, and the tools that whole builds need, are checked before the first compile.
 
     Raises:
         UserError: an input is missing, damaged, or does not fit the others; this machine lacks a tool; too many modules
-            do not compile.
+            fail to compile.
     """
     objective = OBJECTIVES[problems.get(config.problem).objective]
     corpus = load_corpus(config.corpus)
@@ -55,29 +55,29 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         require_tools(objective, config, release, recipes)
     curve = read_curve(config.ppo_root or config.policy)
     variants = plan_variants(objective, config, training, release)
-    known, earlier = load_earlier(config) if config.evaluation else ({}, None)
+    earlier_metrics, earlier = load_earlier(config) if config.evaluation else ({}, None)
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
-        whole = _compare_whole_projects(objective, config, recipes, release, directory / "build")
-        metrics = summarize(measured, config.wanted_percent, config.seed, whole)
+        whole_projects = _compare_whole_projects(objective, config, recipes, release, directory / "build")
+        metrics = summarize(measured, config.required_percent, config.seed, whole_projects)
         if "linked" in metrics:
             judge_whole_projects(metrics, config.max_slowdown_percent)
         metrics["inputs"] = _inputs(config, training, release)
         if earlier:
             for key in ("warmstart", "warmstart_digest", "warmstart_trained_by"):
-                metrics["inputs"][key] = known["inputs"].get(key)
+                metrics["inputs"][key] = earlier_metrics["inputs"].get(key)
         refuse_without_gain_over_start(metrics, metrics["inputs"]["warmstart_trained_by"] or "")
-        wanted = config.release_if == "always" or metrics["verdict"] == "better"
-        metrics["release"] = "yes" if wanted else "no"
+        build_release = config.release_if == "always" or metrics["verdict"] == "better"
+        metrics["release"] = "yes" if build_release else "no"
         if earlier and compiled_by(objective, release) == "release":
-            same = measured.values[POLICY] == earlier.values_of(measured)
+            same = measured.values[POLICY] == earlier.policy_values_for(measured)
             metrics["as_under_the_training_clang"] = int(same.sum())
         metrics["policy_compiled_by"] = compiled_by(objective, release)
         metrics["problem"] = config.problem
         metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
         if earlier:
-            _take_over(known, metrics)
+            _restore_earlier_variants(earlier_metrics, metrics)
         write_report_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
         text = json.dumps(metrics, indent=1, allow_nan=False)
@@ -88,12 +88,12 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
     return metrics
 
 
-def _take_over(earlier: dict[str, Any], metrics: dict[str, Any]) -> None:
-    """Has `metrics` say of each figure that is the earlier evaluation's where it came from then."""
+def _restore_earlier_variants(earlier: dict[str, Any], metrics: dict[str, Any]) -> None:
+    """Describe the variants whose values are reused as the earlier evaluation describes them."""
     variants = {variant["name"]: variant for variant in metrics["variants"]}
-    fresh = {POLICY} if metrics["policy_compiled_by"] == "release" else set()
+    updated = {POLICY} if metrics["policy_compiled_by"] == "release" else set()
     metrics["variants"] = [
-        variants[variant["name"]] if variant["name"] in fresh else variant for variant in earlier.get("variants", ())
+        variants[variant["name"]] if variant["name"] in updated else variant for variant in earlier.get("variants", ())
     ]
 
 
@@ -118,7 +118,7 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
 def _compare_whole_projects(
     objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
 ) -> dict[str, Any]:
-    """Compare whole projects in `work`, which is part of the unpublished artifact: a kill leaves nothing."""
+    """Compare whole projects in `work`, which is in the unpublished artifact, so that a killed run leaves nothing."""
     if not recipes or release is None:
         return {"binaries": [], "linked": {}, "programs": None} if objective.recipe_field == "binaries" else {}
     try:

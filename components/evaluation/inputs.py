@@ -1,4 +1,4 @@
-"""What an evaluation is given, checked before anything is compiled."""
+"""Loads and checks the inputs of an evaluation before anything is compiled."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from components.evaluation.report import terminal_report
 
 
 def heldout_modules(corpus: Corpus) -> tuple[Module, ...]:
-    """The held-out part of a corpus. UserError if nothing is held out: there would be nothing to say."""
+    """Return the held-out modules of a corpus. UserError if there are none."""
     modules = corpus.split("heldout")
     if not modules:
         raise UserError(
-            f"the corpus in {corpus.directory} holds nothing out: its splits.json has no held-out module",
+            f"the corpus in {corpus.directory} has no held-out modules in its splits.json",
             f"split it again: mlgo corpus split --corpus {corpus.directory} --heldout-fraction 0.15",
         )
     return modules
 
 
 def load_release(directory: Path, policy: Path, training: Toolchain) -> Toolchain:
-    """The release clang: it must embed `policy`, and be of the training clang's LLVM version.
+    """Load the release clang: it must embed `policy` and have the training clang's LLVM version.
 
     Raises:
-        UserError: it is missing or not a release clang, embeds another policy, or is of another version.
+        UserError: it is missing, not a release clang, embeds another policy, or has another version.
     """
     release = load_toolchain(directory).require_mode("release")
     if release.llvm_version != training.llvm_version:
         raise UserError(
             f"the release clang in {directory} is LLVM {release.llvm_version}, the training clang in "
-            f"{training.directory} is {training.llvm_version}: their difference would not be the policy's alone",
+            f"{training.directory} is {training.llvm_version}: their code would differ by more than the policy",
             "build both from one LLVM version",
         )
     if digest(policy) not in release.built.get("policies", {}).values():
         raise UserError(
             f"the release clang in {directory} embeds another policy than {policy}",
-            f"build it from this policy: mlgo toolchain --mode release --policy {policy}",
+            f"build one with this policy: mlgo toolchain --mode release --policy {policy}",
         )
     return release
 
 
 def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:
-    """Refuses a damaged policy, and one of another problem or of features that the compiler does not log."""
+    """Refuse a damaged policy, one for another problem, and one with features that the compiler does not log."""
     require_artifact(directory, "policy")
     info = load_policy_info(directory)
     if info.problem != config.problem:
@@ -62,22 +62,22 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
 
 
 def load_earlier(config: EvaluationConfig) -> tuple[dict[str, Any], Measurements]:
-    """metrics.json and the measurements to be completed. UserError if they are of other policies than are given."""
+    """Load metrics.json and measurements of the earlier evaluation. UserError if it is of other policies."""
     assert config.evaluation is not None
     metrics = terminal_report.read_metrics(config.evaluation)
     inputs = metrics.get("inputs", {})
     if inputs.get("policy_digest") != digest(config.policy):
         raise UserError(
-            f"the evaluation in {config.evaluation} is of another policy than {config.policy}",
+            f"the evaluation in {config.evaluation} evaluated another policy than {config.policy}",
             "pass the evaluation of this policy, or leave --evaluation out",
         )
     if config.warmstart is not None:
-        # Those before digests were kept say only whether there was one.
+        # Evaluations written before digests were recorded say only whether there was a warmstart policy.
         compared = inputs.get("warmstart_digest", digest(config.warmstart) if inputs.get("warmstart") else None)
         if compared != digest(config.warmstart):
             raise UserError(
                 f"the evaluation in {config.evaluation} does not compare the warmstart policy {config.warmstart}, "
-                "and nothing but the policy is compiled again",
+                "and only the policy is compiled again",
                 "leave --warmstart out, or leave --evaluation out",
             )
     return metrics, read_measurements(config.evaluation)
@@ -88,8 +88,8 @@ def heldout_recipes(objective: Objective, path: Path, heldout_projects: Sequence
     field, compared = objective.recipe_field, objective.labels.projects
     chosen = [recipe for recipe in load_recipes(path).projects if recipe.name in heldout_projects]
     if not chosen:
-        say(f"{path} describes no project that this corpus holds out whole: {compared} are not compared")
+        say(f"{path} describes no wholly held-out project of this corpus: {compared} are not compared")
     lacking = [recipe.name for recipe in chosen if not getattr(recipe, field)]
     if lacking:
-        say(f"{path} lists no {field} of {', '.join(lacking)}: {compared} are not compared there")
+        say(f"{path} lists no {field} for {', '.join(lacking)}: {compared} are not compared there")
     return tuple(recipe for recipe in chosen if recipe.name not in lacking)

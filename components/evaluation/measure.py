@@ -22,39 +22,39 @@ from components.evaluation.variants import Variant
 
 
 @dataclass(frozen=True)
-class _Read:
-    """What one compile yields: the outcome of the objective, and bytes by section where they are known."""
+class _ModuleResult:
+    """Result of one compile: the outcome of the objective, and bytes by section if they are known."""
 
     outcome: Mapping[str, float]
     sections: Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class _CompileOnce:
-    """Compile a module once and read it where the compile runs: its log may be large and does not travel."""
+class _CompileAndReduce:
+    """Compiles a module and reduces the result on the worker, so that the log, which may be large, stays there."""
 
     compiler: Compiler
     objective: Objective
 
-    def __call__(self, request: Request) -> tuple[_Read, float]:
-        """Return what was read and the seconds of compiling. Raises as Compiler does."""
+    def __call__(self, request: Request) -> tuple[_ModuleResult, float]:
+        """Return the reduced result and the seconds of compiling. Raises what Compiler raises."""
         result = self.compiler(request)
         sample = result.samples[0]
         sections = sample.function_sizes.sections if sample.function_sizes else {}
-        return _Read(self.objective.outcome(sample), sections), result.compile_s
+        return _ModuleResult(self.objective.outcome(sample), sections), result.compile_s
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class _CompileResults:
     """Results by variant and module.
 
     Attributes:
-        read: variant -> module -> what was read.
+        results: variant -> module -> result.
         kept: modules that every variant compiled, in the given order. excluded: the others.
         compile_s: variant -> seconds, summed over its modules.
     """
 
-    read: dict[str, dict[str, _Read]]
+    results: dict[str, dict[str, _ModuleResult]]
     kept: tuple[Module, ...]
     excluded: tuple[Excluded, ...]
     compile_s: dict[str, float]
@@ -71,54 +71,54 @@ def measure(
 ) -> Measurements:
     """Return the values of `modules` under every variant.
 
-    A module that fails under one variant, twice, is not compiled under the later ones and has no values. Modules of the
-    same content count as often as the corpus has them. From `earlier` measurements everything is taken over that the
-    release clang does not change: all variants but the policy, and everything of an objective that only the training
-    clang logs, for the release clang takes the same decisions.
+    A module that fails twice under one variant is not compiled under later ones and has no values. Modules with the
+    same content count as often as the corpus has them. Values that the release clang does not change are reused from
+    `earlier`: those of all variants except the policy, and all values of an objective that only the training clang
+    logs, because the release clang takes the same decisions.
 
     Raises:
-        UserError: more than `config.max_failed_fraction` of the modules failed, or all of them.
+        UserError: all modules fail, or more than `config.max_failed_fraction` of them.
     """
     if earlier is not None:
         _require_same_modules(modules, earlier)
         if objective.needs_log:
             return earlier
         known = set(earlier.modules)
-        wanted = [module for module in modules if module.name in known]
+        to_compile = [module for module in modules if module.name in known]
         variants = [variant for variant in variants if variant.name == POLICY]
     else:
-        wanted = list(modules)
-    compiled = _compile_variants(pool, config, objective, variants, wanted, len(modules))
-    read, compile_s = compiled.read, compiled.compile_s
+        to_compile = list(modules)
+    compiled = _compile_variants(pool, config, objective, variants, to_compile, len(modules))
+    results, compile_s = compiled.results, compiled.compile_s
     if earlier is not None:
-        read = {name: _read_again(earlier, name) for name in earlier.values if name != POLICY} | read
+        results = {name: _earlier_results(earlier, name) for name in earlier.values if name != POLICY} | results
         compile_s = {name: s for name, s in (earlier.compile_s or {}).items() if name != POLICY} | compile_s
-    return _collect(objective, read, compiled, compile_s, heldout_projects, earlier)
+    return _collect(objective, results, compiled, compile_s, heldout_projects, earlier)
 
 
 def _collect(
     objective: Objective,
-    read: Mapping[str, Mapping[str, _Read]],
-    compiled: _Compiled,
+    results: Mapping[str, Mapping[str, _ModuleResult]],
+    compiled: _CompileResults,
     compile_s: dict[str, float],
     heldout_projects: Collection[str],
     earlier: Measurements | None,
 ) -> Measurements:
     kept = compiled.kept
     functions: list[str] = []
-    index: list[int] = []
-    columns: dict[str, list[float]] = {name: [] for name in read}
-    for place, module in enumerate(kept):
-        outcomes = {name: found[module.name].outcome for name, found in read.items()}
+    module_indices: list[int] = []
+    columns: dict[str, list[float]] = {name: [] for name in results}
+    for module_index, module in enumerate(kept):
+        outcomes = {name: found[module.name].outcome for name, found in results.items()}
         for case in outcomes[BASELINE]:
-            # All variants log the same functions, see problems/regalloc.py; without all values there is no comparison.
+            # All variants log the same functions, see problems/regalloc.py. Comparing a case requires all its values.
             if all(case in outcome for outcome in outcomes.values()):
                 functions.append(case)
-                index.append(place)
+                module_indices.append(module_index)
                 for name, outcome in outcomes.items():
                     columns[name].append(outcome[case])
-    of_modules = objective.labels.case == "module"
-    by_section = [name for name, found in read.items() if all(found[module.name].sections for module in kept)]
+    cases_are_modules = objective.labels.case == "module"
+    by_section = [name for name, found in results.items() if all(found[module.name].sections for module in kept)]
     return Measurements(
         objective=objective,
         modules=tuple(module.name for module in kept),
@@ -128,12 +128,12 @@ def _collect(
             name: np.array(column, dtype=np.int64 if objective.additive else np.float64)
             for name, column in columns.items()
         },
-        functions=() if of_modules else tuple(functions),
-        module=np.array(index, dtype=np.int64),
-        languages=tuple(source_language(m.arguments(), m.name) for m in kept) if of_modules else (),
+        functions=() if cases_are_modules else tuple(functions),
+        module=np.array(module_indices, dtype=np.int64),
+        languages=tuple(source_language(m.arguments(), m.name) for m in kept) if cases_are_modules else (),
         sections={
             name: {
-                section: np.array([read[name][module.name].sections[section] for module in kept], dtype=np.int64)
+                section: np.array([results[name][module.name].sections[section] for module in kept], dtype=np.int64)
                 for section in SECTIONS
             }
             for name in by_section
@@ -150,26 +150,26 @@ def _compile_variants(
     variants: Sequence[Variant],
     modules: Sequence[Module],
     total: int,
-) -> _Compiled:
-    """Compile `modules` under each variant; `config.max_failed_fraction` is of `total` modules."""
+) -> _CompileResults:
+    """Compile `modules` under each variant; `config.max_failed_fraction` is a fraction of `total` modules."""
     require_replayable(modules, config.allowed_options)
     quarantine = Quarantine(config.max_failed_fraction, total)
-    # Long compiles first, so that the workers end together.
+    # Long compiles first, so that the workers finish at about the same time.
     order = sorted(modules, key=lambda module: -module.bitcode.stat().st_size)
-    read: dict[str, dict[str, _Read]] = {}
+    results: dict[str, dict[str, _ModuleResult]] = {}
     compile_s: dict[str, float] = {}
     excluded: list[Excluded] = []
     for variant in variants:
         compiler = Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options)
-        left = [module for module in order if module.name not in quarantine]
+        remaining = [module for module in order if module.name not in quarantine]
         with_functions = not objective.needs_log and variant.name in (BASELINE, POLICY)
-        requests = [Request(module, variant.advisor, with_functions, variant.extra_flags) for module in left]
-        found = read[variant.name] = {}
+        requests = [Request(module, variant.advisor, with_functions, variant.extra_flags) for module in remaining]
+        variant_results = results[variant.name] = {}
         compile_s[variant.name] = 0.0
-        once = _CompileOnce(compiler, objective)
-        with Progress(f"compiling held-out modules, {variant.name}", len(left)) as progress:
-            for request, (result, seconds) in compile_all(pool, once, requests, quarantine, progress):
-                found[request.module.name] = result
+        compile_and_reduce = _CompileAndReduce(compiler, objective)
+        with Progress(f"compiling held-out modules, {variant.name}", len(remaining)) as progress:
+            for request, (result, seconds) in compile_all(pool, compile_and_reduce, requests, quarantine, progress):
+                variant_results[request.module.name] = result
                 compile_s[variant.name] += seconds
         excluded += [
             Excluded(error.module, variant.name, error.reason, error.detail)
@@ -179,16 +179,16 @@ def _compile_variants(
     if not kept:
         raise UserError(
             f"none of the {total} held-out modules compiles: {excluded[0].module}: {excluded[0].detail}",
-            "check that the clang is of the LLVM version that the corpus was extracted with",
+            "check that the clang has the LLVM version that the corpus was extracted with",
         )
-    return _Compiled(read, kept, tuple(excluded), compile_s)
+    return _CompileResults(results, kept, tuple(excluded), compile_s)
 
 
-def _read_again(measured: Measurements, variant: str) -> dict[str, _Read]:
-    """Return what was read of each module of earlier measurements of modules."""
+def _earlier_results(measured: Measurements, variant: str) -> dict[str, _ModuleResult]:
+    """Return the result of each module from earlier measurements of modules."""
     parts: Mapping[str, Any] = measured.sections.get(variant, {})
     return {
-        name: _Read({"": value}, {section: int(column[i]) for section, column in parts.items()})
+        name: _ModuleResult({"": value}, {section: int(column[i]) for section, column in parts.items()})
         for i, (name, value) in enumerate(zip(measured.modules, measured.values[variant].tolist(), strict=True))
     }
 
@@ -197,6 +197,6 @@ def _require_same_modules(modules: Sequence[Module], earlier: Measurements) -> N
     known = {*earlier.modules, *(excluded.module for excluded in earlier.excluded)}
     if known != {module.name for module in modules}:
         raise UserError(
-            "the earlier evaluation is of other held-out modules than the corpus has",
+            "the earlier evaluation measured other held-out modules than those of the corpus",
             "evaluate again, without --evaluation",
         )

@@ -1,4 +1,4 @@
-"""Values of the held-out modules under every variant, and their file measurements.json."""
+"""Values of the held-out modules under every variant, and the file measurements.json."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ BASELINE = "baseline"
 WARMSTART = "warmstart"
 POLICY = "policy"
 SECTIONS = (".text", ".rodata", ".eh_frame", ".gcc_except_table")
-"""Kinds of sections that text bytes are in, see `FunctionSizes.sections`."""
+"""Kinds of sections with text bytes, see `FunctionSizes.sections`."""
 
 
 def threshold_name(threshold: int) -> str:
-    """Return the name of the variant that gives the default heuristic another ``-inline-threshold``."""
+    """Return the name of the variant with the default heuristic and another ``-inline-threshold``."""
     return f"inline-threshold={threshold}"
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """A held-out module without values, because one variant of it did not compile.
+    """A held-out module without values, because it failed to compile under one variant.
 
     Attributes:
-        module: its name in the corpus.
+        module: name in the corpus.
         variant: the first variant that failed.
         reason: "failed", "timeout" or "log".
         detail: the end of the compiler's output.
@@ -50,19 +50,19 @@ class Excluded:
 class Measurements:
     """Value of each case of the held-out modules under every variant; smaller is better.
 
-    A case is a module, or a function of a module if the objective compares functions. Only modules that every variant
-    compiled are here, M of them with C cases.
+    A case is a module, or a function of a module if the objective compares functions. Contains only the M modules, with
+    C cases, that compiled under every variant.
 
     Attributes:
-        objective: what the values are.
+        objective: the objective that the values belong to.
         modules: names. projects: the project of each.
-        unseen_project: bool [M], true where the whole project was held out, false for an unseen module of a known one.
-        values: variant name -> int64 or float64 [C]. "baseline" is always there.
-        functions: names of the cases, module by module, if they are functions, otherwise ().
+        unseen_project: bool [M], true if the whole project is held out, false for an unseen module of a known project.
+        values: variant name -> int64 or float64 [C]; always has "baseline".
+        functions: names of the cases, grouped by module, if they are functions, otherwise ().
         module: int64 [C], the index of each case's module, ascending.
         languages: `Language` of each module; () if unknown.
-        sections: variant name -> one of SECTIONS -> int64 [M], bytes; baseline and policy, or nothing if unknown.
-        excluded: the held-out modules that are missing here.
+        sections: variant name -> one of SECTIONS -> int64 [M], bytes; baseline and policy, or {} if unknown.
+        excluded: the held-out modules without values.
         compile_s: variant name -> seconds of compiling, summed over the modules.
     """
 
@@ -80,29 +80,29 @@ class Measurements:
 
     def __post_init__(self) -> None:
         count, labels = len(self.modules), self.objective.labels
-        if self.of_modules:
+        if self.cases_are_modules:
             object.__setattr__(self, "module", np.arange(count))
         if BASELINE not in self.values:
-            raise ValueError(f"nothing to compare with: no baseline {labels.values_key}")
+            raise ValueError(f"the baseline {labels.values_key} are missing")
         lengths = {len(self.projects), len(self.unseen_project), len(self.languages or self.modules)}
         lengths |= {len(column) for parts in self.sections.values() for column in parts.values()}
         if lengths != {count}:
             raise ValueError(f"{count} modules, but columns of {sorted(lengths)}")
-        cases = count if self.of_modules else len(self.functions)
+        cases = count if self.cases_are_modules else len(self.functions)
         lengths = {len(self.module), *map(len, self.values.values())}
         if lengths != {cases}:
             raise ValueError(f"{cases} {labels.cases}, but columns of {sorted(lengths)}")
         if len(self.module) and not (self.module.min() >= 0 and self.module.max() < count):
-            raise ValueError(f"{labels.cases} of other modules than the {count}")
+            raise ValueError(f"{labels.cases} refer to other modules than the {count}")
 
     @property
-    def of_modules(self) -> bool:
+    def cases_are_modules(self) -> bool:
         """Whether the cases are modules."""
         return self.objective.labels.case == "module"
 
     @property
-    def of_unseen_project(self) -> np.ndarray:
-        """Bool [C]: `unseen_project` of each case's module."""
+    def case_in_unseen_project(self) -> np.ndarray:
+        """`unseen_project` of each case's module, bool [C]."""
         return self.unseen_project[self.module]
 
     @property
@@ -118,29 +118,29 @@ class Measurements:
         baseline, other = self.values[BASELINE][chosen], self.values[variant][chosen]
         return Comparison(self.objective, baseline, other, self.module[chosen])
 
-    def against(self, other: Measurements, seed: int) -> dict[str, Any]:
-        """Compare this policy with the policy of `other`, over the cases that both have; as in metrics.json."""
+    def compare_policies(self, other: Measurements, seed: int) -> dict[str, Any]:
+        """Compare this policy with the policy of `other` over the common cases; as in metrics.json."""
         known = dict(zip(other.names(), other.values[POLICY].tolist(), strict=True))
-        both = np.array([name in known for name in self.names()], bool)
-        theirs = np.array([known[name] for name in self.names() if name in known], self.values[POLICY].dtype)
-        return Comparison(self.objective, theirs, self.values[POLICY][both], self.module[both]).to_json(seed)
+        common = np.array([name in known for name in self.names()], bool)
+        baseline = np.array([known[name] for name in self.names() if name in known], self.values[POLICY].dtype)
+        return Comparison(self.objective, baseline, self.values[POLICY][common], self.module[common]).to_json(seed)
 
-    def values_of(self, other: Measurements) -> np.ndarray:
-        """Return the policy's values of the cases that `other` has, in its order; -1 for one that is not here."""
+    def policy_values_for(self, other: Measurements) -> np.ndarray:
+        """Return the policy's values of the cases of `other`, in its order; -1 for a case that is missing here."""
         known = dict(zip(self.names(), self.values[POLICY].tolist(), strict=True))
         return np.array([known.get(name, -1) for name in other.names()], self.values[POLICY].dtype)
 
-    def worsened(self, percent: float) -> tuple[str, ...]:
+    def regressed_modules(self, percent: float) -> tuple[str, ...]:
         """Return the modules that the policy makes worse by more than `percent`, the worst first."""
         growth = np.zeros(len(self.modules))
         for index in np.unique(self.module).tolist():
-            own = self.module == index
-            reduction = self.objective.reduction(self.values[BASELINE][own], self.values[POLICY][own])
+            mask = self.module == index
+            reduction = self.objective.reduction(self.values[BASELINE][mask], self.values[POLICY][mask])
             growth[index] = -100 * reduction if reduction is not None else 0.0
         return tuple(self.modules[i] for i in np.argsort(-growth) if growth[i] > percent)
 
     def names(self) -> list[tuple[str, str]]:
-        """Return for each case the names of its module and function ("" for a module)."""
+        """Return the names of each case's module and function ("" for a module)."""
         functions = self.functions or ("",) * len(self.module)
         return [(self.modules[i], name) for i, name in zip(self.module.tolist(), functions, strict=True)]
 
@@ -161,18 +161,18 @@ class Measurements:
             "excluded": [asdict(module) for module in self.excluded],
             "compile_s": self.compile_s,
             self.objective.labels.values_key: values,
-            **(parts if self.of_modules else cases),
+            **(parts if self.cases_are_modules else cases),
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Measurements:
-        """Return what `to_json` was called on. KeyError, TypeError or ValueError if `document` is something else."""
-        objective = OBJECTIVES[document.get("measure", SIZE.name)]  # the first version knew sizes only
+        """Restore measurements from their JSON form. KeyError, TypeError or ValueError if that is not possible."""
+        objective = OBJECTIVES[document.get("measure", SIZE.name)]  # the first version had only sizes
         dtype = np.int64 if objective.additive else np.float64
         values = document[objective.labels.values_key]
         names = tuple(document["modules"])
         if objective.labels.case == "module":
-            # Measurements of the first version have no languages, but names of modules tell most of them.
+            # Measurements of the first version have no languages, but most follow from the names of the modules.
             languages = document.get("languages") or [source_language((), name) for name in names]
         else:
             languages = ()
@@ -195,7 +195,7 @@ class Measurements:
 
 
 def write_measurements(directory: Path, measured: Measurements) -> None:
-    """Write measurements.json: for an evaluation that is completed later, and for comparisons of two."""
+    """Write measurements.json, which completing and comparing evaluations reads."""
     (directory / FILE).write_text(json.dumps(measured.to_json()) + "\n", encoding="utf-8")
 
 
@@ -205,6 +205,6 @@ def read_measurements(directory: Path) -> Measurements:
     try:
         document = read_json(path, "evaluate again")
     except MissingFile:
-        raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make it: mlgo evaluation --help") from None
+        raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make one: mlgo evaluation --help") from None
     with expect_shape(path, "the measurements of an evaluation", "evaluate again"):
         return Measurements.from_json(document)

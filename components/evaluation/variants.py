@@ -1,4 +1,4 @@
-"""Variants: the ways in which every held-out module is compiled."""
+"""Variants: the configurations in which every held-out module is compiled."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from components.evaluation.measurements import BASELINE, POLICY, WARMSTART, thre
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compile: variants of a module differ in this and in nothing else.
+    """One configuration of compiles; variants of a module differ in nothing else.
 
     Attributes:
         name: as in `Measurements.values`.
         clang: the compiler.
-        advisor: who decides.
-        extra_flags: cc1 flags behind the module's own.
+        advisor: takes the decisions.
+        extra_flags: cc1 flags after the module's own.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Variant:
     extra_flags: tuple[str, ...] = ()
 
     def flags(self, problem: str) -> str:
-        """Return what is added to a module's own command line, for reports."""
+        """Return the flags that are added to a module's own command line, for reports."""
         log = Path("LOG") if self.advisor.logs else None
         return " ".join([*self.advisor.flags(problem, log, None), *self.extra_flags]) or "none"
 
@@ -37,9 +37,9 @@ class Variant:
 def threshold_flags(threshold: int) -> tuple[str, ...]:
     """Return cc1 flags that give the default heuristic another threshold.
 
-    -inline-threshold does move the decisions at -Oz, where each caller is marked minsize: in LLVM 19
-    (llvm/lib/Analysis/InlineCost.cpp, getInlineParams) the cap of 5 for minsize callers is set only where the flag is
-    not given. With the flag, its value holds for every caller; 5 gives exactly the -Oz code.
+    -inline-threshold changes the decisions at -Oz, where each caller is marked minsize: LLVM 19
+    (llvm/lib/Analysis/InlineCost.cpp, getInlineParams) sets the cap of 5 for minsize callers only without the flag.
+    With the flag, its value holds for every caller; 5 gives exactly the -Oz code.
     """
     return ("-mllvm", f"-inline-threshold={threshold}")
 
@@ -49,8 +49,8 @@ def plan_variants(
 ) -> tuple[Variant, ...]:
     """Return all variants of an evaluation, the baseline first.
 
-    The release clang compiles the policy's variant where one is given: that is the result that users get. Without it,
-    or where values come from the training log, the training clang runs the policy greedily: the same decisions.
+    The release clang, if given, compiles the policy's variant, because users get its code. Without it, or if values
+    come from the training log, the training clang runs the policy greedily, with the same decisions.
     """
     log = objective.needs_log
     variants = [Variant(BASELINE, training.clang, Advisor("log") if log else Advisor("default"))]

@@ -61,7 +61,7 @@ def compare(new: Measurements, old: Measurements, seed: int = 0) -> PolicyCompar
             f"one evaluation measures {new.objective.name}s, the other {old.objective.name}s",
             "compare evaluations of one problem",
         )
-    found = new.against(old, seed)
+    found = new.compare_policies(old, seed)
     if found["modules"] < 2:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
     low, high = found["reduction_percent_ci95"]
@@ -70,7 +70,7 @@ def compare(new: Measurements, old: Measurements, seed: int = 0) -> PolicyCompar
 
 def regressed_modules(measured: Measurements) -> tuple[str, ...]:
     """Return the modules that the policy makes clearly worse than LLVM's heuristic does, the worst first."""
-    return measured.worsened(GROWN_PERCENT)
+    return measured.regressed_modules(GROWN_PERCENT)
 
 
 def promotion(

@@ -1,1 +1,1 @@
-"""Benchmarks: how many instructions built programs execute."""
+"""Benchmarks: the instructions that built programs execute."""

@@ -1,4 +1,4 @@
-"""Runs the benchmarks of a project that has been built, each in a folder of its own, and counts what they execute."""
+"""Runs the benchmarks of a built project, each in its own folder, and counts the executed instructions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from components.evaluation.benchmarks.counters import Count, Counter
 from components.evaluation.projects.section_sizes import measure
 
 TIMEOUT_S = 1800.0
-"""Of one run: about half a minute without a counter."""
+"""Time limit of one counted run, about half a minute without a counter."""
 INPUT = "input"
 OUTPUT = "output"
 STDOUT = "stdout"
@@ -27,11 +27,11 @@ _KILL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Run:
-    """What came of a benchmark.
+class BenchmarkRun:
+    """Result of one benchmark.
 
-    program: its path relative to the build directory; text_bytes: its machine code, section .text and its like. stdout,
-    output: SHA-256 of what it printed, and of what it wrote to {output} ("" if the benchmark names no such file).
+    program: path relative to the build directory; text_bytes: its machine code (.text*). stdout, output: SHA-256 of
+    the standard output, and of the content of {output} ("" if the benchmark names no such file).
     """
 
     program: str
@@ -43,48 +43,48 @@ class Run:
 
 def run_benchmarks(
     recipe: Recipe, built: BuiltProject, source: Path, folder: Path, title: str, counter: Counter, jobs: int
-) -> list[Run]:
-    """Runs all benchmarks of `recipe`, in their order.
+) -> list[BenchmarkRun]:
+    """Run all benchmarks of `recipe` and return their results in order.
 
     Args:
-        folder: where `make_inputs` was called, and the other build's runs were: its outputs are inputs of this one's.
-        title: of the compiler, for progress and errors.
-        jobs: runs at a time, if the counter allows more than one.
+        folder: folder of `make_inputs`, shared by the runs of both builds: outputs of the first are inputs of both.
+        title: name of the compiler, for progress and errors.
+        jobs: parallel runs, if the counter allows more than one.
 
     Raises:
-        UserError: a program is not there, fails, writes nothing to {output}, or takes longer than TIMEOUT_S.
+        UserError: a program is missing, fails, writes nothing to {output}, or takes longer than TIMEOUT_S.
     """
     programs = [_program(recipe, benchmark, built) for benchmark in recipe.benchmarks]
     stopped = threading.Event()
-    done: dict[str, Future[Run]] = {}
+    futures: dict[str, Future[BenchmarkRun]] = {}
     workers = jobs if counter.parallel else 1
     with (
         Progress(f"running {recipe.name} built by {title} ({counter.name})", len(programs)) as progress,
         ThreadPoolExecutor(workers) as executor,
     ):
 
-        def work(benchmark: Benchmark, program: Path) -> Run:
-            wanted = benchmark.input
-            if wanted is not None and wanted.output_of:
-                done[wanted.output_of].result()  # began before this one: threads take what was submitted first
+        def work(benchmark: Benchmark, program: Path) -> BenchmarkRun:
+            benchmark_input = benchmark.input
+            if benchmark_input is not None and benchmark_input.output_of:
+                futures[benchmark_input.output_of].result()  # started before this one: the executor is FIFO
             run = _run(recipe, benchmark, program, built, source, folder, title, counter, stopped)
             progress.advance()
             return run
 
         try:
             for benchmark, program in zip(recipe.benchmarks, programs, strict=True):
-                done[benchmark.name] = executor.submit(work, benchmark, program)
-            return [done[benchmark.name].result() for benchmark in recipe.benchmarks]
+                futures[benchmark.name] = executor.submit(work, benchmark, program)
+            return [futures[benchmark.name].result() for benchmark in recipe.benchmarks]
         except BaseException:
             stopped.set()
-            _stop(set(done.values()), executor)
+            _stop(set(futures.values()), executor)
             raise
 
 
 def make_inputs(recipe: Recipe, source: Path, folder: Path) -> None:
-    """Makes a folder for each benchmark, with its input file, out of a source tree in which nothing was built yet.
+    """Make a folder for each benchmark, with its input file, from a source tree before anything is built in it.
 
-    Files that are there stay: both builds read the same. Raises `UserError` if the source has none of the files.
+    Existing files stay, so that both builds read the same input. UserError if the source has none of the files.
     """
     for benchmark in recipe.benchmarks:
         path = folder / benchmark.name / INPUT
@@ -93,13 +93,13 @@ def make_inputs(recipe: Recipe, source: Path, folder: Path) -> None:
             make_input(benchmark.input, source, path)
 
 
-def _stop(futures: set[Future[Run]], executor: ThreadPoolExecutor) -> None:
+def _stop(futures: set[Future[BenchmarkRun]], executor: ThreadPoolExecutor) -> None:
     executor.shutdown(wait=False, cancel_futures=True)
-    left = {future for future in futures if not future.done()}
-    while left:
-        # Again and again: a thread may just be starting a program.
+    pending = {future for future in futures if not future.done()}
+    while pending:
+        # Repeated, because a thread may be starting a program.
         supervision.kill_running()
-        left = wait(left, timeout=_KILL_INTERVAL_S).not_done
+        pending = wait(pending, timeout=_KILL_INTERVAL_S).not_done
 
 
 def _program(recipe: Recipe, benchmark: Benchmark, built: BuiltProject) -> Path:
@@ -107,8 +107,8 @@ def _program(recipe: Recipe, benchmark: Benchmark, built: BuiltProject) -> Path:
     if len(found) != 1 or not found[0].is_relative_to(built.directory.resolve()):
         names = ", ".join(path.name for path in found) or "nothing"
         raise UserError(
-            f"{recipe.name}: benchmark {benchmark.name} wants one program, and {benchmark.program} matches {names}",
-            f"correct program in the recipe ({built.log} tells what the build made)",
+            f"{recipe.name}: benchmark {benchmark.name} needs one program, but {benchmark.program} matches {names}",
+            f"correct `program` in the recipe ({built.log} shows what the build made)",
         )
     return found[0]
 
@@ -123,55 +123,57 @@ def _run(
     title: str,
     counter: Counter,
     stopped: threading.Event,
-) -> Run:
-    where = f"{recipe.name}: benchmark {benchmark.name}, built by {title},"
+) -> BenchmarkRun:
+    subject = f"{recipe.name}: benchmark {benchmark.name}, built by {title},"
     text_bytes = measure(program).sizes.text
-    place = (folder / benchmark.name).absolute()
-    if benchmark.input is not None and benchmark.input.output_of and not (place / INPUT).exists():
-        shutil.copyfile(place.parent / benchmark.input.output_of / OUTPUT, place / INPUT)
-    # Relative names: what the arguments say, and so what the program executes, is the same wherever it runs.
-    names = {"{input}": INPUT, "{output}": OUTPUT, "{source}": os.path.relpath(source, place.resolve())}
-    arguments = [os.path.relpath(program, place.resolve())]
+    run_dir = (folder / benchmark.name).absolute()
+    if benchmark.input is not None and benchmark.input.output_of and not (run_dir / INPUT).exists():
+        shutil.copyfile(run_dir.parent / benchmark.input.output_of / OUTPUT, run_dir / INPUT)
+    # Relative names make the arguments, and so the executed instructions, independent of the directory.
+    names = {"{input}": INPUT, "{output}": OUTPUT, "{source}": os.path.relpath(source, run_dir.resolve())}
+    arguments = [os.path.relpath(program, run_dir.resolve())]
     for argument in benchmark.arguments:
         for placeholder, name in names.items():
             argument = argument.replace(placeholder, name)
         arguments.append(argument)
-    figures = place / "figures"
+    figures = run_dir / "figures"
     counts = []
     for _ in range(counter.repeats):
         for name in (OUTPUT, figures.name):
-            (place / name).unlink(missing_ok=True)
+            (run_dir / name).unlink(missing_ok=True)
         if stopped.is_set():
             raise supervision.ProcessKilled(str(program))
-        # Its environment, too, decides what a program executes.
+        # The environment also influences what a program executes.
         command = ["/usr/bin/env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin", *counter.command(figures), *arguments]
-        _execute(where, command, place, place / INPUT if benchmark.stdin else None)
+        _execute(subject, command, run_dir, run_dir / INPUT if benchmark.stdin else None)
         counts.append(counter.read(figures))
-    output = place / OUTPUT
+    output = run_dir / OUTPUT
     if benchmark.writes_output and not output.is_file():
-        raise UserError(f"{where} wrote nothing to its output", "correct its arguments in the recipe")
-    return Run(
+        raise UserError(f"{subject} wrote nothing to its output", "correct its arguments in the recipe")
+    return BenchmarkRun(
         str(program.relative_to(built.directory.resolve())),
         text_bytes,
-        _least(counts),
-        _sha256(place / STDOUT),
+        _minimum(counts),
+        _sha256(run_dir / STDOUT),
         _sha256(output) if benchmark.writes_output else "",
     )
 
 
-def _execute(where: str, command: list[str], place: Path, stdin: Path | None) -> None:
+def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None) -> None:
     try:
-        with open(place / STDOUT, "wb") as stdout:
-            done = supervision.run(command, TIMEOUT_S, stdout.fileno(), place, stdin)
+        with open(run_dir / STDOUT, "wb") as stdout:
+            done = supervision.run(command, TIMEOUT_S, stdout.fileno(), run_dir, stdin)
     except supervision.ProcessTimeout:
-        raise UserError(f"{where} did not end within {TIMEOUT_S:.0f} s", "make it smaller in the recipe") from None
+        raise UserError(f"{subject} did not end within {TIMEOUT_S:.0f} s", "make it smaller in the recipe") from None
     if done.returncode != 0:
-        how = f"has status {done.returncode}" if done.returncode > 0 else f"ended by signal {-done.returncode}"
-        said = f"; it said:\n{done.stderr[-1000:]}" if done.stderr else ""
-        raise UserError(f"{where} {how}{said}", "run it by hand, and correct the recipe; else this is a miscompile")
+        outcome = f"has status {done.returncode}" if done.returncode > 0 else f"ended by signal {-done.returncode}"
+        stderr = f"; stderr:\n{done.stderr[-1000:]}" if done.stderr else ""
+        raise UserError(
+            f"{subject} {outcome}{stderr}", "run it by hand and correct the recipe; else this is a miscompile"
+        )
 
 
-def _least(counts: list[Count]) -> Count:
+def _minimum(counts: list[Count]) -> Count:
     cycles = [count.cycles for count in counts if count.cycles is not None]
     return Count(min(count.instructions for count in counts), min(cycles, default=None))
 

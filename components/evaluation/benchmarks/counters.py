@@ -1,8 +1,8 @@
-"""Counts what a program executes: by the processor's own counters, or under valgrind.
+"""Counts the instructions that a program executes, with the processor's performance counters or under valgrind.
 
-Counters of the processor count at full speed and know cycles, too, but most virtual machines have none. Callgrind
-translates the program and takes some fifty times as long; its figure is the same in each run, to the instruction, as
-long as the program does the same.
+Performance counters run at full speed and also count cycles, but most virtual machines have none. Callgrind translates
+the program and takes about fifty times as long; its count is identical in each run as long as the program behaves
+identically.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Count:
-    """Instructions executed in user mode, and the processor's cycles meanwhile, where the machine counts them."""
+    """Instructions executed in user mode, and the processor's cycles; None if the machine does not count them."""
 
     instructions: int
     cycles: int | None
@@ -31,10 +31,10 @@ class Count:
 
 @dataclass(frozen=True)
 class Counter:
-    """A program that runs another and counts.
+    """A program that runs another program and counts.
 
-    program: its absolute path. repeats: how often a run is counted; the least of each figure is taken, for what
-    disturbs a run only adds. parallel: whether runs beside each other leave the figures alone.
+    program: absolute path. repeats: number of counted runs; the minimum of each count is used, because disturbances
+    only add. parallel: whether parallel runs do not disturb the counts.
     """
 
     name: Literal["perf", "callgrind"]
@@ -43,7 +43,7 @@ class Counter:
     parallel: bool
 
     def command(self, figures: Path) -> list[str]:
-        """What the command goes behind, so that its count is in the file `figures` afterwards."""
+        """Return the prefix of a command that writes the command's count to the file `figures`."""
         if self.name == "perf":
             events = "instructions:u,cycles:u"
             return [str(self.program), "stat", "-x", ",", "-e", events, "-o", str(figures), "--"]
@@ -57,35 +57,35 @@ class Counter:
         ]
 
     def read(self, figures: Path) -> Count:
-        """The count in `figures`. UserError if there is none."""
+        """Read the count in `figures`. UserError if there is none."""
         try:
             text = figures.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             text = ""
-        counted = read_perf(text) if self.name == "perf" else read_callgrind(text)
-        if counted is None:
+        count = read_perf(text) if self.name == "perf" else read_callgrind(text)
+        if count is None:
             raise UserError(f"{self.program} counted nothing", "run it by hand; install it again if it fails")
-        return counted
+        return count
 
 
 def find_counter() -> Counter:
-    """perf if this machine counts instructions for it, else callgrind. UserError if valgrind is missing, too."""
+    """Return perf if this machine counts instructions for it, else callgrind. UserError without either."""
     perf = shutil.which("perf")
-    if perf is not None and _counts(counter := Counter("perf", Path(perf), 3, parallel=False)):
+    if perf is not None and _works(counter := Counter("perf", Path(perf), 3, parallel=False)):
         return counter
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise UserError(
-            "nothing counts the instructions of programs here: perf does not, and valgrind is missing",
+            "cannot count instructions: no perf counters, and valgrind is not installed",
             "sudo apt-get install valgrind",
         )
     return Counter("callgrind", Path(valgrind), 1, parallel=True)
 
 
 def read_perf(text: str) -> Count | None:
-    """What `perf stat -x ,` says: lines of value, unit, event, ...; None unless instructions were counted.
+    """Parse the output of `perf stat -x ,`: lines of value, unit, event, ...; None unless instructions were counted.
 
-    An event is there once for each kind of core that a processor has (cpu_core/instructions/u, cpu_atom/...).
+    Each event occurs once for each kind of core of the processor (cpu_core/instructions/u, cpu_atom/...).
     """
     sums: dict[str, int] = {}
     for line in text.splitlines():
@@ -93,17 +93,17 @@ def read_perf(text: str) -> Count | None:
         for event in ("instructions", "cycles"):
             if len(fields) > 2 and fields[0].isdecimal() and event in fields[2]:
                 sums[event] = sums.get(event, 0) + int(fields[0])
-    # Where perf is allowed to count but the machine does not, some kernels say 0.
+    # If perf may count but the machine has no counters, some kernels report 0.
     return Count(sums["instructions"], sums.get("cycles") or None) if sums.get("instructions") else None
 
 
 def read_callgrind(text: str) -> Count | None:
-    """What a callgrind.out file says in its line "summary:" or "totals:"; None if it has neither."""
+    """Parse the line "summary:" or "totals:" of a callgrind.out file; None if it has neither."""
     found = _SUMMARY.search(text)
     return Count(int(found[1]), None) if found else None
 
 
-def _counts(counter: Counter) -> bool:
+def _works(counter: Counter) -> bool:
     with tempfile.TemporaryDirectory() as directory:
         figures = Path(directory) / "figures"
         command = [*counter.command(figures), "true"]

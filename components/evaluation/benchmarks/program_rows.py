@@ -1,4 +1,4 @@
-"""What `metrics["programs"]` and `metrics["linked"]` say, as rows and words for every place that shows it."""
+"""Formats `metrics["programs"]` and `metrics["linked"]` as rows and text for all reports."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from components.evaluation.report.formatting import change
 COMPARATIVE = ("fewer instructions", "more instructions")
 
 
-def headline(linked: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the sum over all programs and shared libraries that a report speaks of first; None if none were linked."""
+def headline_total(linked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the sum over all programs and shared libraries of the main link variant; None if none were linked."""
     variant = linked.get("default") or next(iter(linked.values()), None)
     return variant["all"] if variant else None
 
 
 def verdict(figures: Mapping[str, Any], programs: Mapping[str, Any] | None) -> str:
-    """The verdict, with its reason where `figures` (of metrics.json, or of a card's gate) have one, and that it is the
-    programs' where these alone would have had another."""
-    told = str(figures["verdict"])
+    """Return the verdict of `figures` (metrics.json, or a model card's gate) with its reason: `refused_because`, or the
+    executed instructions if these alone decided it."""
+    text = str(figures["verdict"])
     if figures.get("refused_because"):
-        return f"{told}, for {figures['refused_because']}"
+        return f"{text}, because {figures['refused_because']}"
     if figures["verdict"] == "better" or programs is None or not execute_more(programs):
-        return told
+        return text
     reduction = figures["reduction_percent"]
     enough = reduction is not None and reduction >= figures["min_reduction_percent"]
-    return f"{told}, for programs execute more instructions" if enough else told
+    return f"{text}, because programs execute more instructions" if enough else text
 
 
 def execute_more(programs: Mapping[str, Any]) -> bool:
-    """Whether all programs together execute more instructions under the policy."""
+    """Return whether all programs together execute more instructions under the policy."""
     counts = programs["instructions"]
     return bool(counts["policy"] > counts["stock"])
 
 
 def summary(programs: Mapping[str, Any]) -> str:
-    """What all programs together execute."""
+    """Return the instructions of all programs together as text."""
     counts, count = programs["instructions"], len(programs["programs"])
-    told = change(programs["reduction_percent"], COMPARATIVE)
+    total = change(programs["reduction_percent"], COMPARATIVE)
     mean = change(programs["geometric_mean_reduction_percent"], ("fewer", "more"))
     return (
-        f"{count} run{'s' if count > 1 else ''} of programs, built whole: {told} "
+        f"{count} run{'s' if count > 1 else ''} of programs of whole projects: {total} "
         f"({counts['stock']:,} → {counts['policy']:,} in sum; geometric mean {mean}), counted by {programs['counter']}"
     )
 
 
-def page_values(programs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What programs.html.jinja wants to know."""
+def template_values(programs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the variables of programs.html.jinja."""
     return {
-        "programs_told": summary(programs) if programs else None,
+        "programs_summary": summary(programs) if programs else None,
         "programs_columns": columns(programs) if programs else None,
         "programs_rows": rows(programs) if programs else None,
     }
 
 
 def columns(programs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Titles of `rows`; there are cycles where the machine counts them."""
+    """Return the titles of `rows`; with cycles if the machine counts them."""
     cycles = ("cycles",) if _cycles(programs) else ()
     return ("program", "instructions, stock", "instructions, policy", "change", *cycles, "machine code")
 
 
 def rows(programs: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """A row a program, for each of `columns`."""
+    """Return a row for each program, with a cell for each of `columns`."""
     figures = ("cycles", "text_bytes") if _cycles(programs) else ("text_bytes",)
     return [
         (
@@ -77,7 +77,7 @@ def rows(programs: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _cycles(programs: Mapping[str, Any]) -> bool:
-    return any(entry[side]["cycles"] for entry in programs["programs"] for side in ("stock", "policy"))
+    return any(entry[build]["cycles"] for entry in programs["programs"] for build in ("stock", "policy"))
 
 
 def _change(stock: int | None, policy: int | None) -> str:

@@ -1,1 +1,1 @@
-"""Whole projects: built twice, and compared as they are linked."""
+"""Whole projects: built twice; compares their linked binaries."""

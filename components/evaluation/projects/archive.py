@@ -1,4 +1,4 @@
-"""Members of a static library (`ar` archive, System V / GNU form), read in-process."""
+"""Reads the members of a static library (`ar` archive, System V / GNU format) in-process."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _INDEX_NAMES = (b"/", b"//", b"/SYM64/")  # symbol index and table of long names
 
 
 def members(data: memoryview) -> Iterator[memoryview]:
-    """The contents of each object file in an archive, in order.
+    """Yield the contents of each object file in an archive, in order.
 
     Format: 60-byte headers (name 16, ..., size in decimal at byte 48 for 10, terminator "`\\n"), contents padded to
     an even length (System V ABI, chapter 7).
 
     Raises:
-        UserError: not an archive, a thin one (its members lie elsewhere), or truncated.
+        UserError: not an archive, a thin archive (its members are separate files), or truncated.
     """
     if bytes(data[:8]) == THIN_MAGIC:
-        raise UserError("a thin archive holds no members of its own", "build the library without the T modifier of ar")
+        raise UserError("a thin archive does not contain its members", "build the library without the T modifier of ar")
     if bytes(data[:8]) != MAGIC:
         raise UserError("not a static library: it does not begin with !<arch>")
-    at = len(MAGIC)
-    while at < len(data):
-        header = bytes(data[at : at + _HEADER_BYTES])
+    offset = len(MAGIC)
+    while offset < len(data):
+        header = bytes(data[offset : offset + _HEADER_BYTES])
         size_field = header[48:58].strip()
         if len(header) < _HEADER_BYTES or header[58:60] != b"`\n" or not size_field.isdigit():
-            raise UserError(f"corrupt static library: no member header at byte {at}", "build the library again")
-        start = at + _HEADER_BYTES
+            raise UserError(f"corrupt static library: no member header at byte {offset}", "build the library again")
+        start = offset + _HEADER_BYTES
         end = start + int(size_field)
         if end > len(data):
             raise UserError(
-                f"truncated static library: the member at byte {at} ends at {end} of {len(data)}",
+                f"truncated static library: the member at byte {offset} ends at {end} of {len(data)}",
                 "build the library again",
             )
         if header[:16].rstrip() not in _INDEX_NAMES:
             yield data[start:end]
-        at = end + end % 2
+        offset = end + end % 2

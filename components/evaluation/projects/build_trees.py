@@ -1,4 +1,4 @@
-"""Two build trees of one code base: what is linked in both, section by section."""
+"""Compares the binaries of two build trees of one code base, section by section."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from components.evaluation.projects.linked_binaries import Binary
 from components.evaluation.projects.section_sizes import measure
 
 VARIANT = "as built"
-_NO_PRODUCT = ("CMakeFiles", "conftest.dir")
-"""Directories in which build systems try out compilers."""
-_DEBUG_DATA = ".debug"
-"""What `objcopy --only-keep-debug` writes has the sections of its program without their bytes."""
+_TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir")
+"""Directories in which build systems compile trial programs."""
+_DEBUG_SUFFIX = ".debug"
+"""Output of `objcopy --only-keep-debug`: it has the sections of its program without their bytes."""
 _ELF_MAGIC = b"\x7fELF"
 
 
 @dataclass(frozen=True)
 class ComparedTrees:
-    """What two trees have in common, and what of one has no counterpart in the other.
+    """Common binaries of two trees, and binaries without a counterpart.
 
     Attributes:
         binaries: linked files and static libraries of both trees; `stock` is the old size, `policy` the new.
@@ -40,21 +40,21 @@ class ComparedTrees:
 
 
 def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTrees:
-    """Compare programs, shared libraries and static libraries at the same places of two build trees.
+    """Compare the programs, shared libraries and static libraries with the same paths in two build trees.
 
     Args:
-        old, new: directories. Symbolic links in them, hidden directories and those in which build systems try out
-            compilers are passed over.
-        globs: only paths, relative to the tree, that match one of them; all if there are none.
+        old, new: directories. Symbolic links, hidden directories and directories in which build systems compile trial
+            programs are skipped.
+        globs: compare only paths, relative to the tree, that match one of these; all if empty.
 
     Raises:
-        UserError: a tree is no directory or cannot be read, or no binary is in both.
+        UserError: a tree is no directory or cannot be read, or the trees have no binary in common.
     """
     paths = [dict(_binaries(tree, globs)) for tree in (old, new)]
-    shared = sorted(paths[0].keys() & paths[1].keys())
+    common = sorted(paths[0].keys() & paths[1].keys())
     binaries, different = [], []
-    with Progress(f"measuring the binaries of {old} and {new}", len(shared)) as progress:
-        for name in shared:
+    with Progress(f"measuring the binaries of {old} and {new}", len(common)) as progress:
+        for name in common:
             try:
                 compared = _compare(new.absolute().name, name, paths[0][name], paths[1][name])
             except UserError as error:
@@ -66,24 +66,24 @@ def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTr
                 binaries.append(compared)
             progress.advance()
     if not binaries:
-        chosen = f" that match {' or '.join(globs)}" if globs else ""
+        selection = f" that match {' or '.join(globs)}" if globs else ""
         raise UserError(
-            f"{old} and {new} have no program or library{chosen} in common: {len(paths[0])} in the first, "
-            f"{len(paths[1])} in the second, {len(shared)} of the same name",
-            "name two build directories of the same code, built for the same target",
+            f"{old} and {new} have no program or library{selection} in common: {len(paths[0])} in the first, "
+            f"{len(paths[1])} in the second, {len(common)} with the same name",
+            "pass two build directories of the same code, built for the same target",
         )
     only_old, only_new = (tuple(sorted(a.keys() - b.keys())) for a, b in (paths, paths[::-1]))
     return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different))
 
 
 def _binaries(tree: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """Path relative to the tree, and path, of each linked file and static library."""
+    """Yield the path relative to the tree, and the path, of each linked file and static library."""
 
     def refuse(error: OSError) -> None:
-        raise UserError(f"{error.filename} cannot be read: {error.strerror}", "name two build directories")
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}", "pass two build directories")
 
     for directory, names, files in os.walk(tree, onerror=refuse):
-        names[:] = sorted(name for name in names if not name.startswith(".") and name not in _NO_PRODUCT)
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in _TRIAL_DIRECTORIES)
         for file in files:
             path = Path(directory, file)
             name = path.relative_to(tree).as_posix()
@@ -94,12 +94,12 @@ def _binaries(tree: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
             except OSError as error:
                 say(f"left out: {path} cannot be read: {error.strerror}")
                 continue
-            if is_binary and path.suffix != _DEBUG_DATA:
+            if is_binary and path.suffix != _DEBUG_SUFFIX:
                 yield name, path
 
 
 def _is_linked_or_archive(path: Path) -> bool:
-    """By its first bytes: a tree has many files."""
+    """Return whether a file is linked or an archive; reads only its first bytes, because a tree has many files."""
     with os.fdopen(open_regular(path), "rb") as stream:
         head = stream.read(18)
     is_archive = head[:8] in (archive.MAGIC, archive.THIN_MAGIC)
@@ -107,7 +107,7 @@ def _is_linked_or_archive(path: Path) -> bool:
 
 
 def _compare(project: str, name: str, old: Path, new: Path) -> Binary | None:
-    """None if the two are not for the same machine, or of different kinds."""
+    """Compare two files; None if they have different kinds or machines."""
     before, after = measure(old), measure(new)
     if (before.kind, before.machine) != (after.kind, after.machine):
         say(f"left out: {old} and {new} are not the same kind of file for the same machine")

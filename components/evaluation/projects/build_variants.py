@@ -1,4 +1,4 @@
-"""Whole projects built as users build them, by stock clang and by a release clang that differs only in the policy."""
+"""Builds whole projects as users do, with stock clang and with a release clang that differs only in the policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from components.evaluation.projects.link_variants import LINK_VARIANTS, LinkVari
 
 @dataclass(frozen=True)
 class BuildVariant:
-    """One of the two builds: `title` as progress and errors call it, the compiler, and its flags."""
+    """One of the two builds: the compiler and its flags, and its `title` in progress and errors."""
 
     title: str
     clang: Path
@@ -34,51 +34,51 @@ def build_variants(
     stock_clang: Path,
     release: Toolchain,
     problem: str,
-    variant: LinkVariant = LINK_VARIANTS["default"],
+    link_variant: LinkVariant = LINK_VARIANTS["default"],
     release_flags: Sequence[str] = (),
 ) -> tuple[BuildVariant, BuildVariant]:
-    """Stock clang with nothing added, and the release clang with the policy for `problem` turned on and with
-    `release_flags`, both at the level at which code is built that such a policy is for, with the flags of `variant`.
+    """Return the build with stock clang, and the build with the release clang, its policy for `problem` enabled, and
+    `release_flags`; both have the problem's optimization level and the flags of `link_variant`.
 
     Raises:
-        UserError: the release clang embeds no such policy, or the compilers are not of one LLVM version.
+        UserError: the release clang embeds no such policy, or the compilers have different LLVM versions.
     """
     if problem not in release.features:
         raise UserError(
             f"the release clang in {release.directory} embeds no policy for {problem}",
-            f"name another problem ({', '.join(release.features)}), or build a release clang with such a policy",
+            f"choose another problem ({', '.join(release.features)}), or build a release clang with such a policy",
         )
     require_same_version(stock_clang, release)
-    flags = [problems.get(problem).optimization, *variant.compile_flags]
+    flags = [problems.get(problem).optimization, *link_variant.compile_flags]
     policy_flags = Advisor("release").flags(problem, None, None)
     return (
-        BuildVariant("stock clang", stock_clang, flags, variant.link_flags),
-        BuildVariant("release clang", release.clang, [*flags, *policy_flags, *release_flags], variant.link_flags),
+        BuildVariant("stock clang", stock_clang, flags, link_variant.link_flags),
+        BuildVariant("release clang", release.clang, [*flags, *policy_flags, *release_flags], link_variant.link_flags),
     )
 
 
 @contextmanager
 def whole_build(
     recipe: Recipe,
-    side: BuildVariant,
+    variant: BuildVariant,
     work: Path,
     cache: Path,
     jobs: int,
     fetched: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Path, BuiltProject]]:
-    """Builds in `work`, yields source tree and build, and empties `work` again: the next build has the same paths in
-    its strings, and in its programs' arguments. `fetched` is called with the source tree before anything is built.
+    """Build in `work`, yield source tree and build, and empty `work`: the next build then has the same paths in its
+    strings, and in its programs' arguments. `fetched` is called with the source tree before the build starts.
 
     Raises:
         UserError: the project cannot be fetched, configured or built.
     """
-    place = work / recipe.name
+    root = work / recipe.name
     if recipe.debian:
-        with _debian_build(recipe, side, cache, jobs) as built:
+        with _debian_build(recipe, variant, cache, jobs) as built:
             yield built.directory, built
         return
     try:
-        source = fetch_recipe(recipe, place, cache, say)
+        source = fetch_recipe(recipe, root, cache, say)
         if fetched is not None:
             fetched(source)
         with ExitStack() as stack:
@@ -86,38 +86,38 @@ def whole_build(
 
             def watch(done: int, total: int) -> None:
                 nonlocal bar
-                if bar is None:  # ninja says the total with the first step
-                    bar = stack.enter_context(Progress(f"building {recipe.name} with {side.title}", total))
+                if bar is None:  # ninja reports the total with the first step
+                    bar = stack.enter_context(Progress(f"building {recipe.name} with {variant.title}", total))
                 bar.advance(done - bar.done)
 
             built = build_project(
-                recipe, source, place / "build", side.clang, side.flags, jobs, watch, ldflags=side.link_flags
+                recipe, source, root / "build", variant.clang, variant.flags, jobs, watch, ldflags=variant.link_flags
             )
         if built.failed:
-            say(f"{recipe.name}, {side.title}: {len(built.failed)} targets failed, such as {built.failed[0]}")
+            say(f"{recipe.name}, {variant.title}: {len(built.failed)} targets failed, such as {built.failed[0]}")
         yield source, built
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @contextmanager
-def _debian_build(recipe: Recipe, side: BuildVariant, cache: Path, jobs: int) -> Iterator[BuiltProject]:
-    """What a package ships, built by its own rules; its dependencies are installed for each build."""
-    log = cache / "logs" / "debian" / f"{recipe.name}-{side.title.replace(' ', '-')}.log"
-    with shipped_binaries(recipe, side.clang, side.flags, side.link_flags, cache, jobs, log) as directory:
+def _debian_build(recipe: Recipe, variant: BuildVariant, cache: Path, jobs: int) -> Iterator[BuiltProject]:
+    """Yield the files that a package ships, built by its own rules; each build installs its dependencies."""
+    log = cache / "logs" / "debian" / f"{recipe.name}-{variant.title.replace(' ', '-')}.log"
+    with shipped_binaries(recipe, variant.clang, variant.flags, variant.link_flags, cache, jobs, log) as directory:
         paths = sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
-        named = [path for path in paths if _is_named(path.relative_to(directory).as_posix(), recipe)]
-        yield BuiltProject(directory, directory, tuple(named), (), log)
+        binaries = [path for path in paths if _is_named(path.relative_to(directory).as_posix(), recipe)]
+        yield BuiltProject(directory, directory, tuple(binaries), (), log)
 
 
 def _is_named(path: str, recipe: Recipe) -> bool:
     return not recipe.binaries or any(fnmatch.fnmatch(path, glob) for glob in recipe.binaries)
 
 
-def find_stock_clang(release: Toolchain, given: Path | None) -> Path:
-    """`given`, or the installed clang of the release clang's major version. UserError if there is none."""
-    if given is not None:
-        return given
+def find_stock_clang(release: Toolchain, stock_clang: Path | None) -> Path:
+    """Return `stock_clang`, or the installed clang of the release clang's major version. UserError if there is none."""
+    if stock_clang is not None:
+        return stock_clang
     major = release.llvm_version.split(".")[0]
     found = shutil.which(f"clang-{major}")
     if found is None:
@@ -128,11 +128,11 @@ def find_stock_clang(release: Toolchain, given: Path | None) -> Path:
 
 
 def require_same_version(stock_clang: Path, release: Toolchain) -> None:
-    """UserError unless both compilers are of one LLVM version: else the difference would not be the policy's alone."""
+    """Raise UserError if the LLVM versions differ, because code would then differ by more than the policy."""
     version = ".".join(map(str, clang_version(stock_clang, "pass the stock clang as --stock-clang")))
     if version != release.llvm_version:
         raise UserError(
             f"{stock_clang} is clang {version}, the release clang {release.llvm_version}: "
-            "their difference would not be the policy's alone",
+            "their code would differ by more than the policy",
             f"pass a clang {release.llvm_version} as --stock-clang",
         )

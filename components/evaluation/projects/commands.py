@@ -1,5 +1,5 @@
-"""The commands that compare whole projects: compare-binaries and compare-programs, which build them by both compilers,
-and compare-builds, which takes two build trees."""
+"""The commands that compare whole projects: compare-binaries and compare-programs, which build them with both
+compilers, and compare-builds, which compares two build trees."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINK_VARIANT = click.option(
     multiple=True,
     default=tuple(LINK_VARIANTS),
     show_default=True,
-    help="How whole projects are compiled and linked (repeatable): as they do it themselves, or programs with "
+    help="How whole projects are compiled and linked (repeatable): by their own build, or programs with "
     f"{' '.join(_HIDDEN.compile_flags + _HIDDEN.link_flags)}.",
 )
 
@@ -46,7 +46,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]"
         ),
-        click.option("--stock-clang", type=PROGRAM, help="The baseline.  [default: the installed clang-N]"),
+        click.option("--stock-clang", type=PROGRAM, help="Clang of the baseline.  [default: the installed clang-N]"),
         click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy."),
         click.option("--recipe", type=RECIPE, required=True, help="Recipe of one project or of a set."),
     ):
@@ -56,10 +56,10 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("compare-binaries")
 @_options
-@click.option("--output", type=OUTPUT, required=True, help="Where binaries.json goes.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory for binaries.json.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Compiles at a time.  [default: processors]")
-@click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune` that the release clang takes.")
+@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles.  [default: processors]")
+@click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune` for the release clang.")
 @LINK_VARIANT
 def compare_binaries(
     recipe: Path,
@@ -69,11 +69,11 @@ def compare_binaries(
     plan: Path | None,
     **options: Any,
 ) -> None:
-    """Builds whole projects with stock clang and with the release clang and compares what users ship: the linked
-    programs and shared libraries, section by section; as the projects build themselves, and linked so that only what
-    is called stays.
+    """Build whole projects with stock clang and with the release clang, and compare the linked programs and shared
+    libraries section by section: in the projects' own build, and linked so that the linker drops every function that
+    is not called.
 
-    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+    Without --project: the projects that the recipes hold out, or all if they hold out none.
 
     \b
     Example:
@@ -86,9 +86,9 @@ def compare_binaries(
 
     flags = plan_flags(require_plan(plan)) if plan else ()
     compare = partial(compare_projects, link_variants=link_variants, release_flags=flags)
-    chosen = _chosen(recipe, projects)
-    made = _compare(compare, comparison_json, chosen, "binaries.json", problem=problem, **options)
-    print_binaries(made, f"bytes with the policy, change against stock {problems.get(problem).optimization}")
+    recipes = _select_recipes(recipe, projects)
+    content = _compare_and_publish(compare, comparison_json, recipes, "binaries.json", problem=problem, **options)
+    print_binaries(content, f"bytes with the policy, change against stock {problems.get(problem).optimization}")
 
 
 @click.command("compare-builds")
@@ -99,22 +99,22 @@ def compare_binaries(
     "binaries",
     multiple=True,
     metavar="GLOB",
-    help="Only paths that match (repeatable).  [default: every program and library]",
+    help="Compare only paths that match (repeatable).  [default: every program and library]",
 )
-@click.option("--output", type=OUTPUT, help="Where binaries.json goes.  [default: nothing is written]")
+@click.option("--output", type=OUTPUT, help="Directory for binaries.json.  [default: nothing is written]")
 @click.option(
     "--min-reduction-percent",
     type=FINITE_FLOAT,
-    help=f"Exit status {EXIT_NOT_BETTER} if what is linked in NEW is not this much smaller.",
+    help=f"Exit status {EXIT_NOT_BETTER} if the linked programs and libraries of NEW are not this much smaller.",
 )
 def compare_builds(
     old: Path, new: Path, binaries: tuple[str, ...], output: Path | None, min_reduction_percent: float | None
 ) -> int:
-    """Compares two build trees of the same code, such as one by your compiler and one by a release clang: the programs
-    and libraries at the same places of both, section by section.
+    """Compare two build trees of the same code, such as one by your compiler and one by a release clang: the programs
+    and libraries with the same paths, section by section.
 
-    What is in one tree only, or damaged, or for another machine is named and left out. Nothing is built and nothing in
-    the trees is changed; debug data does not count.
+    Files in only one tree, damaged files and files for another machine are named and left out. Nothing is built and
+    nothing in the trees is changed; debug data does not count.
 
     \b
     Example:
@@ -122,7 +122,7 @@ def compare_builds(
       cmake -B build-new -DCMAKE_CXX_COMPILER=$PWD/runs/mine/release/bin/clang++ \\
           -DCMAKE_CXX_FLAGS="-Oz -mllvm -enable-ml-inliner=release" . && cmake --build build-new
       mlgo evaluation compare-builds build-old build-new
-    For C code set CMAKE_C_COMPILER and CMAKE_C_FLAGS alike. At a link clang warns that it does not use the flag there.
+    For C code set CMAKE_C_COMPILER and CMAKE_C_FLAGS likewise. When it links, clang warns that the flag is unused.
     """
     from components.core.storage import publish
     from components.evaluation.projects.build_trees import VARIANT, compare_trees
@@ -146,26 +146,26 @@ def compare_builds(
     linked = content["linked"][VARIANT]["all"]["reduction_percent"]
     if linked is not None and linked >= min_reduction_percent:
         return 0
-    smaller = "nothing to compare" if linked is None else f"{linked:.2f}% smaller"
-    say(f"not enough: what is linked is {smaller}, asked for at least {min_reduction_percent:g}%")
+    reduction = "undefined" if linked is None else f"{linked:.2f}%"
+    say(f"not enough: the reduction of linked files is {reduction}; at least {min_reduction_percent:g}% is required")
     return EXIT_NOT_BETTER
 
 
 @click.command("compare-programs")
 @_options
-@click.option("--output", type=OUTPUT, required=True, help="Where programs.json goes.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory for programs.json.")
 @click.option("--problem", default="regalloc", show_default=True, help="Optimization problem.")
 @click.option(
     "--jobs",
     type=JOBS,
     default=PROCESSORS,
-    help="Compiles, and programs under valgrind, at a time.  [default: processors]",
+    help="Parallel compiles, and parallel programs under valgrind.  [default: processors]",
 )
 def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) -> None:
-    """Builds whole projects with stock clang and with the release clang, runs the benchmarks that their recipes name,
-    and compares how many instructions they execute: counted by perf where the machine lets it, else by valgrind.
+    """Build whole projects with stock clang and with the release clang, run the benchmarks of their recipes, and
+    compare the executed instructions, counted by perf if this machine supports it, otherwise by valgrind.
 
-    Without --project these are the projects that the recipes hold out, or all if they hold out none.
+    Without --project: the projects that the recipes hold out, or all if they hold out none.
 
     \b
     Example:
@@ -175,17 +175,17 @@ def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) ->
     from components.evaluation.benchmarks import benchmark_comparison
     from components.evaluation.report.terminal_report import print_programs
 
-    chosen = _chosen(recipe, projects)
-    if not any(project.benchmarks for project in chosen):
+    recipes = _select_recipes(recipe, projects)
+    if not any(project.benchmarks for project in recipes):
         raise UserError(
-            f"none of {', '.join(project.name for project in chosen)} has a benchmark to run",
-            "add `benchmarks` to the recipe, or choose others with --project",
+            f"none of {', '.join(project.name for project in recipes)} has a benchmark to run",
+            "add `benchmarks` to the recipe, or choose other projects with --project",
         )
-    compare, told = benchmark_comparison.compare_programs, benchmark_comparison.summarize_programs
-    print_programs(_compare(compare, told, chosen, "programs.json", **options))
+    compare, summarize = benchmark_comparison.compare_programs, benchmark_comparison.summarize_programs
+    print_programs(_compare_and_publish(compare, summarize, recipes, "programs.json", **options))
 
 
-def _chosen(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
+def _select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
     from components.core.projects.recipe import load_recipes
 
     recipes = load_recipes(recipe)
@@ -193,11 +193,11 @@ def _chosen(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
     return [recipes.project(name) for name in names]
 
 
-def _compare(
+def _compare_and_publish(
     compare: Callable[..., Sequence[Any]],
-    told: Callable[[Sequence[Any]], Any],
-    chosen: Sequence[Recipe],
-    name: str,
+    summarize: Callable[[Sequence[Any]], Any],
+    recipes: Sequence[Recipe],
+    file_name: str,
     *,
     release_toolchain: Path,
     output: Path,
@@ -205,7 +205,7 @@ def _compare(
     problem: str,
     jobs: int,
 ) -> Any:
-    """Compares the projects, publishes what `told` makes of it as `output`/`name`, and returns that."""
+    """Compare the projects, publish the result of `summarize` as `output`/`file_name`, and return it."""
     from components.core.formats.toolchain import load_toolchain
     from components.core.storage import publish
     from components.core.storage.cache import default_cache_dir
@@ -216,10 +216,10 @@ def _compare(
     with publish(output) as directory:
         work = directory / "build"
         try:
-            content = told(compare(chosen, stock, release, problem, work, default_cache_dir(), jobs))
+            content = summarize(compare(recipes, stock, release, problem, work, default_cache_dir(), jobs))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        _write_json(directory / name, content)
+        _write_json(directory / file_name, content)
     return content
 
 

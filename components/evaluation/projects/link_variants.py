@@ -1,4 +1,4 @@
-"""Ways to compile and link a whole project: what the linker drops decides what a smaller function is worth."""
+"""Ways to compile and link whole projects. The benefit of a smaller function depends on what the linker drops."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from components.core.projects.recipe import Recipe
 
 @dataclass(frozen=True)
 class LinkVariant:
-    """One way to build a project, the same for both compilers.
+    """Flags to build a project with, the same for both compilers.
 
     Attributes:
         name: as in `Binary.link_variant`.
-        compile_flags: behind the level of optimization.
-        link_flags: of clang, for programs and shared libraries.
-        programs_only: builds libraries statically where the recipe leaves CMake the choice, and compares programs only:
-            of a shared library that marks no symbol as visible, these flags leave nothing.
+        compile_flags: clang's flags after the optimization level.
+        link_flags: clang's flags for linking programs and shared libraries.
+        programs_only: compare only programs, and build static libraries if the recipe leaves CMake the choice: these
+            flags drop all code of a shared library that marks no symbol as visible.
     """
 
     name: str
@@ -25,7 +25,7 @@ class LinkVariant:
     programs_only: bool = False
 
     def apply(self, recipe: Recipe) -> Recipe | None:
-        """Return the recipe of this variant; None if it names nothing that the variant compares."""
+        """Return the recipe for this variant; None if it names nothing that the variant compares."""
         if not self.programs_only:
             return recipe
         named = recipe.binaries or (_SHIPPED_PROGRAMS if recipe.debian else ())
@@ -50,11 +50,11 @@ LINK_VARIANTS = {
         ),
     )
 }
-"""default: as the project builds itself. hidden: the linker drops every function that is not called."""
+"""default: the project's own build. hidden: the linker drops every function that is not called."""
 
 _SHARED = "BUILD_SHARED_LIBS"
 _SHIPPED_PROGRAMS = ("*/usr/bin/*", "*/usr/sbin/*", "*/usr/games/*")
-"""Of a Debian package, below the name of a binary package."""
+"""Programs of a Debian package, as <binary package>/<path>."""
 
 
 def _is_library(glob: str) -> bool:

@@ -1,4 +1,4 @@
-"""Held-out projects built whole, by stock clang and by the release clang: what users ship."""
+"""Compares the linked binaries of whole held-out projects, built with stock clang and with the release clang."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from components.core.projects.recipe import Recipe
 from components.evaluation.comparison import reduction_percent
 from components.evaluation.projects.build_variants import BuildVariant, build_variants, whole_build
 from components.evaluation.projects.link_variants import LINK_VARIANTS, LinkVariant
-from components.evaluation.projects.section_sizes import NOTHING, Kind, MeasuredBinary, SectionSizes, measure
+from components.evaluation.projects.section_sizes import ZERO_SIZES, Kind, MeasuredBinary, SectionSizes, measure
 
 
 @dataclass(frozen=True)
 class Binary:
-    """One library or program, as both compilers made it.
+    """Sizes of one library or program in both builds.
 
     Attributes:
         project: the recipe's name.
         name: path relative to the build directory.
-        kind: static libraries are not linked, their members are summed.
+        kind: kind of file. Static libraries are not linked; their members are summed.
         language: c++ if it needs a C++ library at run time; None if it is not linked.
-        link_variant: of LINK_VARIANTS.
-        stock, policy: sizes under either compiler.
+        link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
+        stock, policy: sizes with stock clang and with the release clang.
     """
 
     project: str
@@ -39,14 +39,14 @@ class Binary:
     policy: SectionSizes
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in metrics.json and binaries.json."""
+        """Return the entry of metrics.json and binaries.json."""
         return {
             "project": self.project,
             "name": self.name,
             "kind": self.kind,
             "language": self.language,
             "link_variant": self.link_variant,
-            **_compared(self.stock, self.policy),
+            **_comparison(self.stock, self.policy),
         }
 
 
@@ -61,32 +61,31 @@ def compare_projects(
     link_variants: Sequence[str] = tuple(LINK_VARIANTS),
     release_flags: Sequence[str] = (),
 ) -> list[Binary]:
-    """Builds every project twice for each link variant and measures what it linked.
+    """Build every project twice for each link variant and measure its binaries.
 
-    Both builds are made of a fresh source tree at the same place, at the problem's level of optimization, and differ
-    only in the compiler, its advisor's flags and `release_flags`. `work` is a directory for them, empty afterwards.
+    Both builds use a fresh source tree at the same path and the problem's optimization level, and differ only in the
+    compiler, its advisor's flags and `release_flags`. `work` is their directory, empty afterwards.
 
-    A project that stock clang cannot build in another variant than its own is left out of that variant, where there
-    are others.
+    A project that stock clang cannot build in a variant other than "default" is left out of that variant.
 
     Raises:
-        UserError: a project cannot be fetched or built, links nothing, or not the same under both compilers; or nothing
-            is left to compare.
+        UserError: a project cannot be fetched or built, has no binaries, or different ones under both compilers; or
+            nothing remains to compare.
     """
     binaries: list[Binary] = []
     for name in dict.fromkeys(link_variants):
-        variant = LINK_VARIANTS[name]
-        sides = build_variants(stock_clang, release, problem, variant, release_flags)
+        link_variant = LINK_VARIANTS[name]
+        variants = build_variants(stock_clang, release, problem, link_variant, release_flags)
         for recipe in recipes:
-            if (changed := variant.apply(recipe)) is None:
+            if (changed := link_variant.apply(recipe)) is None:
                 say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")
             else:
-                binaries += _compare(changed, variant, sides, work, cache, jobs)
+                binaries += _compare(changed, link_variant, variants, work, cache, jobs)
     if not binaries:
         raise UserError(
             f"no program of {', '.join(recipe.name for recipe in recipes)} can be compared as "
             f"{' or '.join(link_variants)}",
-            "compare them as default, or name programs as `binaries` in the recipes",
+            "use --link-variant default, or list programs as `binaries` in the recipes",
         )
     return binaries
 
@@ -104,17 +103,17 @@ def linked_totals(binaries: Sequence[Binary]) -> dict[str, dict[str, dict[str, A
                 for binary in binaries
                 if binary.link_variant == variant and binary.language and language in ("all", binary.language)
             ]
-            stock, policy = sum((b.stock for b in chosen), NOTHING), sum((b.policy for b in chosen), NOTHING)
-            languages[language] = {"files": len(chosen), **_compared(stock, policy)}
+            stock, policy = sum((b.stock for b in chosen), ZERO_SIZES), sum((b.policy for b in chosen), ZERO_SIZES)
+            languages[language] = {"files": len(chosen), **_comparison(stock, policy)}
     return totals
 
 
 def comparison_json(binaries: Sequence[Binary]) -> dict[str, Any]:
-    """As it stands in metrics.json and in binaries.json."""
+    """Return the part of metrics.json, and the content of binaries.json."""
     return {"binaries": [binary.to_json() for binary in binaries], "linked": linked_totals(binaries)}
 
 
-def _compared(stock: SectionSizes, policy: SectionSizes) -> dict[str, Any]:
+def _comparison(stock: SectionSizes, policy: SectionSizes) -> dict[str, Any]:
     return {
         "stock": asdict(stock),
         "policy": asdict(policy),
@@ -124,34 +123,39 @@ def _compared(stock: SectionSizes, policy: SectionSizes) -> dict[str, Any]:
 
 
 def _compare(
-    recipe: Recipe, variant: LinkVariant, sides: tuple[BuildVariant, BuildVariant], work: Path, cache: Path, jobs: int
+    recipe: Recipe,
+    link_variant: LinkVariant,
+    variants: tuple[BuildVariant, BuildVariant],
+    work: Path,
+    cache: Path,
+    jobs: int,
 ) -> list[Binary]:
     try:
-        stock = _measure(recipe, sides[0], work, cache, jobs)
+        stock = _measure(recipe, variants[0], work, cache, jobs)
     except UserError as error:
-        if variant.name == "default":
+        if link_variant.name == "default":
             raise
-        say(f"{recipe.name} is not compared as {variant.name}: {error.problem.splitlines()[0]}")
+        say(f"{recipe.name} is not compared as {link_variant.name}: {error.problem.splitlines()[0]}")
         return []
-    policy = _measure(recipe, sides[1], work, cache, jobs)
+    policy = _measure(recipe, variants[1], work, cache, jobs)
     if stock.keys() != policy.keys():
-        odd = ", ".join(sorted(stock.keys() ^ policy.keys()))
+        differing = ", ".join(sorted(stock.keys() ^ policy.keys()))
         raise UserError(
-            f"{recipe.name}: only one of the two compilers could build {odd}",
-            "build the project by hand with both; its recipe may need flags",
+            f"{recipe.name}: only one of the two compilers could build {differing}",
+            "build the project by hand with both; the recipe may need flags",
         )
     if not stock:
         raise UserError(
-            f"{recipe.name}: the recipe names no binary that its build makes",
+            f"{recipe.name}: the recipe lists no binary that the build makes",
             "list the linked libraries and programs as `binaries` in the recipe",
         )
     return [
-        Binary(recipe.name, name, found.kind, found.language, variant.name, found.sizes, policy[name].sizes)
+        Binary(recipe.name, name, found.kind, found.language, link_variant.name, found.sizes, policy[name].sizes)
         for name, found in stock.items()
     ]
 
 
-def _measure(recipe: Recipe, side: BuildVariant, work: Path, cache: Path, jobs: int) -> dict[str, MeasuredBinary]:
-    with whole_build(recipe, side, work, cache, jobs) as (_, built):
+def _measure(recipe: Recipe, variant: BuildVariant, work: Path, cache: Path, jobs: int) -> dict[str, MeasuredBinary]:
+    with whole_build(recipe, variant, work, cache, jobs) as (_, built):
         root = built.directory.resolve()
         return {str(path.relative_to(root)): measure(path) for path in built.binaries}

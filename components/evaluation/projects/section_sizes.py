@@ -1,4 +1,4 @@
-"""Size of a program or library by what its ELF sections are for: what a user ships."""
+"""Sizes of a program or library by the purpose of its ELF sections, as a user ships it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["program", "shared library", "static library", "object"]
 
 _CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
 _GROUPS = (
-    # Prefixes of section names, first match counts. Unwind tables apart: inlining changes their number.
+    # Prefixes of section names; the first match counts. Unwind tables are separate: inlining changes their number.
     ("eh_frame", (".eh_frame",)),
     ("gcc_except_table", (".gcc_except_table",)),
     ("text", (".text",)),
@@ -28,19 +28,19 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class SectionSizes:
-    """Bytes of one program or library, over its allocated sections (what is loaded; debug data and symbols are not).
+    """Bytes of one program or library in its allocated sections, which are loaded, without debug data and symbols.
 
     Attributes:
         text: machine code (.text*).
         rodata: constants.
         eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
-        gcc_except_table: tables of what unwinding executes and catches.
-        dynstr: names for the dynamic linker, of weak functions among them where they are visible.
-        data: initialised writable data, .data.rel.ro and .got included.
+        gcc_except_table: exception tables (LSDA): cleanups and catch clauses.
+        dynstr: names for the dynamic linker, including those of visible weak functions.
+        data: initialised writable data, including .data.rel.ro and .got.
         other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
             ...).
-        total: the sum of the above: about the size of the stripped file. Zero-initialised data (.bss) is not in it.
-        llvm_size_text: what llvm-size calls text: allocated and executable or not writable.
+        total: the sum of the above, about the size of the stripped file, without zero-initialised data (.bss).
+        llvm_size_text: text as llvm-size counts it: allocated, and executable or not writable.
     """
 
     text: int
@@ -58,16 +58,16 @@ class SectionSizes:
         return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
 
 
-NOTHING = SectionSizes(*[0] * len(fields(SectionSizes)))
+ZERO_SIZES = SectionSizes(*[0] * len(fields(SectionSizes)))
 
 
 @dataclass(frozen=True)
 class MeasuredBinary:
-    """One file that a build made.
+    """Kind and sizes of one file that a build made.
 
     Attributes:
         kind: static libraries are not linked.
-        sizes: of a static library, the sum over its members.
+        sizes: sizes; for a static library, the sum over its members.
         language: c++ if it needs a C++ library at run time, else c; None if it is not linked.
         machine: e_machine, the instruction set (EM_*); None for a static library.
     """
@@ -79,15 +79,15 @@ class MeasuredBinary:
 
 
 def measure(path: Path) -> MeasuredBinary:
-    """What kind of binary `path` is, and how large.
+    """Determine the kind and the sizes of the binary `path`.
 
     Raises:
-        UserError: neither a 64-bit little-endian ELF file nor a static library of such, or damaged; names the file.
+        UserError: not a 64-bit little-endian ELF file or a static library of such files, or damaged; names the file.
     """
     data = memoryview(path.read_bytes())
     try:
         if bytes(data[:8]) in (archive.MAGIC, archive.THIN_MAGIC):
-            sizes = NOTHING
+            sizes = ZERO_SIZES
             for member in archive.members(data):
                 sizes += _elf_sizes(Elf(member))
             return MeasuredBinary("static library", sizes)
@@ -98,10 +98,10 @@ def measure(path: Path) -> MeasuredBinary:
         raise UserError(f"{path}: {error.problem}", error.remedy) from None
 
 
-def group_of(section: str) -> str:
-    """Which column a section's bytes go to: an attribute of `SectionSizes`, or bss."""
+def section_group(section: str) -> str:
+    """Return the column of a section's bytes: an attribute of `SectionSizes`, or bss."""
     for group, prefixes in _GROUPS:
-        # ".data" takes ".data" and ".data.rel.ro"; ".eh_frame" takes ".eh_frame_hdr"; ".init" not ".init_array".
+        # ".data" matches ".data" and ".data.rel.ro"; ".eh_frame" matches ".eh_frame_hdr"; ".init" not ".init_array".
         if any(section == prefix or section.startswith((f"{prefix}.", f"{prefix}_hdr")) for prefix in prefixes):
             return group
     return "other"
@@ -115,14 +115,14 @@ def _language(linked: Elf) -> Language:
 def _elf_sizes(elf: Elf) -> SectionSizes:
     columns = dict.fromkeys((*(group for group, _ in _GROUPS), "other"), 0)
     for name, size_bytes in elf.section_sizes(allocated_only=True).items():
-        columns[group_of(name)] += size_bytes
-    del columns["bss"]  # no byte in the file, and no policy moves it
+        columns[section_group(name)] += size_bytes
+    del columns["bss"]  # has no bytes in the file, and no policy changes it
     return SectionSizes(**columns, total=sum(columns.values()), llvm_size_text=elf.text_size())
 
 
 def _kind(elf: Elf) -> Kind:
     if elf.type == ET_REL:
         return "object"
-    # A position-independent program has the type of a shared library; but only programs name an interpreter.
+    # A position-independent program has the type of a shared library, but only programs name an interpreter.
     linked_as_library = elf.type == ET_DYN and ".interp" not in elf.section_sizes(allocated_only=True)
     return "shared library" if linked_as_library else "program"

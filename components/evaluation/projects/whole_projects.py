@@ -1,4 +1,4 @@
-"""Compares held-out projects as a whole: what they link to, and what their programs execute."""
+"""Compares whole held-out projects: their linked binaries, and the instructions that their programs execute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from components.evaluation.projects.linked_binaries import compare_projects, com
 def require_tools(
     objective: Objective, config: EvaluationConfig, release: Toolchain, recipes: Sequence[Recipe]
 ) -> None:
-    """Raise UserError if this machine, or every recipe, lacks what `compare_whole_projects` needs."""
+    """Raise UserError if compilers, benchmarks or a counter that `compare_whole_projects` needs are missing."""
     build_variants(find_stock_clang(release, config.stock_clang), release, config.problem)
     if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
         raise UserError(
@@ -35,13 +35,13 @@ def require_tools(
 def compare_whole_projects(
     objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
 ) -> dict[str, Any]:
-    """Build held-out projects whole in `work`, by stock clang and by the release clang, and compare them.
+    """Build whole held-out projects in `work`, with stock clang and with the release clang, and compare them.
 
     Args:
-        recipes: all have the objective's `recipe_field`.
+        recipes: recipes that all have the objective's `recipe_field`.
 
     Returns:
-        Part of metrics.json: programs, and for an objective that links also binaries and linked.
+        A part of metrics.json: programs, and for size also binaries and linked.
     """
     stock, cache = find_stock_clang(release, config.stock_clang), default_cache_dir()
     compared: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def compare_whole_projects(
     except UserError as error:
         if _needs_programs(objective, config):
             raise
-        # The verdict does not need them, and a benchmark that fails must not cost what was trained and measured.
+        # The verdict does not need programs: a failing benchmark must not discard a training and its measurements.
         say(f"executed instructions are not measured: {error.problem}")
         programs = []
     return {**compared, "programs": summarize_programs(programs)}

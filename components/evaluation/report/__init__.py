@@ -1,1 +1,1 @@
-"""Forms of a finished evaluation: HTML, terminal, CSV, model card."""
+"""Reports of a finished evaluation: HTML, terminal, CSV, model card."""

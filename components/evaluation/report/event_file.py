@@ -1,4 +1,4 @@
-"""Scalars of a TensorBoard event file, read without TensorFlow.
+"""Reads the scalars of a TensorBoard event file without TensorFlow.
 
 Formats: TFRecord framing (u64 length, u32 masked crc32c of the length, data, u32 masked crc32c of the data, all little
 endian) around protocol buffers; field numbers from tensorflow/core/util/event.proto, framework/summary.proto and
@@ -32,16 +32,16 @@ class Scalar:
 
 @dataclass(frozen=True)
 class EventFile:
-    """What one process wrote. `start_s` is when it began (seconds since 1970), `scalars` are in file order."""
+    """Events of one process. `start_s` is its start (seconds since 1970), `scalars` are in file order."""
 
     start_s: float
     scalars: tuple[Scalar, ...]
 
 
 def read_event_file(path: Path) -> EventFile:
-    """Every scalar of an event file; whatever else it holds (histograms, images) is passed over.
+    """Read every scalar of an event file; other values (histograms, images) are skipped.
 
-    A file that ends within a record, as that of a killed or still running training does, simply ends there.
+    A file of a killed or running training may end within a record; that record is ignored.
     """
     start_s = None
     scalars: list[Scalar] = []
@@ -55,7 +55,7 @@ def read_event_file(path: Path) -> EventFile:
             elif number == 5 and isinstance(value, bytes):
                 summaries.append(value)
         if start_s is None:
-            start_s = wall_time_s  # the writer's first event tells the format's version, when the file is opened
+            start_s = wall_time_s  # the writer's first event is the format's version, written when the file is opened
         for summary in summaries:
             for number, value in _fields(summary):
                 scalar = _scalar(value) if number == 1 and isinstance(value, bytes) else None
@@ -65,16 +65,16 @@ def read_event_file(path: Path) -> EventFile:
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while at + 12 <= len(data):
-        length = int.from_bytes(data[at : at + 8], "little")
-        start, end = at + 12, at + 12 + length
+    offset = 0
+    while offset + 12 <= len(data):
+        length = int.from_bytes(data[offset : offset + 8], "little")
+        start, end = offset + 12, offset + 12 + length
         if end + 4 > len(data):
-            return  # half a record: its writer was stopped
-        if not (_crc_matches(data, at, at + 8) and _crc_matches(data, start, end)):
-            return  # what follows a damaged record cannot be framed
+            return  # incomplete record: the writer was stopped
+        if not (_crc_matches(data, offset, offset + 8) and _crc_matches(data, start, end)):
+            return  # records after a damaged one cannot be found
         yield data[start:end]
-        at = end + 4
+        offset = end + 4
 
 
 def _crc_matches(data: bytes, start: int, end: int) -> bool:
@@ -84,7 +84,7 @@ def _crc_matches(data: bytes, start: int, end: int) -> bool:
 
 
 def _scalar(value: bytes) -> tuple[str, float] | None:
-    """(tag, number) of a Summary.Value that is one: simple_value (field 2), or a tensor (field 8) of one float."""
+    """Return (tag, number) of a scalar Summary.Value: simple_value (field 2), or a tensor (field 8) of one float."""
     tag, number = "", None
     for field, content in _fields(value):
         if not isinstance(content, bytes):
@@ -94,51 +94,51 @@ def _scalar(value: bytes) -> tuple[str, float] | None:
         elif field == 2 and len(content) == 4:
             number = struct.unpack("<f", content)[0]
         elif field == 8:
-            number = _one_float(content)
+            number = _float_scalar(content)
     return None if number is None else (tag, number)
 
 
-def _one_float(tensor: bytes) -> float | None:
-    """The element of a TensorProto that holds one float or double; None for any other."""
-    kind, packed = 0, b""
+def _float_scalar(tensor: bytes) -> float | None:
+    """Return the element of a TensorProto with one float or double; None for any other tensor."""
+    dtype, packed = 0, b""
     for field, content in _fields(tensor):
         if field == 1 and isinstance(content, int):
-            kind = content
+            dtype = content
         elif field in (4, 5, 6) and isinstance(content, bytes):  # tensor_content, float_val, double_val
             packed = content
-    layout = {_DT_FLOAT: "<f", _DT_DOUBLE: "<d"}.get(kind)
+    layout = {_DT_FLOAT: "<f", _DT_DOUBLE: "<d"}.get(dtype)
     if layout is None or len(packed) != struct.calcsize(layout):
         return None
     return float(struct.unpack(layout, packed)[0])
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, varint value or the raw bytes) of each field of a protocol-buffer message."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
+    """Yield (field number, varint value or raw bytes) of each field of a protocol-buffer message."""
+    offset = 0
+    while offset < len(message):
+        key, offset = _varint(message, offset)
         number, wire = key >> 3, key & 7
         if wire == _VARINT:
-            value, at = _varint(message, at)
+            value, offset = _varint(message, offset)
             yield number, value
             continue
         if wire == _BYTES:
-            length, at = _varint(message, at)
+            length, offset = _varint(message, offset)
         elif wire in (_FIXED64, _FIXED32):
             length = 8 if wire == _FIXED64 else 4
         else:
-            return  # a group: nothing that TensorBoard's messages use
-        yield number, message[at : at + length]
-        at += length
+            return  # a group, which TensorBoard's messages do not use
+        yield number, message[offset : offset + length]
+        offset += length
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
-    while at < len(message):
-        byte = message[at]
+    while offset < len(message):
+        byte = message[offset]
         value |= (byte & 0x7F) << shift
         shift += 7
-        at += 1
+        offset += 1
         if byte < 0x80:
             break
-    return value, at
+    return value, offset

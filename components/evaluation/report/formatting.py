@@ -1,4 +1,4 @@
-"""How figures are told, to all readers alike."""
+"""Formats figures for all reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of 
 
 
 def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER) -> str:
-    """`reduction_percent` in words that cannot be misread: "2.31% smaller", "0.40% larger", "same", or a dash."""
+    """Format `reduction_percent` without a sign: "2.31% smaller", "0.40% larger", "same", or a dash."""
     if reduction_percent is None:
         return "–"
     if reduction_percent == 0:
@@ -19,11 +19,11 @@ def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER
 
 
 def interval(bounds: Sequence[float] | None) -> str:
-    """A 95% interval in percent, or a dash."""
+    """Format a 95% interval in percent; a dash for None."""
     return f"{bounds[0]:+.2f}% … {bounds[1]:+.2f}%" if bounds else "–"
 
 
 def policy_title(metrics: Mapping[str, Any]) -> str:
-    """Names the policy and which clang compiled it: a figure of the training clang must not pass for the release's."""
+    """Return the policy's title with its clang: the training clang's figures must not be taken for the release's."""
     by = metrics.get("policy_compiled_by", "release")
     return f"policy, compiled by the {by} clang"

@@ -1,6 +1,6 @@
-"""report.html: one self-contained page that a compiler engineer reads from the top down, verdict first.
+"""Writes report.html: one self-contained page for compiler engineers, verdict first.
 
-Each objective has a template, <name>.html.jinja; all get the same values.
+Each objective has a template, <name>.html.jinja; all templates get the same variables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
 from components.evaluation.report import terminal_report
 from components.evaluation.report.formatting import change, interval, policy_title
-from components.evaluation.report.plots import MOST_POINTS, case_changes, project_changes, sweep, training_reward
+from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.training_curve import Curve
 
@@ -27,13 +27,13 @@ def write_page(path: Path, metrics: dict[str, Any], measured: Measurements, curv
     Args:
         path: the file to write.
         metrics: content of metrics.json.
-        measured: the values behind it, for modules or functions one by one.
+        measured: the values of each module or function.
         curve: the training's reward, None if no training was given.
     """
     objective = measured.objective
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,  # module and project names come from other people's file systems
+        autoescape=True,  # module and project names are untrusted
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -43,11 +43,11 @@ def write_page(path: Path, metrics: dict[str, Any], measured: Measurements, curv
     environment.filters["bytes"] = lambda count: f"{count:,}"
     environment.filters["signed_bytes"] = lambda count: f"{count:+,}".replace("-", "−")
     groups = terminal_report.groups(metrics)
-    # Plots are the only markup that is not escaped; matplotlib has escaped the names within them.
+    # Only plots are not escaped; matplotlib escapes the names in them.
     text = environment.get_template(f"{objective.name}.html.jinja").render(
         metrics=metrics,
         verdict=terminal_report.verdict(metrics),
-        told=terminal_report.told(metrics),
+        reduction_text=terminal_report.describe_reduction(metrics),
         columns=[(title, group) for (title, _), group in zip(terminal_report.COLUMNS, groups, strict=True)],
         rows=terminal_report.value_rows(metrics),
         part_rows=terminal_report.part_rows(metrics),
@@ -60,15 +60,15 @@ def write_page(path: Path, metrics: dict[str, Any], measured: Measurements, curv
         projects_plot=Markup(project_changes(metrics, objective.labels)),
         sweep_plot=Markup(sweep(metrics)) if metrics.get("sweep") else None,
         training_plot=Markup(training_reward(curve, objective.labels.reward)) if curve else None,
-        most_points=MOST_POINTS,
+        max_points=MAX_POINTS,
         floor=FLOOR,
-        **program_rows.page_values(metrics.get("programs")),
+        **program_rows.template_values(metrics.get("programs")),
     )
     path.write_text(text, encoding="utf-8")
 
 
 def _binaries_by_project(binaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum what was linked, a row per link variant, project and kind: programs apart from libraries."""
+    """Sum the sizes of binaries by link variant, project and kind."""
     keys = ("link_variant", "project", "kind")
     totals: dict[tuple[str, ...], dict[str, Any]] = {}
     for binary in binaries:
@@ -77,7 +77,7 @@ def _binaries_by_project(binaries: list[dict[str, Any]]) -> list[dict[str, Any]]
             {**{key: binary[key] for key in keys}, "count": 0, "stock": {}, "policy": {}},
         )
         row["count"] += 1
-        for side in ("stock", "policy"):
-            for section, size_bytes in binary[side].items():
-                row[side][section] = row[side].get(section, 0) + size_bytes
+        for build in ("stock", "policy"):
+            for section, size_bytes in binary[build].items():
+                row[build][section] = row[build].get(section, 0) + size_bytes
     return [totals[key] for key in sorted(totals)]

@@ -1,6 +1,6 @@
-"""The model card of a policy (Mitchell et al. 2019, arXiv:1810.03993): what it is, what made it, what it does to code.
+"""The model card of a policy (Mitchell et al. 2019, arXiv:1810.03993): the policy, its training and its results.
 
-model-card.json, and the same for people as model-card.md, lie in every evaluation.
+Every evaluation contains model-card.json, and the same content for people as model-card.md.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ JSON, MARKDOWN = "model-card.json", "model-card.md"
 def model_card(
     metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The card of the policy in the directory `policy`, judged by the evaluation `metrics` on `corpus`.
+    """Return the card of the policy in the directory `policy` with the evaluation `metrics` on `corpus`.
 
-    `worst`: see `worst_cases`."""
+    `worst`: result of `worst_cases`."""
     info = load_policy_info(policy)
-    report = _report(policy)
+    training_report = _training_report(policy)
     splits = corpus.splits()
     return {
         "version": 1,
@@ -55,8 +55,8 @@ def model_card(
             "seconds": info.metrics.get("trained_s"),
             "iterations": info.metrics.get("iterations"),
             "best_iteration": info.metrics.get("best_iteration"),
-            "processors": report.get("processors"),
-            "hyperparameters": report.get("hyperparameters", {}),
+            "processors": training_report.get("processors"),
+            "hyperparameters": training_report.get("hyperparameters", {}),
         },
         "measure": metrics["measure"],
         "gate": {
@@ -75,26 +75,26 @@ def model_card(
 
 
 def reductions(metrics: Mapping[str, Any], parts: str) -> dict[str, dict[str, float | None]]:
-    """Return the reduction in percent of each language or section, by the code that it is of; {} if not known."""
-    of = {"all held-out": metrics, **metrics["groups"]}
+    """Return the reduction in percent of each language or section: name -> group -> percent; {} if unknown."""
+    groups = {"all held-out": metrics, **metrics["groups"]}
     return {
-        name: {code: figures[parts][name]["reduction_percent"] for code, figures in of.items()}
+        name: {group: figures[parts][name]["reduction_percent"] for group, figures in groups.items()}
         for name in metrics.get(parts, {})
     }
 
 
 def write_card(directory: Path, card: Mapping[str, Any]) -> None:
-    """Writes both forms."""
+    """Write model-card.json and model-card.md."""
     (directory / JSON).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     (directory / MARKDOWN).write_text(card_markdown(card), encoding="utf-8")
 
 
 def card_markdown(card: Mapping[str, Any]) -> str:
-    """The card for people."""
+    """Return the card as Markdown."""
     gate, corpus, training, labels = card["gate"], card["corpus"], card["training"], objective_of(card).labels
     worst = [f"- {case_line(case)}" for case in card[labels.worst_key]] or [labels.no_worse]
     interval = gate["reduction_percent_ci95"]
-    sure = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
+    bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
     seconds, processors = training["seconds"], training["processors"] or "an unknown number of"
     cost = f"{seconds / 60:.0f} minutes on {processors} processors" if seconds else "unknown cost"
     iterations, best = training["iterations"] or 0, training["best_iteration"] or 0
@@ -103,8 +103,8 @@ def card_markdown(card: Mapping[str, Any]) -> str:
         f"# Policy for {card['problem']}, LLVM {card['llvm_version']}",
         "",
         f"- Verdict: **{verdict(gate, card.get('programs'))}**: held-out {labels.cases} "
-        f"{change(gate['reduction_percent'], labels.comparative)}{sure}, compiled by the {gate['compiled_by']} clang; "
-        f"at least {gate['min_reduction_percent']:g}% were asked for",
+        f"{change(gate['reduction_percent'], labels.comparative)}{bounds}, compiled by the {gate['compiled_by']} "
+        f"clang; at least {gate['min_reduction_percent']:g}% is required",
         *([f"- Programs: {summary(card['programs'])}"] if card.get("programs") else []),
         f"- Policy: `{card['policy_digest']}`, {len(card['features'])} features, trained by {card['trained_by']}",
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
@@ -136,8 +136,8 @@ def card_markdown(card: Mapping[str, Any]) -> str:
 
 
 def parts_table(gate: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table of the gate's languages and sections; none if it has none."""
-    rows = [(LANGUAGE_TITLES[language], found) for language, found in gate.get("languages", {}).items()]
+    """Return the lines of a table of the gate's languages and sections; [] if it has none."""
+    rows = [(LANGUAGE_TITLES[language], percents) for language, percents in gate.get("languages", {}).items()]
     rows += gate.get("sections", {}).items()
     if not rows:
         return []
@@ -145,11 +145,11 @@ def parts_table(gate: Mapping[str, Any]) -> list[str]:
         "",
         "| held-out text | all | unseen modules of known projects | unseen projects |",
         "|---|---|---|---|",
-        *(f"| {title} | {' | '.join(change(percent) for percent in found.values())} |" for title, found in rows),
+        *(f"| {title} | {' | '.join(change(percent) for percent in percents.values())} |" for title, percents in rows),
     ]
 
 
-def _report(policy: Path) -> dict[str, Any]:
+def _training_report(policy: Path) -> dict[str, Any]:
     try:
         document = read_json(policy / "report.json")
     except UserError:

@@ -1,4 +1,4 @@
-"""Plots of report.html, each as one SVG element that is part of the page."""
+"""Draws the plots of report.html, each as one inline SVG element."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.report.training_curve import Curve
 
-# Told apart by every kind of colour vision and in grey print: dark blue and light orange.
+# Dark blue and light orange are distinguishable with every kind of colour vision and in grey print.
 SMALLER = "#1f5fa8"
 LARGER = "#e08a1e"
 GREY = "#8a8f98"
 GROUP_COLOURS = {"unseen_modules": "#1f5fa8", "unseen_projects": "#2f9e8f"}
 GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
 
-MOST_POINTS = 2_000
-"""Of a group that are drawn: more make a page slow to open. Of many every k-th from the best to the worst is drawn."""
+MAX_POINTS = 2_000
+"""Maximum points per group; more make a page slow to open. Larger groups show every k-th case, best to worst."""
 
-_WIDE_PERCENT = 30.0
-"""Where something changes by more than this, the scale is linear up to a third of it and logarithmic beyond."""
+_SYMLOG_PERCENT = 30.0
+"""If a case changes by more than this, the scale is linear up to a third of it and logarithmic beyond."""
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: searchable, and in the page's font
@@ -43,12 +43,12 @@ STYLE: dict[Any, Any] = {
 
 
 def case_changes(measured: Measurements) -> str:
-    """Draw the change of every case, by its baseline value and from the best to the worst; a colour for each group."""
+    """Draw the change of every case, by baseline value and from best to worst, with a colour for each group."""
     labels = measured.objective.labels
     extent = measured.objective.plot_positions(measured.values[BASELINE])
     change = measured.objective.growth_percent(measured.values[BASELINE], measured.values[POLICY])
     drawn = extent > 0
-    extent, change, unseen = extent[drawn], change[drawn], measured.of_unseen_project[drawn]
+    extent, change, unseen = extent[drawn], change[drawn], measured.case_in_unseen_project[drawn]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 3.8), layout="constrained")
         by_extent, by_rank = figure.subplots(1, 2, sharey=True)
@@ -58,15 +58,15 @@ def case_changes(measured: Measurements) -> str:
             colour, label = GROUP_COLOURS[group], f"{GROUP_TITLES[group]} ({mask.sum()})"
             order = np.argsort(change[mask], kind="stable")
             rank = (np.arange(order.size) + 0.5) / order.size * 100
-            if order.size > MOST_POINTS:
-                chosen = np.linspace(0, order.size - 1, MOST_POINTS).astype(np.int64)
+            if order.size > MAX_POINTS:
+                chosen = np.linspace(0, order.size - 1, MAX_POINTS).astype(np.int64)
                 order, rank = order[chosen], rank[chosen]
             x, y = extent[mask][order], change[mask][order]
             by_extent.scatter(x, y, s=16, color=colour, alpha=0.65, linewidths=0, label=label)
             by_rank.plot(rank, y, color=colour, marker=".", markersize=4, linewidth=1.2)
-        if change.size and np.abs(change).max() > _WIDE_PERCENT:
-            # One tiny module that grew by half must not flatten all others against the zero line.
-            by_extent.set_yscale("symlog", linthresh=_WIDE_PERCENT / 3)
+        if change.size and np.abs(change).max() > _SYMLOG_PERCENT:
+            # On a linear scale, one tiny module that grew by half would flatten all others against the zero line.
+            by_extent.set_yscale("symlog", linthresh=_SYMLOG_PERCENT / 3)
             by_extent.yaxis.set_major_locator(FixedLocator([-100, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 500]))
             by_extent.yaxis.set_major_formatter(FuncFormatter(lambda percent, _: f"{percent:g}"))
         by_extent.set_xscale("log")
@@ -82,11 +82,11 @@ def case_changes(measured: Measurements) -> str:
 
 
 def project_changes(metrics: dict[str, Any], labels: Labels) -> str:
-    """Draw the change per project under the policy, with its 95% interval where there are enough modules.
+    """Draw the change per project under the policy, with its 95% interval if there are enough modules.
 
     Args:
         metrics: content of metrics.json.
-        labels: of the objective.
+        labels: labels of the objective.
     """
     entries = metrics["per_project"].items()
     projects = [(name, entry) for name, entry in entries if entry["reduction_percent"] is not None]
@@ -101,7 +101,7 @@ def project_changes(metrics: dict[str, Any], labels: Labels) -> str:
             if interval:
                 axes.plot([-interval[1], -interval[0]], [row, row], color="#30343b", linewidth=1.2)
         titles = [
-            f"{_clipped(name)}{', unseen project' if entry['group'] == 'unseen_projects' else ''} ({entry['modules']})"
+            f"{_shorten(name)}{', unseen project' if entry['group'] == 'unseen_projects' else ''} ({entry['modules']})"
             for name, entry in projects
         ]
         axes.set_yticks(range(len(titles)), titles)
@@ -116,15 +116,21 @@ def project_changes(metrics: dict[str, Any], labels: Labels) -> str:
 def sweep(metrics: dict[str, Any]) -> str:
     """Draw the default heuristic at each -inline-threshold next to the policies."""
     thresholds = [int(threshold) for threshold in metrics["sweep"]]
-    changes = [-_known(metrics["sweep"][str(threshold)]) for threshold in thresholds]
+    changes = [-_reduction_or_zero(metrics["sweep"][str(threshold)]) for threshold in thresholds]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.0), layout="constrained")
         axes = figure.subplots()
         zero_line(axes, horizontal=True)
         axes.plot(thresholds, changes, color=GREY, marker="o", linewidth=1.4, label="-Oz with this threshold")
-        axes.axhline(-_known(metrics), color=SMALLER, linewidth=1.8, label="policy")
+        axes.axhline(-_reduction_or_zero(metrics), color=SMALLER, linewidth=1.8, label="policy")
         if metrics["warmstart"]:
-            axes.axhline(-_known(metrics["warmstart"]), color=LARGER, linewidth=1.4, linestyle="--", label="warmstart")
+            axes.axhline(
+                -_reduction_or_zero(metrics["warmstart"]),
+                color=LARGER,
+                linewidth=1.4,
+                linestyle="--",
+                label="warmstart",
+            )
         axes.set_xticks(thresholds)
         axes.set_xlabel("-inline-threshold")
         axes.set_ylabel("size change (%), below 0 is smaller")
@@ -132,15 +138,15 @@ def sweep(metrics: dict[str, Any]) -> str:
         return svg(figure, "Size change for each -inline-threshold")
 
 
-def _known(comparison: dict[str, Any]) -> float:
-    """Return the reduction; modules without any text are drawn as unchanged."""
+def _reduction_or_zero(comparison: dict[str, Any]) -> float:
+    """Return the reduction; modules without text are drawn as unchanged."""
     return comparison["reduction_percent"] or 0.0
 
 
 def training_reward(curve: Curve, reward: str) -> str:
-    """Mean reward over the minutes of the training, its middle half shaded, and what validation gave.
+    """Draw mean reward over the minutes of the training, its middle half shaded, and the validation result.
 
-    `reward` says what 1% of it is, as "% smaller than -Oz"."""
+    `reward` is the meaning of 1% reward, such as "% smaller than -Oz"."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 3.4), layout="constrained")
         axes = figure.subplots()
@@ -176,12 +182,12 @@ def zero_line(axes: Axes, horizontal: bool) -> None:
     (axes.axhline if horizontal else axes.axvline)(0, color="#30343b", linewidth=0.8)
 
 
-def _clipped(name: str, length: int = 40) -> str:
+def _shorten(name: str, length: int = 40) -> str:
     return name if len(name) <= length else f"{name[: length - 1]}…"
 
 
 def svg(figure: Figure, title: str) -> str:
-    """The figure as an <svg> element, without the XML prologue; `title` is what a screen reader says."""
+    """Return the figure as an <svg> element without XML prologue; screen readers read `title`."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Title": title})
     text = stream.getvalue()

@@ -1,4 +1,4 @@
-"""The cases that the policy makes worse than the heuristic does."""
+"""Lists the cases that the policy makes worse than the heuristic does."""
 
 from __future__ import annotations
 
@@ -10,39 +10,44 @@ import numpy as np
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.report.plots import GROUP_TITLES
 
-WORST = 10
+MAX_LISTED = 10
 
 
-def worst_cases(measured: Measurements, count: int = WORST) -> list[dict[str, Any]]:
-    """Return the cases that grew most in percent of their own value, the worst first; at most `count`.
+def worst_cases(measured: Measurements, count: int = MAX_LISTED) -> list[dict[str, Any]]:
+    """Return the cases with the largest growth in percent, the worst first; at most `count`.
 
-    An inline function is in many modules; of copies with the same values only the first is listed. Ties go to the
-    larger growth in value, then to the name, so that the list is the same in every run.
+    An inline function is in many modules; copies with the same values are listed once. For modules, equal percentages
+    are ordered by growth in bytes; names break the remaining ties, so that the list is the same in every run.
 
     Returns:
-        As model-card.json has them: "name", for functions "module", "group", the values as "baseline_bytes" and
+        Entries of model-card.json: "name", for functions "module", "group", the values as "baseline_bytes" and
         "policy_bytes" (or the objective's unit), and "growth_percent" (infinite for a baseline of 0 bytes).
     """
     baseline, policy = measured.values[BASELINE], measured.values[POLICY]
     growth = measured.objective.growth_percent(baseline, policy)
     unit, names = measured.objective.labels.unit, measured.names()
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    cases: dict[tuple[Any, ...], dict[str, Any]] = {}
     for index in np.flatnonzero(policy > baseline).tolist():
         module, function = names[index]
         values = {f"baseline_{unit}": baseline[index].item(), f"policy_{unit}": policy[index].item()}
         case = {
-            **({"name": module} if measured.of_modules else {"module": module, "name": function}),
-            "group": GROUP_TITLES["unseen_projects" if measured.of_unseen_project[index] else "unseen_modules"],
+            **({"name": module} if measured.cases_are_modules else {"module": module, "name": function}),
+            "group": GROUP_TITLES["unseen_projects" if measured.case_in_unseen_project[index] else "unseen_modules"],
             **values,
             "growth_percent": float(growth[index]),
         }
-        found.setdefault((case["name"], *values.values()), case)
+        cases.setdefault((case["name"], *values.values()), case)
 
     def rank(case: dict[str, Any]) -> tuple[Any, ...]:
         growth = case[f"policy_{unit}"] - case[f"baseline_{unit}"]
-        return -case["growth_percent"], -growth if measured.of_modules else 0, case["name"], case.get("module", "")
+        return (
+            -case["growth_percent"],
+            -growth if measured.cases_are_modules else 0,
+            case["name"],
+            case.get("module", ""),
+        )
 
-    return sorted(found.values(), key=rank)[:count]
+    return sorted(cases.values(), key=rank)[:count]
 
 
 def case_line(case: Mapping[str, Any]) -> str:

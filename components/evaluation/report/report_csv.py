@@ -1,4 +1,4 @@
-"""report.csv: the performance report of ml-compiler-opt's demos, four columns."""
+"""Writes report.csv, the performance report of ml-compiler-opt's demos with four columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 
 IDENTIFIER = "default"
-"""Identifier of a whole module. Inlining has one context per module, and the inlining demo names it so."""
+"""Identifier of a whole module. Inlining has one context per module; the inlining demo uses this identifier."""
 
 
 def write_report_csv(path: Path, measured: Measurements) -> None:

@@ -1,6 +1,6 @@
-"""The few lines that a run ends with: what the held-out code comes to under each variant.
+"""Prints the table and the verdict at the end of a run.
 
-Imports nothing heavy at import time, so that a launcher can show the table of a run that another process made.
+Imports nothing heavy at import time, so that a launcher can print the table of another process's run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = (
     ("unseen modules of known projects", ("groups", "unseen_modules")),
     ("unseen projects", ("groups", "unseen_projects")),
 )
-"""Title and place in metrics.json of each group: results for the two kinds of unseen code are never added unsaid."""
+"""Title and keys in metrics.json of each group. The two kinds of unseen code are always shown separately, too."""
 
 
 Cell = tuple[int, float | None]
@@ -39,11 +39,11 @@ Cell = tuple[int, float | None]
 
 def objective_of(metrics: Mapping[str, Any]) -> Objective:
     """Return the objective of a metrics.json or model-card.json. KeyError if there is no such objective."""
-    return OBJECTIVES[metrics.get("measure", SIZE.name)]  # the first version knew sizes only
+    return OBJECTIVES[metrics.get("measure", SIZE.name)]  # the first version had only sizes
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Reads a metrics.json; `path` may be the evaluation's directory. UserError if it is not one."""
+    """Read a metrics.json; `path` may be the evaluation's directory. UserError if it is not one."""
     file = path / METRICS if path.is_dir() else path
     try:
         metrics: dict[str, Any] = read_json(file, "evaluate again")
@@ -55,8 +55,8 @@ def read_metrics(path: Path) -> dict[str, Any]:
     return metrics
 
 
-def body(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the table's rows: title, then a cell for each of COLUMNS."""
+def table_rows(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the table's rows: title, and a cell for each of COLUMNS."""
     if not objective_of(metrics).additive:
         return _factor_rows(metrics)
     rows = _size_rows(metrics) + part_rows(metrics)
@@ -64,7 +64,7 @@ def body(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def value_rows(metrics: dict[str, Any]) -> Sequence[tuple[str, Sequence[Any]]]:
-    """Return the rows of the variants: title, then for each of COLUMNS a `Cell`, or text if values do not add up."""
+    """Return the rows of the variants: title, and for each of COLUMNS a `Cell`, or text if values are not additive."""
     if objective_of(metrics).additive:
         return _size_rows(metrics)
     return _factor_rows(metrics)
@@ -100,8 +100,8 @@ def _factor_rows(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
     rows = [row("warmstart policy", [group["warmstart"] for group in columns])] if metrics.get("warmstart") else []
     rows.append(row(policy_title(metrics), columns))
     rows.append(("95% interval, policy", [interval(group["reduction_percent_ci95"]) for group in columns]))
-    counts = [[group[f"functions_{way}"] for way in ("lower", "equal", "higher")] for group in columns]
-    rows.append(("functions lower / equal / higher", [" / ".join(f"{n:,}" for n in three) for three in counts]))
+    counts = [[group[f"functions_{direction}"] for direction in ("lower", "equal", "higher")] for group in columns]
+    rows.append(("functions lower / equal / higher", [" / ".join(f"{n:,}" for n in triple) for triple in counts]))
     return rows
 
 
@@ -116,54 +116,55 @@ def _cell(size_bytes: int, reduction_percent: float | None) -> str:
 
 
 def groups(metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """The comparison of each of COLUMNS."""
-    return [_at(metrics, place) for _, place in COLUMNS]
+    """Return the comparison of each of COLUMNS."""
+    return [_at(metrics, keys) for _, keys in COLUMNS]
 
 
 def table(metrics: dict[str, Any]) -> Table:
-    """The table for a terminal; `metrics` as read_metrics() gives it."""
+    """Return the table for a terminal; `metrics` as read_metrics() returns it."""
     from rich.table import Table
 
     view = Table(title=objective_of(metrics).labels.title)
     view.add_column("")
     for title in _titles(metrics):
         view.add_column(title, justify="right")
-    for title, row in body(metrics):
+    for title, row in table_rows(metrics):
         view.add_row(title, *row)
     return view
 
 
 def verdict(metrics: dict[str, Any]) -> str:
-    """The verdict, and that programs decided it where they did."""
+    """Return the verdict with its reason, if it has one."""
     return program_rows.verdict(metrics, metrics.get("programs"))
 
 
-def told(metrics: Mapping[str, Any]) -> str:
-    """The reduction in words: of what is linked, too, and first, where the verdict goes by that."""
-    of_modules = change(metrics["reduction_percent"], objective_of(metrics).labels.comparative)
-    total = program_rows.headline(metrics["linked"]) if metrics.get("judged_by") == "linked" else None
+def describe_reduction(metrics: Mapping[str, Any]) -> str:
+    """Return the reduction as text: first that of linked files, if it decides the verdict, then that of modules."""
+    modules = change(metrics["reduction_percent"], objective_of(metrics).labels.comparative)
+    total = program_rows.headline_total(metrics["linked"]) if metrics.get("judged_by") == "linked" else None
     if total is None:
-        return of_modules
-    return f"linked programs and libraries {change(total['reduction_percent'])}, modules {of_modules}"
+        return modules
+    return f"linked programs and libraries {change(total['reduction_percent'])}, modules {modules}"
 
 
-def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
-    """What stands under the table: the verdict, what was left out, and where everything lies.
+def footer_lines(metrics: dict[str, Any], directory: Path) -> list[str]:
+    """Return the lines below the table: the verdict, the modules left out, and the paths of the files.
 
     Args:
-        metrics: as read_metrics() gives it.
-        directory: where the evaluation's files are.
+        metrics: as read_metrics() returns it.
+        directory: directory of the evaluation.
     """
     bounds = metrics.get("reduction_percent_ci95")
-    sure = f", 95% interval {bounds[0]:+.2f}% to {bounds[1]:+.2f}%" if bounds else ""
+    interval_text = f", 95% interval {bounds[0]:+.2f}% to {bounds[1]:+.2f}%" if bounds else ""
     text = [
-        f"verdict: {verdict(metrics)} ({told(metrics)}{sure}; asked for at least {metrics['min_reduction_percent']:g}%)"
+        f"verdict: {verdict(metrics)} ({describe_reduction(metrics)}{interval_text}; "
+        f"required: at least {metrics['min_reduction_percent']:g}%)"
     ]
     if (programs := metrics.get("programs")) is not None:
         text.append(program_rows.summary(programs))
     text += linked_lines(metrics.get("linked", {}))
     if metrics.get("excluded"):
-        text.append(f"left out: {len(metrics['excluded'])} modules that did not compile, named in {REPORT}")
+        text.append(f"left out: {len(metrics['excluded'])} modules that did not compile, listed in {REPORT}")
     inputs = metrics.get("inputs", {})
     for title, key in (("release clang", "release_clang"), ("policy", "policy")):
         if inputs.get(key):
@@ -173,12 +174,12 @@ def lines(metrics: dict[str, Any], directory: Path) -> list[str]:
 
 
 def markdown(metrics: dict[str, Any]) -> str:
-    """The table and the verdict for a page of Markdown."""
-    text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in body(metrics)])
-    text += ["", f"Verdict: {verdict(metrics)} ({told(metrics)})", ""]
+    """Return the table and the verdict as Markdown."""
+    text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
+    text += ["", f"Verdict: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
     if (programs := metrics.get("programs")) is not None:
-        run = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))
-        text += [f"{program_rows.summary(programs)}:", "", *run, ""]
+        program_table = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))
+        text += [f"{program_rows.summary(programs)}:", "", *program_table, ""]
     return "\n".join(text)
 
 
@@ -191,12 +192,12 @@ def _markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 
 def print_table(metrics: dict[str, Any], directory: Path) -> None:
-    """Prints table and lines to standard output."""
+    """Print the table and the lines below it."""
     console = _console()
     console.print(table(metrics))
     if (programs := metrics.get("programs")) is not None:
-        console.print(_programs(programs))
-    for line in lines(metrics, directory):
+        console.print(_program_table(programs))
+    for line in footer_lines(metrics, directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -215,9 +216,9 @@ SECTIONS = {
 
 
 def print_binaries(compared: Mapping[str, Any], subject: str) -> None:
-    """Prints linked binaries by section (new bytes, and the change), as metrics.json has them, and their sums.
+    """Print the linked binaries of metrics.json by section (new bytes and change), and their sums.
 
-    `subject` says whose bytes these are and what they are compared with.
+    `subject` names the bytes and the baseline in the title.
     """
     from rich.table import Table
 
@@ -237,7 +238,7 @@ def print_binaries(compared: Mapping[str, Any], subject: str) -> None:
 
 
 def linked_lines(linked: Mapping[str, Any]) -> list[str]:
-    """A line for each link variant and language: how much smaller the programs and shared libraries are in sum."""
+    """Return a line for each link variant and language: the reduction of its programs and shared libraries in sum."""
     titles = {"all": "all", "c": "C", "c++": "C++"}
     return [
         f"linked, {variant}, {titles[language]} ({total['files']}): {change(total['reduction_percent'])}, "
@@ -248,16 +249,16 @@ def linked_lines(linked: Mapping[str, Any]) -> list[str]:
 
 
 def print_programs(programs: Mapping[str, Any]) -> None:
-    """Prints what programs execute, run by run and all together, as `summarize_programs` gives it."""
+    """Print the executed instructions of each run and in sum; `programs` is a result of `summarize_programs`."""
     console = _console()
-    console.print(_programs(programs))
+    console.print(_program_table(programs))
     console.print(program_rows.summary(programs), highlight=False, soft_wrap=True)
 
 
 def _console() -> Console:
     from rich.console import Console
 
-    # Not a terminal: rich would guess 80 columns and fold every cell.
+    # Without a terminal rich assumes 80 columns and wraps every cell.
     return Console() if Console().is_terminal else Console(width=140)
 
 
@@ -266,18 +267,18 @@ def _titles(metrics: dict[str, Any]) -> list[str]:
     return [f"{title} ({group[cases]:,})" for (title, _), group in zip(COLUMNS, groups(metrics), strict=True)]
 
 
-def _at(metrics: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    for key in place:
+def _at(metrics: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    for key in keys:
         metrics = metrics[key]
     return metrics
 
 
-def _programs(programs: Mapping[str, Any]) -> Table:
+def _program_table(programs: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
-    view = Table(title="What programs execute, built whole by stock clang and by the release clang")
-    for place, title in enumerate(program_rows.columns(programs)):
-        view.add_column(title, justify="right" if place else "left")
+    view = Table(title="Executed instructions of programs built with stock clang and with the release clang")
+    for index, title in enumerate(program_rows.columns(programs)):
+        view.add_column(title, justify="right" if index else "left")
     for row in program_rows.rows(programs):
         view.add_row(*row)
     return view

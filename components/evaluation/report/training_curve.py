@@ -1,4 +1,4 @@
-"""The training's reward over time, from what the training wrote for TensorBoard."""
+"""Reads the training's reward over time from its TensorBoard events."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from components.core.console import UserError
 from components.evaluation.report.event_file import EventFile, read_event_file
 
 REWARD_SECTION = "reward_distribution"
-"""The section of the inlining demo: the mean and percentiles of the rewards of an iteration's modules."""
+"""Section of the inlining demo: mean and percentiles of the rewards of an iteration's modules."""
 VALIDATION = "validation/reduction_percent"
-"""How much smaller than -Oz the greedy policy makes the validation modules, in percent."""
+"""Reduction of the validation modules under the greedy policy against -Oz, in percent."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: minutes of training (float64 [N], rising, pauses between a kill and a resume left out), values [N]."""
+    """One curve: minutes of training (float64 [N], ascending, without pauses between kill and resume), values [N]."""
 
     minutes: np.ndarray
     values: np.ndarray
@@ -28,10 +28,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Curve:
-    """What the report draws: rewards, so 0 is the heuristic's size and 0.02 is 2% smaller.
+    """Curves of the report. Values are rewards: 0 is the heuristic's size and 0.02 is 2% smaller.
 
     `low` and `high` are two percentiles of the reward distribution (or None), `band_label` names them. `validation` is
-    the greedy policy on the validation modules, where the training looked at them.
+    the greedy policy on the validation modules, if the training measured them.
     """
 
     mean: Series
@@ -43,16 +43,16 @@ class Curve:
 
 
 def read_curve(directory: Path) -> Curve | None:
-    """The reward curve of a training from the event files below `directory`; None where they hold no reward.
+    """Read the reward curve of a training from the event files below `directory`; None if they have no reward.
 
     Raises:
-        UserError: no such directory.
+        UserError: the directory does not exist.
     """
     if not directory.is_dir():
-        raise UserError(f"no training at {directory}: no such directory", "pass what PPO wrote as --ppo-root")
-    # Not by the time of the file: what came from object storage has that of the download.
+        raise UserError(f"no training at {directory}: no such directory", "pass the output of PPO as --ppo-root")
+    # Not by the file's time: for a file from object storage, that is the time of the download.
     runs = sorted((read_event_file(path) for path in directory.rglob("*.tfevents.*")), key=lambda run: run.start_s)
-    series = _join(runs)
+    series = _concatenate(runs)
     rewards = {tag.rsplit("/", 1)[-1]: found for tag, found in series.items() if REWARD_SECTION in tag}
     mean_tag = next((tag for tag in rewards if re.search("mean|average", tag, re.IGNORECASE)), None)
     if mean_tag is None:
@@ -60,27 +60,27 @@ def read_curve(directory: Path) -> Curve | None:
     percentiles = {int(m[0]): found for tag, found in rewards.items() if (m := re.findall(r"\d+", tag))}
     low = max((p for p in percentiles if p <= 25), default=None)
     high = min((p for p in percentiles if p >= 75), default=None)
-    banded = low is not None and high is not None
+    has_band = low is not None and high is not None
     return Curve(
         mean=rewards[mean_tag],
         mean_label="mean over an iteration's training modules",
-        low=percentiles[low] if low is not None and banded else None,
-        high=percentiles[high] if high is not None and banded else None,
-        band_label=f"percentiles {low} to {high}" if banded else "",
+        low=percentiles[low] if low is not None and has_band else None,
+        high=percentiles[high] if high is not None and has_band else None,
+        band_label=f"percentiles {low} to {high}" if has_band else "",
         validation=_validation(series),
     )
 
 
 def _validation(series: dict[str, Series]) -> Series | None:
-    found = series.get(VALIDATION)
-    return None if found is None else Series(found.minutes, found.values / 100.0)
+    percent = series.get(VALIDATION)
+    return None if percent is None else Series(percent.minutes, percent.values / 100.0)
 
 
-def _join(runs: list[EventFile]) -> dict[str, Series]:
-    """Curves over all files of one training: a long or a resumed one has several.
+def _concatenate(runs: list[EventFile]) -> dict[str, Series]:
+    """Return the curves over all files of one training; a long or a resumed training has several files.
 
-    A resumed training may repeat steps that its killed run had already reported: the later run holds. Time goes on
-    from where the last kept step stood.
+    A resumed training may repeat steps that its killed run reported: the later run replaces them. Time continues from
+    the last kept step.
     """
     points: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)  # tag -> step -> (minutes, value)
     for run in runs:
