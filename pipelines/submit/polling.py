@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,12 +12,12 @@ import click
 from components.core.console import UserError, say
 from components.core.console.command import interrupted_status
 from components.core.console.number_types import environment_number
+from components.core.storage.retry import GaveUp, retry
 
 PATIENCE_S = environment_number("MLGO_POLL_PATIENCE_S", 300)
 """How long requests may keep failing."""
 TIMEOUT_S = 60.0
 """Timeout of one request."""
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 
 T = TypeVar("T")
 
@@ -42,25 +41,18 @@ def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENC
     Raises:
         UserError: no answer for `patience_s`, or the server refuses; the message says that the run continues.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # about Python versions that Google will require years from now
-        from google.api_core.exceptions import RetryError
-        from google.api_core.retry import Retry, if_exception_type
+    failures = 0
 
-    failures: list[Exception] = []
-
-    def report_first(error: Exception) -> None:
-        if not failures:
+    def report_first(count: int, error: Exception) -> None:
+        nonlocal failures
+        failures = count
+        if count == 1:
             say(f"{error.problem if isinstance(error, UserError) else error}; retrying")
-        failures.append(error)
 
-    again = Retry(
-        if_exception_type(NoAnswer), _FIRST_WAIT_S, _LONGEST_WAIT_S, timeout=patience_s, on_error=report_first
-    )
     try:
-        answer = again(ask)()
-    except (RetryError, UserError) as error:
-        lost = error if isinstance(error, UserError) else failures[-1]
+        answer = retry(ask, lambda error: isinstance(error, NoAnswer), patience_s, report_first)
+    except (GaveUp, UserError) as error:
+        lost = error.cause if isinstance(error, GaveUp) else error
         problem = lost.problem if isinstance(lost, UserError) else str(lost)
         raise UserError(f"{problem}; the run {run} itself continues", f"see it at {where}") from None
     if failures:
