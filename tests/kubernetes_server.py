@@ -12,9 +12,11 @@ import json
 import ssl
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -77,9 +79,13 @@ class Cluster:
             there = label == "batch.kubernetes.io/job-name" and name in self.jobs and self.log
             pod = {"metadata": {"name": f"{name}-x7k2p", "creationTimestamp": "2026-01-01T00:00:00Z"}}
             return 200, {"kind": "PodList", "items": [pod] if there else []}
-        if path.startswith(f"{PODS}/") and path.endswith("-x7k2p/log") and query.get("timestamps") == "true":
-            since = query.get("sinceTime", "").rstrip("Z")
-            lines = [line for line in self.log if line[: len(since)] >= since]
+        if (
+            path.startswith(f"{PODS}/")
+            and path.endswith("-x7k2p/log")
+            and query.get("timestamps", "").lower() == "true"
+        ):
+            since_s = time.time() - float(query.get("sinceSeconds", "inf"))
+            lines = [line for line in self.log if datetime.fromisoformat(line.split()[0]).timestamp() >= since_s]
             return 200, "".join(f"{line}\n" for line in lines[-int(query.get("tailLines", len(lines) or 1)) :])
         return status(404, "NotFound", "the server could not find the requested resource")
 
@@ -156,7 +162,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         cluster = self.cluster
         with cluster.lock:
-            if self.headers.get("Authorization") != f"Bearer {cluster.token}":
+            scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
+            if scheme.lower() != "bearer" or token != cluster.token:  # RFC 7235: the scheme's case does not matter
                 code, answer = status(401, "Unauthorized", "Unauthorized")
             elif cluster.busy > 0:
                 cluster.busy -= 1

@@ -16,8 +16,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.core.rayjob.kubernetes import SERVICE_ACCOUNT
 from components.core.rayjob.manifest import rayjob
+from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
 from components.core.rayjob.submit import _collection
 from tests.crd import FILES, check, needs_schemas
@@ -122,7 +122,7 @@ def rights(place: str) -> dict[str, set[tuple[str, str, str]]]:
 def test_an_account_may_do_what_it_asks_for_and_nothing_else(place: str) -> None:
     assert not all_of(place, "ClusterRole") and not all_of(place, "ClusterRoleBinding")
     spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",))
-    group, _version, _namespaces, _namespace, resource = _collection(spec).removeprefix("/apis/").split("/")
+    group, _version, _namespace, resource = _collection(spec)
     of_kfp = {("argoproj.io", "workflowtaskresults", verb) for verb in ("create", "patch")}
     of_kfp.add(("", "configmaps", "get"))
     of_ppo = {(group, resource, verb) for verb in ("create", "get", "delete")}

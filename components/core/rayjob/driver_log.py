@@ -1,68 +1,88 @@
-"""What the driver of a RayJob prints, from the log of the pod that follows it."""
+"""Follows the output of a RayJob's driver, from the log of the pod that submits it."""
 
 from __future__ import annotations
 
-import re
+import math
+import time
 from collections import deque
+from datetime import datetime
 from typing import Any
+
+from kubernetes.client import ApiException
 
 from components.core.console import UserError
 from components.core.rayjob.kubernetes import ApiServer
 
 TAIL = 20
-_FIRST = 1000  # lines; a step that comes back prints no more than these of what it has missed
-_STAMP = re.compile(r"(\S+?)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
+_FIRST_LINES = 1000
+"""Lines of the past that a step prints when it starts to follow a log."""
+_CLOCK_SKEW_S = 60
+"""Difference between the clocks of nodes that may be expected. Lines that are read twice are recognized."""
 
 
 class DriverLog:
-    """Reads on from where it was. tail: the last TAIL lines that were read.
+    """Reads a log from where the last call ended.
 
-    A log that cannot be read is no error: the job goes on without it. Nor is it waited for: while the node of its pod
-    does not answer, the API server says 500, and the job's state can be asked for all the same.
+    A log that cannot be read is not an error: the job continues without it. Requests are not repeated either, because
+    while the pod's node does not answer, the API server still knows the state of the job.
+
+    Attributes:
+        tail: the last TAIL lines that were read.
     """
 
     def __init__(self, server: ApiServer, namespace: str, job: str) -> None:
-        self._server, self._pods = server, f"/api/v1/namespaces/{namespace}/pods"
-        self._job, self._pod, self._read_to = job, "", ""
+        self._server, self._namespace, self._job = server, namespace, job
+        self._pod, self._last_stamp = "", ""
         self.tail: deque[str] = deque(maxlen=TAIL)
 
-    def news(self) -> list[str]:
-        """The lines since the last time; the first time, the last thousand."""
+    def new_lines(self) -> list[str]:
+        """Return the lines since the last call; at the first call, the last thousand."""
         try:
-            return self._news()
-        except UserError:
+            return self._new_lines()
+        except (UserError, ApiException, ValueError):
             return []
 
-    def _news(self) -> list[str]:
+    def _new_lines(self) -> list[str]:
         pod = self._newest_pod()
         if pod != self._pod:
-            self._pod, self._read_to = pod, ""
+            self._pod, self._last_stamp = pod, ""
         if not pod:
             return []
-        query: dict[str, Any] = {"timestamps": "true"}
-        if match := _STAMP.fullmatch(self._read_to):
-            query["sinceTime"] = match[1] + match[2]  # whole seconds are all that Kubernetes keeps of it
-        else:
-            query["tailLines"] = str(_FIRST)
-        answer = self._server.ask("GET", f"{self._pods}/{pod}/log", query=query, patience_s=0)
-        if answer.status_code != 200:
-            return []  # its container has not started
-        answer.encoding = "utf-8"
+        since: dict[str, Any] = {"tail_lines": _FIRST_LINES}
+        if self._last_stamp:
+            since = {"since_seconds": _age_s(self._last_stamp) + _CLOCK_SKEW_S}
+        # Without _preload_content=False the client would return the text of Python's bytes object.
+        answer = self._server.call(
+            self._server.pods.read_namespaced_pod_log,
+            pod,
+            self._namespace,
+            timestamps=True,
+            _preload_content=False,
+            patience_s=0,
+            **since,
+        )
+        text = answer.data.decode("utf-8", "replace")
         lines = []
-        stamped = answer.text.removesuffix("\n").split("\n")  # what str.splitlines ends a line at may be within one
+        stamped = text.removesuffix("\n").split("\n")  # str.splitlines also splits at characters within a line
         for line in stamped:
-            stamp, _space, text = line.partition(" ")
-            if stamp > self._read_to:
-                lines.append(text)
+            stamp, _space, content = line.partition(" ")
+            if stamp > self._last_stamp:
+                lines.append(content)
         if lines:
-            self._read_to = stamped[-1].partition(" ")[0]
+            self._last_stamp = stamped[-1].partition(" ")[0]
         self.tail.extend(lines)
         return lines
 
     def _newest_pod(self) -> str:
-        # Kubernetes names the Job's pods by this label; KubeRay names the Job as the RayJob.
-        query = {"labelSelector": f"batch.kubernetes.io/job-name={self._job}"}
-        answer = self._server.ask("GET", self._pods, query=query, patience_s=0)
-        found = answer.json().get("items", []) if answer.status_code == 200 else []
-        pods = sorted((pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]) for pod in found)
-        return pods[-1][1] if pods else ""
+        # Kubernetes gives this label to the pods of a Job; KubeRay names the Job like the RayJob.
+        label = f"batch.kubernetes.io/job-name={self._job}"
+        pods = self._server.call(
+            self._server.pods.list_namespaced_pod, self._namespace, label_selector=label, patience_s=0
+        ).items
+        found = sorted((str(pod.metadata.creation_timestamp or ""), pod.metadata.name) for pod in pods)
+        return found[-1][1] if found else ""
+
+
+def _age_s(stamp: str) -> int:
+    """Return the age of an RFC 3339 time in whole seconds."""
+    return max(0, math.ceil(time.time() - datetime.fromisoformat(stamp).timestamp()))

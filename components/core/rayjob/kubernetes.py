@@ -1,104 +1,128 @@
-"""Requests to the Kubernetes API from inside a cluster, as the pod's service account."""
+"""The Kubernetes API from inside a cluster, as the pod's service account."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Mapping
+import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import requests
+import urllib3
+from kubernetes.client import ApiClient, ApiException, Configuration, CoreV1Api, CustomObjectsApi
+from kubernetes.config import ConfigException
+from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from components.core.console import UserError, say
+from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
+from components.core.storage.retry import GaveUp, retry
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PATIENCE_S = 900.0
-"""How long to go on asking a server that does not answer: the upgrade of a zonal control plane takes minutes."""
+"""How long requests may keep failing: the upgrade of a zonal control plane takes minutes."""
 _TIMEOUT_S = (5.0, 60.0)  # to connect; between two bytes of an answer
-_PAUSE_S = (0.5, 30.0)  # before the second try; at most
-_PASSING = {429, 500, 502, 503, 504}
+_PAUSE_S = (0.5, 30.0)  # before the second attempt; at most
+_TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
+
+T = TypeVar("T")
 
 
 class ApiServer:
-    """The API server of the cluster that this process runs in. UserError outside of one.
+    """The API server of the cluster that this process runs in.
 
-    directory: the service account's token and CA. patience_s: see PATIENCE_S.
+    Args:
+        directory: token and CA certificate of the service account.
+        patience_s: see PATIENCE_S.
+
+    Attributes:
+        rayjobs: the API of custom resources.
+        pods: the API of pods and their logs.
+
+    Raises:
+        UserError: this process does not run in a pod with a service account.
     """
 
     def __init__(self, directory: Path = SERVICE_ACCOUNT, patience_s: float = PATIENCE_S) -> None:
-        host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-        self._token, authority = directory / "token", directory / "ca.crt"
-        if not host or not self._token.is_file() or not authority.is_file():
+        self._configuration = Configuration()
+        # The server is in the same cluster: ignore proxies of the environment.
+        self._configuration.proxy = None
+        self._configuration.retries = False  # `call` repeats requests
+        self._loader = InClusterConfigLoader(str(directory / "token"), str(directory / "ca.crt"))
+        try:
+            self._loader.load_and_set(self._configuration)
+        except (ConfigException, OSError) as error:
             raise UserError(
-                "this is no pod with a Kubernetes service account",
+                f"this is not a pod with a Kubernetes service account: {error}",
                 "run the step in the cluster, with automountServiceAccountToken and the service account mlgo-steps",
-            )
-        self._url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+            ) from None
         self._patience_s = patience_s
-        self._session = requests.Session()
-        # The server is a neighbour: no proxy, and no other bundle of certificates, whatever the environment says.
-        self._session.trust_env = False
-        self._session.verify = str(authority)
+        client = ApiClient(self._configuration)
+        self.rayjobs, self.pods = CustomObjectsApi(client), CoreV1Api(client)
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, Any] | None = None,
-        patience_s: float | None = None,
-    ) -> requests.Response:
-        """The answer, whatever its status but those that pass, for which it waits; see `refused` for the others.
+    def call(self, request: Callable[..., T], *arguments: Any, patience_s: float | None = None, **named: Any) -> T:
+        """Return what a method of `rayjobs` or `pods` returns; repeat it while the server does not answer.
 
-        Repeats a request whose answer was lost, so the caller must take "already exists" and "not found" for success.
-        patience_s: another than the server's; 0 asks once.
+        A request whose answer is lost is repeated: the caller must treat "already exists" and "not found" as success.
+
+        Args:
+            patience_s: replaces that of the server; 0 tries once.
 
         Raises:
             UserError: no answer within `patience_s`.
+            ApiException: the server refuses.
         """
         patience_s = self._patience_s if patience_s is None else patience_s
-        give_up_s, pause_s, lost = time.monotonic() + patience_s, _PAUSE_S[0], 0
-        while True:
-            token = self._token.read_text().strip()  # read anew: kubelet replaces it before it expires
+
+        def ask() -> T:
+            token = self._configuration.api_key["authorization"]
             try:
-                answer = self._session.request(
-                    method,
-                    self._url + path,
-                    json=body,
-                    params=query,
-                    timeout=_TIMEOUT_S,
-                    headers={"Authorization": f"Bearer {token}"},
-                )
-                if answer.status_code == 401 and self._token.read_text().strip() != token:
-                    continue  # replaced while the request was on its way
-                trouble = f"{answer.status_code} {message(answer)}" if answer.status_code in _PASSING else ""
-            # An answer that is no HTTP, or cut off, is a proxy's: as good as none. RuntimeError: urllib3's for a
-            # redirect whose compressed body is cut off.
-            except (requests.RequestException, ValueError, RuntimeError) as error:
-                if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    problem = f"the server at {self._url} has no certificate of this cluster's authority"
+                return request(*arguments, _request_timeout=_TIMEOUT_S, **named)
+            except ApiException as error:
+                if "CERTIFICATE_VERIFY_FAILED" in str(error.reason):
+                    problem = f"the server at {self._configuration.host} has no certificate of this cluster's authority"
                     raise UserError(problem, "check KUBERNETES_SERVICE_HOST, and who answers there") from None
-                trouble = str(error).splitlines()[0][:200]
-            if not trouble:
-                return answer
-            lost += 1
-            if time.monotonic() + pause_s > give_up_s:
-                raise UserError(
-                    f"the Kubernetes API at {self._url} has not answered for {patience_s:.0f} s: {trouble}",
-                    "what runs in the cluster goes on; run the same command again to follow it",
+                if error.status == 401:
+                    self._loader.load_and_set(self._configuration)  # kubelet replaces the token before it expires
+                    if self._configuration.api_key["authorization"] != token:
+                        return request(*arguments, _request_timeout=_TIMEOUT_S, **named)
+                raise
+
+        def report(count: int, error: Exception) -> None:
+            if count == 2:  # one may be a connection that the server has closed
+                say(
+                    f"the Kubernetes API does not answer; repeating the request for {patience_s:.0f} s: {_cause(error)}"
                 )
-            if lost == 2:  # one may be a connection that the server closed meanwhile
-                say(f"the Kubernetes API does not answer, asking again for {patience_s:.0f} s: {trouble}")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S[1])
+
+        try:
+            return retry(ask, _is_transient, patience_s, report, *_PAUSE_S)
+        except GaveUp as error:
+            raise UserError(
+                f"the Kubernetes API at {self._configuration.host} has not answered for {patience_s:.0f} s: "
+                f"{_cause(error.cause)}",
+                "what runs in the cluster continues; run the same command again to follow it",
+            ) from None
 
 
-def refused(answer: requests.Response, what: str, remedy: str) -> UserError:
-    """The error for an answer that is not the one hoped for. what: the thing asked about; remedy: for other statuses
-    than those that say who is asking."""
-    problem = f"the Kubernetes API refuses {what}: {answer.status_code} {message(answer)}"
-    match answer.status_code:
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, ApiException):
+        return error.status in (0, *_TRANSIENT_STATUSES)  # 0: a broken TLS connection
+    # An answer that is cut off or not HTTP comes from a proxy. ValueError: its text is not UTF-8.
+    return isinstance(error, urllib3.exceptions.HTTPError | ValueError | OSError)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ApiException):
+        return f"{error.status} {status_message(error)}"
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+def refused(error: ApiException, what: str, remedy: str) -> UserError:
+    """Return the error for a refused request.
+
+    Args:
+        what: what was asked for.
+        remedy: for statuses other than those about the service account.
+    """
+    problem = f"the Kubernetes API refuses {what}: {error.status} {status_message(error)}"
+    match error.status:
         case 401:
             return UserError(problem, "does the pod's service account exist?")
         case 403:
@@ -109,17 +133,19 @@ def refused(answer: requests.Response, what: str, remedy: str) -> UserError:
             return UserError(problem, remedy)
 
 
-def message(answer: requests.Response) -> str:
-    """The words of a `Status`, which is what the API server answers errors with."""
-    try:
-        return str(answer.json()["message"])[:500]
-    except (ValueError, KeyError, TypeError):
-        return answer.text[:200] or answer.reason
+def status_message(error: ApiException) -> str:
+    """Return the message of the `Status` object of an error."""
+    return str(_status(error).get("message") or error.body or error.reason)[:500]
 
 
-def reason(answer: requests.Response) -> str:
-    """The machine's word for the same, "AlreadyExists"; "" where there is none."""
+def status_reason(error: ApiException) -> str:
+    """Return the machine-readable reason of the `Status` object of an error ("AlreadyExists"), or ""."""
+    return str(_status(error).get("reason", ""))
+
+
+def _status(error: ApiException) -> dict[str, Any]:
     try:
-        return str(answer.json()["reason"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+        status = json.loads(error.body or "")
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from components.core.rayjob.kubernetes import SERVICE_ACCOUNT
 from components.core.rayjob.spec import RAY_VERSION, RayJobSpec
 from components.core.workers.settings import NODE_SETTINGS
 
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes mounts the token of a pod's service account, and the CA certificate of its API server."""
 PART_OF = {"app.kubernetes.io/part-of": "mlgo"}
 """Label of every pod; k8s/base's network policy and disruption budget go by it."""
 CREDENTIALS = "/var/run/secrets/mlgo"

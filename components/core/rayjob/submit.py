@@ -1,7 +1,7 @@
-"""Runs a RayJob to its end, and follows the one that is there already instead of starting a second one.
+"""Runs a RayJob to its end; follows an existing one instead of starting a second one.
 
-A RayJob's name is made of what it trains on (`job_name`), so a step that was killed, or whose node vanished, finds the
-RayJob again that it had started. Nothing that happens to the step ends the RayJob, only what happens to the RayJob.
+The name of a RayJob is derived from what it trains on (`job_name`), so a step that was killed or whose node disappeared
+finds the RayJob that it had started. Only the RayJob's own failure ends it, not that of the step.
 """
 
 from __future__ import annotations
@@ -9,28 +9,33 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from kubernetes.client import ApiException, V1DeleteOptions, V1Preconditions
+
 from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
 from components.core.rayjob.driver_log import DriverLog
-from components.core.rayjob.kubernetes import ApiServer, reason, refused
+from components.core.rayjob.kubernetes import ApiServer, refused, status_reason
 from components.core.rayjob.manifest import API_VERSION, rayjob
 from components.core.rayjob.spec import RayJobSpec
 
 POLL_S = environment_number("MLGO_POLL_S", 10)
 _FAILED = {"Failed", "ValidationFailed"}
 _ATTEMPTS = 5
-_GONE_S = 600.0  # to delete a RayJob with its cluster, whose pods may take their time
-_REMEDY = "is KubeRay installed, and does it know Ray's token authentication (1.5.1 or newer)? Is k8s/base applied?"
+_DELETION_TIMEOUT_S = 600.0
+"""The RayJob is deleted with its cluster, whose pods may take minutes."""
+_REMEDY = (
+    "is KubeRay installed, in a version that supports Ray's token authentication (1.5.1 or newer)? Is k8s/base applied?"
+)
 
 
 def run_rayjob(spec: RayJobSpec, server: ApiServer | None = None, poll_s: float = POLL_S) -> None:
-    """Returns when the RayJob has succeeded; tells its states, and what its driver prints, as they come.
+    """Return when the RayJob has succeeded; print its states and the output of its driver.
 
-    One of that name that runs is followed, one that has succeeded is taken as it is, one that has failed is deleted and
-    started anew. Interrupted (Ctrl-C, SIGTERM), it leaves the RayJob running.
+    A running RayJob of that name is followed, a successful one is accepted, a failed one is deleted and started again.
+    Interrupted (Ctrl-C, SIGTERM), the function leaves the RayJob running.
 
     Raises:
-        UserError: it failed, was deleted, the server refuses it, or does not answer any more.
+        UserError: the RayJob failed or was deleted, or the server refuses it or no longer answers.
     """
     server = server or ApiServer()
     try:
@@ -38,51 +43,53 @@ def run_rayjob(spec: RayJobSpec, server: ApiServer | None = None, poll_s: float 
         _follow(server, spec, poll_s)
     except KeyboardInterrupt:
         say(
-            f"{_called(spec)} goes on; the same command follows it, and"
+            f"{_title(spec)} continues; the same command follows it, and"
             f" kubectl delete rayjob --namespace {spec.namespace} {spec.name} ends it"
         )
         raise
 
 
 def _attach(server: ApiServer, spec: RayJobSpec) -> None:
-    """Makes sure that the RayJob is there, and is none that failed before."""
+    """Ensure that the RayJob exists and has not failed."""
     for _attempt in range(_ATTEMPTS):
-        # Strict: a field that this KubeRay does not know is an error then, and not dropped in silence.
-        answer = server.ask("POST", _collection(spec), rayjob(spec), {"fieldValidation": "Strict"})
-        if answer.status_code == 201:
-            say(f"{_called(spec)} is started")
+        try:
+            # Strict: fields that this KubeRay does not know are an error instead of being dropped silently.
+            create = server.rayjobs.create_namespaced_custom_object
+            server.call(create, *_collection(spec), rayjob(spec), field_validation="Strict")
+            say(f"{_title(spec)} is started")
             return
-        if answer.status_code != 409 or reason(answer) != "AlreadyExists":
-            raise refused(answer, _called(spec), _REMEDY)
+        except ApiException as error:
+            if error.status != 409 or status_reason(error) != "AlreadyExists":
+                raise refused(error, _title(spec), _REMEDY) from None
         found = _get(server, spec)
         if found is None:
             continue  # deleted between the two requests
         if "deletionTimestamp" not in found["metadata"]:
             if not _has_failed(found):
-                say(f"{_called(spec)} is there already, and is followed")
+                say(f"{_title(spec)} exists already; following it")
                 return
-            say(f"{_called(spec)} has failed before, and is started anew")
+            say(f"{_title(spec)} has failed before; starting it again")
             if not _delete(server, spec, found["metadata"]):
                 continue
-        _await_end(server, spec, found["metadata"]["uid"])
-    raise UserError(f"{_called(spec)} is deleted and made again all the time", "find out who else runs this training")
+        _await_deletion(server, spec, found["metadata"]["uid"])
+    raise UserError(f"{_title(spec)} is repeatedly deleted and created", "find out who else runs this training")
 
 
 def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float) -> None:
     log = DriverLog(server, spec.namespace, spec.name)
-    told = ""
+    printed = ""
     while True:
         found = _get(server, spec)
         if found is None:
-            raise UserError(f"{_called(spec)} was deleted", "run the same command again to start it anew")
-        for line in log.news():
+            raise UserError(f"{_title(spec)} was deleted", "run the same command again to start it again")
+        for line in log.new_lines():
             say(line)
         status = found.get("status", {})
         deployment, job = status.get("jobDeploymentStatus", ""), status.get("jobStatus", "")
-        state = ", ".join(filter(None, [deployment, job and f"job {job}"])) or "not seen by KubeRay yet"
-        if state != told:
-            told = state
-            say(f"{_called(spec)}: {state}")
+        state = ", ".join(filter(None, [deployment, job and f"job {job}"])) or "KubeRay has not started it yet"
+        if state != printed:
+            printed = state
+            say(f"{_title(spec)}: {state}")
         if _has_failed(found):
             raise _failure(spec, status, list(log.tail))
         if deployment == "Complete":
@@ -91,63 +98,70 @@ def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float) -> None:
 
 
 def _has_failed(found: dict[str, Any]) -> bool:
-    """A job that somebody stopped is "Complete" to KubeRay."""
+    # KubeRay also calls a job "Complete" that somebody stopped.
     status = found.get("status", {})
     deployment = status.get("jobDeploymentStatus", "")
     return deployment in _FAILED or (deployment == "Complete" and status.get("jobStatus") != "SUCCEEDED")
 
 
 def _failure(spec: RayJobSpec, status: dict[str, Any], tail: list[str]) -> UserError:
-    why = ": ".join(filter(None, [status.get("reason") or status.get("jobStatus", ""), status.get("message", "")]))
-    said = "".join(f"\n    {line}" for line in tail)
+    reason = ": ".join(filter(None, [status.get("reason") or status.get("jobStatus", ""), status.get("message", "")]))
+    output = "".join(f"\n    {line}" for line in tail)
     return UserError(
-        f"{_called(spec)} failed{f' ({why})' if why else ''}" + (f"\n  its last lines:{said}" if said else ""),
-        f"kubectl describe rayjob --namespace {spec.namespace} {spec.name}; when that is mended, run the same command"
-        " again: it starts a new one, which goes on from the last checkpoint",
+        f"{_title(spec)} failed{f' ({reason})' if reason else ''}" + (f"\n  its last lines:{output}" if output else ""),
+        f"kubectl describe rayjob --namespace {spec.namespace} {spec.name}; after correcting the cause run the same"
+        " command again: it starts a new RayJob, which continues from the last checkpoint",
     )
 
 
 def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bool:
-    """Whether it is deleted, or will be. False: it is not any more what it was, look again."""
-    options = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        # Another step may have replaced it by now.
-        "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
-        # With all that it owns first: KubeRay would take the Job of the old one, of the same name, for the new one's.
-        "propagationPolicy": "Foreground",
-    }
-    answer = server.ask("DELETE", f"{_collection(spec)}/{spec.name}", options)
-    if answer.status_code not in (200, 202, 404, 409):
-        raise refused(answer, f"to delete {_called(spec)}", _REMEDY)
-    return answer.status_code != 409
+    """Delete the RayJob with this metadata; return False if it has changed since and must be looked at again."""
+    options = V1DeleteOptions(
+        api_version="v1",
+        kind="DeleteOptions",
+        # Another step may have replaced it.
+        preconditions=V1Preconditions(uid=metadata["uid"], resource_version=metadata["resourceVersion"]),
+        # Dependents first: KubeRay would take the old RayJob's Job, which has the same name, for the new one's.
+        propagation_policy="Foreground",
+    )
+    try:
+        delete = server.rayjobs.delete_namespaced_custom_object
+        server.call(delete, *_collection(spec), spec.name, body=options)
+    except ApiException as error:
+        if error.status not in (404, 409):
+            raise refused(error, f"to delete {_title(spec)}", _REMEDY) from None
+        return error.status == 404
+    return True
 
 
-def _await_end(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
-    give_up_s = time.monotonic() + _GONE_S
+def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
+    give_up_s = time.monotonic() + _DELETION_TIMEOUT_S
     while (found := _get(server, spec)) is not None and found["metadata"]["uid"] == uid:
         if time.monotonic() > give_up_s:
             raise UserError(
-                f"{_called(spec)} is being deleted, but has not gone within {_GONE_S:.0f} s",
-                "KubeRay's operator has to let go of it: does it run? kubectl get pods -A -l"
+                f"{_title(spec)} is being deleted, but still exists after {_DELETION_TIMEOUT_S:.0f} s",
+                "KubeRay's operator has to release it; check that it runs: kubectl get pods -A -l"
                 " app.kubernetes.io/component=kuberay-operator",
             )
         time.sleep(1)
 
 
 def _get(server: ApiServer, spec: RayJobSpec) -> dict[str, Any] | None:
-    answer = server.ask("GET", f"{_collection(spec)}/{spec.name}")
-    if answer.status_code == 404:
-        return None
-    if answer.status_code != 200:
-        raise refused(answer, f"to show {_called(spec)}", _REMEDY)
-    found: dict[str, Any] = answer.json()
+    try:
+        found = server.call(server.rayjobs.get_namespaced_custom_object, *_collection(spec), spec.name)
+    except ApiException as error:
+        if error.status == 404:
+            return None
+        raise refused(error, f"to show {_title(spec)}", _REMEDY) from None
+    if not isinstance(found, dict):
+        raise UserError(f"the answer to a request for {_title(spec)} is not a Kubernetes object", _REMEDY)
     return found
 
 
-def _collection(spec: RayJobSpec) -> str:
-    return f"/apis/{API_VERSION}/namespaces/{spec.namespace}/rayjobs"
+def _collection(spec: RayJobSpec) -> tuple[str, str, str, str]:
+    group, _slash, version = API_VERSION.partition("/")
+    return group, version, spec.namespace, "rayjobs"
 
 
-def _called(spec: RayJobSpec) -> str:
+def _title(spec: RayJobSpec) -> str:
     return f"RayJob {spec.namespace}/{spec.name}"

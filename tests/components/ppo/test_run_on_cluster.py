@@ -154,7 +154,7 @@ def test_one_that_has_succeeded_is_not_run_again(
 ) -> None:
     step(arguments)
     step(arguments)
-    assert cluster.created == 1 and "is there already, and is followed" in capsys.readouterr().out
+    assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
 
 
 def test_success_without_a_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
@@ -204,7 +204,7 @@ def test_what_cannot_be_is_told_before_anything_is_asked_of_kubernetes(
 
 def test_outside_of_a_pod_it_is_told_so(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(UserError, match="no pod with a Kubernetes service account"):
+    with pytest.raises(UserError, match="not a pod with a Kubernetes service account"):
         step(arguments)
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.console import UserError
-from components.core.rayjob.kubernetes import SERVICE_ACCOUNT
 from components.core.rayjob.manifest import job_name, rayjob
+from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.core.rayjob.spec import GKE_SPOT, RAY_VERSION, RayJobSpec
 from components.core.workers.settings import NODE_SETTINGS
 from tests.crd import check, needs_schemas

@@ -67,7 +67,7 @@ def make(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.Mon
             port = stack.enter_context(kubernetes_server(cluster, *certificate))
             monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
             monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
-            (tmp_path / "token").write_text("first\n")
+            (tmp_path / "token").write_text("first")
             shutil.copyfile(certificate[0], tmp_path / "ca.crt")
             return Place(cluster, tmp_path)
 
@@ -79,7 +79,7 @@ def test_states_and_the_drivers_lines_are_told_as_they_come(make: Make, capsys: 
     place.run()
     assert capsys.readouterr().out.splitlines() == [
         "RayJob mlgo/ppo-1 is started",
-        "RayJob mlgo/ppo-1: not seen by KubeRay yet",
+        "RayJob mlgo/ppo-1: KubeRay has not started it yet",
         "RayJob mlgo/ppo-1: Initializing",
         "RayJob mlgo/ppo-1: Running, job PENDING",
         "iteration 0",
@@ -96,7 +96,7 @@ def test_one_that_is_done_is_not_done_again(make: Make, capsys: pytest.CaptureFi
     capsys.readouterr()
     place.run()
     assert place.cluster.created == 1
-    assert "is there already, and is followed" in capsys.readouterr().out
+    assert "exists already; following it" in capsys.readouterr().out
 
 
 def test_of_two_steps_at_once_one_starts_it(make: Make) -> None:
@@ -122,7 +122,7 @@ def test_lost_looks_are_repeated(make: Make, capsys: pytest.CaptureFixture[str])
     place.cluster.silent, place.cluster.silent_method = 1, "GET"
     place.run()
     told = capsys.readouterr().out
-    assert "the Kubernetes API does not answer, asking again for 20 s: 503 etcd leader changed" in told
+    assert "the Kubernetes API does not answer; repeating the request for 20 s: 503 etcd leader changed" in told
     assert "job SUCCEEDED" in told
 
 
@@ -184,7 +184,7 @@ def test_a_token_that_is_renewed_is_read_anew(make: Make) -> None:
     def renew() -> None:
         with place.cluster.lock:
             place.cluster.token = "second"
-            (place.directory / "token").write_text("second\n")
+            (place.directory / "token").write_text("second")
 
     threading.Timer(0.1, renew).start()
     place.run()
@@ -261,7 +261,7 @@ def test_a_server_with_another_certificate_is_not_spoken_to(make: Make, tmp_path
 
 def test_outside_of_a_cluster_there_is_nothing_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(UserError, match="no pod with a Kubernetes service account"):
+    with pytest.raises(UserError, match="not a pod with a Kubernetes service account"):
         ApiServer(tmp_path)
 
 
@@ -290,12 +290,12 @@ def test_a_step_that_is_ended_leaves_it_running_and_follows_it_again(make: Make,
         told, error = step.communicate(timeout=30)
     if by == signal.SIGTERM:
         assert step.returncode == 143, error
-        assert "RayJob mlgo/ppo-1 goes on; the same command follows it" in told
+        assert "RayJob mlgo/ppo-1 continues; the same command follows it" in told
         assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in told
     uid = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
     assert "DELETE" not in place.methods()
     place.cluster.holds.set()
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert again.returncode == 0, again.stderr
-    assert "is there already, and is followed" in again.stdout and "job SUCCEEDED" in again.stdout
+    assert "exists already; following it" in again.stdout and "job SUCCEEDED" in again.stdout
     assert place.cluster.created == 1 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] == uid
