@@ -21,7 +21,7 @@ from components.core import problems
 from components.core.compiler.compile import Compiler, Request, Result, Sample
 from components.core.formats.features import FeatureSpec
 from components.core.objectives import OBJECTIVES
-from components.core.policy.observation import finite, observation_shape, observations
+from components.core.policy.observation import finite_logits, observation_shape, observations
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class SampleModule:
                 (
                     observations(problem, self.features, self.buckets, columns),
                     columns[problem.decision].reshape(-1),
-                    finite(columns[problem.logits].reshape(-1, problem.num_actions)),
+                    finite_logits(columns[problem.logits].reshape(-1, problem.num_actions)),
                     advantage,
                 )
             )

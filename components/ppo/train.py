@@ -51,7 +51,7 @@ from components.core.objectives.outcomes import outcome_reduction
 from components.core.objectives.size_credit import normalize_advantages
 from components.core.policy import networks
 from components.core.policy.dense import DensePolicy, read_dense
-from components.core.policy.feature_encoding import unscaled
+from components.core.policy.feature_encoding import invert_magnitudes
 from components.core.policy.observation import logits, observations
 from components.core.workers import make_pool
 from components.ppo.checkpointing.checkpoint import Checkpoint
@@ -149,7 +149,7 @@ class Trainer:
         require_replayable([*self.modules.values(), *self.validation], config.allowed_options)
         some = self._some_observed(warmstart)
         shape = (len(warmstart.network_features), problem.num_actions)
-        masked, scale = problem.mask is not None, networks.InputScale.of(problem, some)
+        masked, scale = problem.mask is not None, networks.InputScale.fit(problem, some)
         ppo = PpoParameters()
         require_possible(ppo, {})  # every algorithm starts from a policy that is softened by one of them
         self.replay: ReplayBuffer | None = None
@@ -419,7 +419,7 @@ class Trainer:
         feature = problems.get(self.config.problem).repeats
         if feature not in names:
             return np.ones(len(flips))
-        return unscaled(flips.observed[:, len(names) + names.index(feature)])
+        return invert_magnitudes(flips.observed[:, len(names) + names.index(feature)])
 
     def _rescale(self, gains: NDArray[np.float64]) -> None:
         """Follow the size of what decisions are worth: the root of the mean absolute gain or advantage."""

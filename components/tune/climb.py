@@ -23,7 +23,7 @@ from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordi
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.influence import Flip
 from components.core.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
-from components.core.policy.observation import finite
+from components.core.policy.observation import finite_logits
 
 SHARES = (1.0, 0.5, 0.25)
 """Of the flips that pay, the best: how many are taken together in the compiles at the end of a round."""
@@ -103,7 +103,7 @@ class Climb:
             action = columns[problem.decision].reshape(-1).astype(np.int64)
             keys = _keys(base)
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
-            logits = finite(columns[problem.logits].reshape(-1, problem.num_actions))
+            logits = finite_logits(columns[problem.logits].reshape(-1, problem.num_actions))
             plan = plan_flips(
                 base,
                 action,

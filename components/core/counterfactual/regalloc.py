@@ -25,7 +25,7 @@ from components.core.compiler.compile import CompileError, Sample
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.training_log import Context, TrainingLog
 from components.core.objectives.geometric_mean import log_scores
-from components.core.policy.observation import finite
+from components.core.policy.observation import finite_logits
 from components.core.problems.regalloc import REGALLOC
 
 UNIFORM_SHARE = 0.2
@@ -162,7 +162,7 @@ def _alternatives(
     ordinal, action = np.nonzero(allowed)
     weights = np.full(len(action), 1 / max(1, len(action)))
     if REGALLOC.logits in context.columns:
-        logits = finite(context.columns[REGALLOC.logits]).reshape(allowed.shape).astype(np.float64)
+        logits = finite_logits(context.columns[REGALLOC.logits]).reshape(allowed.shape).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         probable = (exponentials / exponentials.sum(axis=1, keepdims=True))[allowed] + _TINY
         weights = UNIFORM_SHARE * weights + (1 - UNIFORM_SHARE) * probable / probable.sum()

@@ -1,4 +1,4 @@
-"""Command line of the policy concept: look at a policy's forms, and write them again."""
+"""Command line of policies: compare and export the forms of a policy, import a policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from components.core.storage.uri import display_path
 
 @click.group()
 def main() -> None:
-    """Compare the forms of a trained policy, export it again, or import one of another training.
+    """Compare the forms of a trained policy, export it again, or import a policy of another project.
 
     \b
     Example:
@@ -34,14 +34,14 @@ def main() -> None:
 
 
 @main.command("compare")
-@click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
-@click.option("--trace", type=ARTIFACT, required=True, help="Recorded decisions: what the trace step made.")
-@click.option("--decisions", type=COUNT, default=2000, show_default=True, help="How many to compare.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Which ones.")
+@click.option("--policy", type=ARTIFACT, required=True, help="Output of the warmstart or ppo step.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Recorded decisions: output of the trace step.")
+@click.option("--decisions", type=COUNT, default=2000, show_default=True, help="Number of decisions to compare.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed that selects the decisions.")
 def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> None:
-    """Run every form of a policy on recorded decisions; fail if any two of them decide differently.
+    """Run every form of a policy on recorded decisions; fail if any of them decides differently.
 
-    The forms are the arrays (weights.npz), the emitted C++ (policy.so), the SavedModel and the TensorFlow Lite model.
+    The forms are the arrays (weights.npz), the generated C++ (policy.so), the SavedModel and the TensorFlow Lite model.
 
     \b
     Example:
@@ -54,24 +54,24 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     agreements = compare(policy, trace, decisions, seed)
     for a in agreements:
         ties = f", {len(a.ties)} ties" if len(a.ties) else ""
-        say(f"{a.form}: {len(a.differences)} of {a.decisions} decisions differ{ties}; logits by {a.max_error:.1e}")
+        say(f"{a.form}: {len(a.differences)} of {a.decisions} decisions differ{ties}; logit error {a.max_error:.1e}")
     if any(len(a.differences) for a in agreements):
         forms = ", ".join(a.form for a in agreements if len(a.differences))
-        raise UserError(f"{policy}: its forms decide differently from its weights: {forms}", "export the policy again")
+        raise UserError(f"{policy}: forms decide differently from its weights: {forms}", "export the policy again")
 
 
 @main.command("export")
-@click.option("--policy", type=ARTIFACT, required=True, help="What the warmstart or the ppo step made.")
-@click.option("--toolchain", type=ARTIFACT, required=True, help="A toolchain, whose clang compiles policy.so.")
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; made, or replaced.")
+@click.option("--policy", type=ARTIFACT, required=True, help="Output of the warmstart or ppo step.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="Toolchain whose clang compiles policy.so.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; created or replaced.")
 @click.option(
     "--aot/--no-aot",
     default=False,
     show_default=True,
-    help="Also the form that `toolchain --embed tf-aot` wants; takes a minute.",
+    help="Also write the form that `toolchain --embed tf-aot` requires; takes a minute.",
 )
 def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> None:
-    """Write all forms of a policy again, from its weights; its origin in policy.json stays.
+    """Write all forms of a policy again, from its weights; keep its origin in policy.json.
 
     \b
     Example:
@@ -86,12 +86,12 @@ def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> No
 
     with publish(output) as partial:
         export_policy(dense, partial, compiler.clang, info)
-        for kept in ("report.json", "tensorboard"):
-            source = policy / kept
+        for name in ("report.json", "tensorboard"):
+            source = policy / name
             if source.is_dir():
-                shutil.copytree(source, partial / kept)
+                shutil.copytree(source, partial / name)
             elif source.is_file():
-                shutil.copyfile(source, partial / kept)
+                shutil.copyfile(source, partial / name)
         if aot:
             from components.core.policy.aot import compile_aot
 
@@ -105,17 +105,17 @@ def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> No
     "source",
     type=ARTIFACT,
     required=True,
-    help="Directory with saved_model.pb, as ml-compiler-opt publishes its policies.",
+    help="Directory with saved_model.pb, in the form that ml-compiler-opt publishes.",
 )
 @click.option(
-    "--toolchain", type=ARTIFACT, required=True, help="Training toolchain, whose features it must be content with."
+    "--toolchain", type=ARTIFACT, required=True, help="Training toolchain, which must log the policy's features."
 )
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; made, or replaced.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; created or replaced.")
 def import_command(source: Path, toolchain: Path, output: Path) -> None:
-    """Take a policy that ml-compiler-opt trained: a SavedModel with the signature "action".
+    """Import a policy that ml-compiler-opt trained: a SavedModel with the signature "action".
 
-    Its problem is told by its decision. It must not want features that this LLVM does not have. What comes out can be
-    evaluated, and a release clang carries it with --embed tf-aot; it cannot be trained further or tuned from, for
+    The name of its decision determines its problem. This LLVM must have all of its features. The imported policy can be
+    evaluated, and embedded in a release clang with --embed tf-aot; it cannot be trained further or tuned from, because
     this project does not know its layers. A SavedModel is a program: import only what you would run.
 
     \b

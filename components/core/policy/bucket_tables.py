@@ -1,11 +1,11 @@
-"""The tables of an emitted policy: boundaries without repetitions, and a first layer rewritten for speed.
+"""The tables of a generated policy: distinct boundaries, and a first layer rewritten for speed.
 
-Three facts make a policy small and quick:
+Three facts make a policy small and fast:
 
 - Features are integers, boundaries are quantiles with many repetitions: the distinct ones, rounded up, in the smallest
-  integer type that holds them, with the count of boundaries up to each (its rank), give the same quantile.
-- Most features sit at one value most of the time. What a feature contributes there is added to the biases once and for
-  all, and only the difference is computed when it is elsewhere.
+  integer type that holds them, with the number of boundaries up to each (its rank), give the same quantile.
+- Most features have one usual value most of the time. The biases include its contribution, and a decision with another
+  value adds the difference.
 - A feature with few distinct boundaries has few possible contributions: with a mask a row of sums per bucket replaces
   the rows for q, sqrt(q) and q*q.
 """
@@ -26,10 +26,10 @@ STORAGE_TYPES = {"int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int6
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """How one feature becomes inputs of the first layer.
+    """The table that maps one feature to inputs of the first layer.
 
-    Invariants: `boundaries` are strictly increasing, at least one, of dtype `storage`; ranks[i] is how many of the
-    vocab's boundaries are <= boundaries[i]. A value is in bucket b if b of `boundaries` are <= it, so that there
+    Invariants: `boundaries` are strictly increasing, at least one, of dtype `storage`; ranks[i] is the number of the
+    vocab's boundaries that are <= boundaries[i]. A value is in bucket b if b of `boundaries` are <= it, so there
     are len(boundaries) + 1 buckets. `rows` is float32 [len(boundaries), outputs] if `row_per_bucket` (all buckets but
     the usual one, in order, relative to it) and [inputs_per_quantile, outputs] otherwise.
     """
@@ -53,28 +53,28 @@ class FeatureTable:
 def distinct_boundaries(
     spec: FeatureSpec, boundaries: NDArray[np.float64]
 ) -> tuple[NDArray[np.generic], NDArray[np.uint16]]:
-    """The strictly increasing boundaries of the smallest type, and the rank of each.
+    """Return strictly increasing boundaries of the smallest type, and the rank of each.
 
     For an integer x, b <= x is the same as ceil(b) <= x; for a float32 x, the same as (b rounded up to float32) <= x.
-    Boundaries beyond int64 are clipped to its range: no value of the feature is above them either.
+    Boundaries beyond int64 are clipped to its range: no value of the feature is above that either.
     """
     if spec.dtype == "float32":
         rounded = boundaries.astype(np.float32)
-        exact: NDArray[np.generic] = np.where(rounded < boundaries, np.nextafter(rounded, np.float32(np.inf)), rounded)
-        exact = exact.astype(np.float32)
+        ceiled: NDArray[np.generic] = np.where(rounded < boundaries, np.nextafter(rounded, np.float32(np.inf)), rounded)
+        ceiled = ceiled.astype(np.float32)
     else:
         # The largest float64 below 2**63: 2**63 itself would not fit.
-        exact = np.clip(np.ceil(boundaries), -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64)
-    distinct, counts = np.unique(exact, return_counts=True)
+        ceiled = np.clip(np.ceil(boundaries), -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64)
+    distinct, counts = np.unique(ceiled, return_counts=True)
     return distinct.astype(_smallest_type(distinct)), np.cumsum(counts).astype(np.uint16)
 
 
 def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer]:
-    """The tables of all features, and the first layer as ([rows of all tables in order, outputs], biases).
+    """Return the tables of all features, and the first layer as ([rows of all tables in order, outputs], biases).
 
-    A row for each feature's magnitude, or with a mask its standing, in order, ends the rows.
+    The last rows are for each feature's magnitude, or with a mask its action rank, in order.
 
-    Sums of weights are taken in float64 and rounded once, so that they agree with the layer they replace to about 1e-7.
+    Weights are summed in float64 and rounded once, so the sums agree with the layer they replace to about 1e-7.
     """
     weights, bias = policy.layers[0]
     count, masked = len(policy.network_features), policy.mask is not None
@@ -83,26 +83,26 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
     new_bias = bias.astype(np.float64)
     tables = []
     for spec, all_weights in zip(policy.network_features, per_feature, strict=True):
-        feature_weights, other_weights = all_weights[:per_quantile], all_weights[per_quantile]
+        quantile_weights, other_weights = all_weights[:per_quantile], all_weights[per_quantile]
         vocab = policy.buckets[spec.name]
         boundaries, ranks = distinct_boundaries(spec, vocab)
-        # How often a boundary is repeated is how often the trace had that value, in thousandths.
+        # The repetitions of a boundary are the frequency of that value in the trace, in thousandths.
         usual_bucket = 1 + int(np.argmax(np.diff(ranks, prepend=np.uint16(0))))
         q = np.concatenate([[0], ranks]).astype(np.float32) / np.float32(len(vocab))
         expanded = np.stack([q, np.sqrt(q), q * q], 1)[:, :per_quantile]
-        contributions = expanded.astype(np.float64) @ feature_weights  # [buckets, outputs]
+        contributions = expanded.astype(np.float64) @ quantile_weights  # [buckets, outputs]
         new_bias = new_bias + contributions[usual_bucket]
         usual_magnitude = np.float32(0.0)
         if policy.mask is None:
             usual = boundaries[usual_bucket - 1 : usual_bucket]
             usual_magnitude = magnitudes([spec], {spec.name: usual})[0, 0]
             new_bias = new_bias + float(usual_magnitude) * other_weights
-        # Where a quantile has one row there is nothing to save, and that row stays as 16-bit numbers have it.
+        # A quantile of one row cannot get fewer, and its weights stay 16-bit multiples (fixed_point.py).
         row_per_bucket = 1 < per_quantile >= len(boundaries)
         if row_per_bucket:
             rows = np.delete(contributions - contributions[usual_bucket], usual_bucket, axis=0)
         else:
-            rows = feature_weights
+            rows = quantile_weights
         tables.append(
             FeatureTable(
                 spec=spec,
@@ -116,8 +116,8 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
                 usual_magnitude=usual_magnitude,
             )
         )
-    others = per_feature[:, per_quantile].astype(np.float32)
-    all_rows = np.concatenate([*(table.rows for table in tables), others])
+    last_rows = per_feature[:, per_quantile].astype(np.float32)
+    all_rows = np.concatenate([*(table.rows for table in tables), last_rows])
     return tuple(tables), (all_rows, new_bias.astype(np.float32))
 
 

@@ -1,16 +1,15 @@
-"""The emitted form: a policy as policy.h and policy.cpp, plain C++17 that depends on nothing.
+"""Generates a policy as policy.h and policy.cpp, plain C++17 without dependencies.
 
-policy.cpp is compiled twice from the same text: into policy.so, which the training clang loads, and into the release
-clang. There its C functions carry the problem's name (mlgo_inlining_logits), so that policies of two problems can live
-in one compiler; policy.so also exports them under the names that a loader can know without knowing the problem:
+The same policy.cpp is compiled into policy.so, which the training clang loads, and into the release clang. The names of
+its C functions include the problem (mlgo_inlining_logits), so that one compiler can embed policies of two problems.
+policy.so also exports two of them under names that do not depend on the problem:
 
     const char *mlgo_policy_describe(void);  // JSON: {"version": 1, "problem", "features": [{"name", "type", "shape"}],
                                              //        "num_actions"}
     void mlgo_policy_logits(const void *const *inputs, float *logits);
 
-`inputs` holds one pointer per feature in the order of describe(), to as many int64_t or float as its shape says;
-`logits` takes num_actions floats, -infinity for an action that the mask excludes. Both are safe to call from several
-threads.
+`inputs` holds one pointer per feature in the order of describe(), to the int64_t or float elements of its shape;
+`logits` receives num_actions floats, -infinity for an action that the mask excludes. Both functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from components.core import problems
 from components.core.formats.features import FeatureSpec
 from components.core.policy.bucket_tables import STORAGE_TYPES, FeatureTable, feature_tables
 from components.core.policy.dense import DensePolicy
-from components.core.policy.feature_encoding import MAGNITUDE_SCALE, Float32, elements, inputs_per_feature
-from components.core.policy.fixed_point import multiples
+from components.core.policy.feature_encoding import MAGNITUDE_SCALE, Float32, inputs_per_feature, num_elements
+from components.core.policy.fixed_point import to_fixed_point
 
 POLICY_HEADER = "policy.h"
 POLICY_SOURCE = "policy.cpp"
@@ -39,11 +38,11 @@ _INFERENCE = Path(__file__).with_name("inference.inc")
 _MAGNITUDES = Path(__file__).with_name("magnitudes.inc")
 _ACTION_RANKS = Path(__file__).with_name("action_ranks.inc")
 _BLOCKS = (32, 16, 8, 4)
-"""Outputs of a layer whose sums are kept in registers at once: SSE2 has 16 registers of four floats."""
+"""Numbers of outputs of a layer whose sums stay in registers: SSE2 has 16 registers of four floats."""
 
 
 def generate(policy: DensePolicy, directory: Path) -> tuple[Path, Path]:
-    """Writes policy.h and policy.cpp into `directory` and returns their paths. The same policy gives the same bytes."""
+    """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes."""
     header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE
     header.write_text(generate_header(policy), encoding="utf-8")
     source.write_text(generate_source(policy), encoding="utf-8")
@@ -51,23 +50,23 @@ def generate(policy: DensePolicy, directory: Path) -> tuple[Path, Path]:
 
 
 def describe(policy: DensePolicy) -> str:
-    """The JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
-    return description(policy.problem, policy.features, policy.num_actions)
+    """Return the JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
+    return description_json(policy.problem, policy.features, policy.num_actions)
 
 
-def description(problem: str, features: Sequence[FeatureSpec], num_actions: int) -> str:
-    """The same of a policy of which only that is known."""
+def description_json(problem: str, features: Sequence[FeatureSpec], num_actions: int) -> str:
+    """Return the same JSON from the properties that it describes."""
     specs = [feature.to_json() for feature in features]
     return json.dumps({"version": 1, "problem": problem, "features": specs, "num_actions": num_actions})
 
 
 def generate_header(policy: DensePolicy) -> str:
-    """policy.h: the class that a release clang instantiates, with the interface ReleaseModeModelRunner<> expects."""
+    """Return policy.h: the class that a release clang instantiates, with ReleaseModeModelRunner<>'s interface."""
     problem = problems.get(policy.problem)
     name = policy.problem
     guard = f"MLGO_POLICY_{name.upper()}_H"
     count = len(policy.features)
-    *places, words = word_offsets(policy.features)
+    *offsets, words = word_offsets(policy.features)
     return f"""\
 // Written by mlgo-pipeline: a policy for {name}. Do not edit; export the policy again instead.
 #ifndef {guard}
@@ -85,7 +84,7 @@ int mlgo_{name}_feature_index(const char *feature);
 
 namespace llvm {{
 
-/// What ReleaseModeModelRunner asks of a compiled model: buffers by index, and Run().
+/// The interface that ReleaseModeModelRunner requires: buffers by index, and Run().
 class {problem.model_class} {{
 public:
   {problem.model_class}() {{
@@ -101,13 +100,13 @@ public:
   int LookupResultIndex(const std::string &Name) const {{
     return Name == "fetch_{problem.decision}" ? 0 : -1;
   }}
-  void *arg_data(int Index) {{ return &Arguments[Places[Index]]; }}
+  void *arg_data(int Index) {{ return &Arguments[Offsets[Index]]; }}
   void *result_data(int) {{ return &Decision; }}
   void Run() {{ Decision = mlgo_{name}_decide(Inputs); }}
 
 private:
-  static constexpr int Places[] = {{{", ".join(map(str, places))}}};
-  int64_t Arguments[{words}] = {{}}; // whole words for each feature, whatever its type
+  static constexpr int Offsets[] = {{{", ".join(map(str, offsets))}}};
+  int64_t Arguments[{words}] = {{}}; // each feature starts at a whole word
   const void *Inputs[{count}];
   int64_t Decision = 0;
 }};
@@ -119,12 +118,12 @@ private:
 
 
 def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:
-    """Where each feature begins in a buffer of eight-byte words that holds them all, and how many words that are."""
+    """Return the offset of each feature in a buffer of eight-byte words, and at the end the size of the buffer."""
     return [0, *accumulate(-(-feature.size_bytes // 8) for feature in features)]
 
 
 def generate_source(policy: DensePolicy) -> str:
-    """policy.cpp: the tables, inference.inc, magnitudes.inc or with a mask action_ranks.inc, and the C functions."""
+    """Return policy.cpp: tables, inference.inc, magnitudes.inc or with a mask action_ranks.inc, and the C functions."""
     name = policy.problem
     tables, first_layer = feature_tables(policy)
     layers = [_pad_outputs(weights, bias) for weights, bias in (first_layer, *policy.layers[1:])]
@@ -142,15 +141,15 @@ def generate_source(policy: DensePolicy) -> str:
     parts += ["", _INFERENCE.read_text(encoding="utf-8")]
     for i, (weights, bias) in enumerate(layers):
         parts += _weights(i, weights)
-        parts.append(_array("float", f"biases_{i}", _floats(bias), align=16))
-    last_rows = len(first_layer[0]) - len(tables)
+        parts.append(_array("float", f"biases_{i}", _float_literals(bias), align=16))
+    num_quantile_rows = len(first_layer[0]) - len(tables)
     if policy.mask is None:
-        parts.append(f"constexpr unsigned first_magnitude_row = {last_rows};")
-        parts.append(f"constexpr float magnitude_scale = {_float(MAGNITUDE_SCALE)};")
-        parts.append(_array("float", "usual_magnitudes", [_float(table.usual_magnitude) for table in tables]))
+        parts.append(f"constexpr unsigned first_magnitude_row = {num_quantile_rows};")
+        parts.append(f"constexpr float magnitude_scale = {_float_literal(MAGNITUDE_SCALE)};")
+        parts.append(_array("float", "usual_magnitudes", [_float_literal(table.usual_magnitude) for table in tables]))
         parts.append(_MAGNITUDES.read_text(encoding="utf-8"))
     else:
-        parts.append(f"constexpr unsigned first_standing_row = {last_rows};\n")
+        parts.append(f"constexpr unsigned first_action_rank_row = {num_quantile_rows};\n")
         parts.append(_ACTION_RANKS.read_text(encoding="utf-8"))
     parts += ["} // namespace\n", _functions(policy, widths)]
     return "\n".join(parts)
@@ -158,7 +157,7 @@ def generate_source(policy: DensePolicy) -> str:
 
 def _functions(policy: DensePolicy, widths: list[int]) -> str:
     name = policy.problem
-    body = _all_actions(widths) if policy.mask is None else _action_by_action(policy, policy.mask, widths)
+    body = _score_all(widths) if policy.mask is None else _score_allowed(policy, policy.mask, widths)
     return f"""\
 extern "C" {{
 
@@ -168,7 +167,7 @@ void mlgo_{name}_logits(const void *const *inputs, float *logits) {{
 {body}
 }}
 
-// The action with the greatest logit, the first of equals.
+// The action with the greatest logit; in a tie the first one.
 int64_t mlgo_{name}_decide(const void *const *inputs) {{
   float logits[num_actions];
   mlgo_{name}_logits(inputs, logits);
@@ -179,7 +178,7 @@ int64_t mlgo_{name}_decide(const void *const *inputs) {{
   return best;
 }}
 
-// The place of a feature in describe(), or -1.
+// The index of a feature in describe(), or -1.
 int mlgo_{name}_feature_index(const char *feature) {{
   for (unsigned i = 0; i < sizeof feature_names / sizeof *feature_names; ++i)
     if (__builtin_strcmp(feature_names[i], feature) == 0)
@@ -200,28 +199,28 @@ __attribute__((visibility("default"))) void mlgo_policy_logits(const void *const
 """
 
 
-def _all_actions(widths: list[int]) -> str:
-    """One pass of the layers gives the logits of all actions."""
+def _score_all(widths: list[int]) -> str:
+    """Return the body that computes the logits of all actions in one pass of the layers."""
     return f"""\
 {_layers("inputs", widths, indent=2)}
   for (unsigned a = 0; a < num_actions; ++a)
     logits[a] = layer_{len(widths) - 1}[a];"""
 
 
-def _action_by_action(policy: DensePolicy, mask: FeatureSpec, widths: list[int]) -> str:
-    """A pass of the layers for each action that is allowed, over pointers to that action's element of each feature."""
-    places = [
+def _score_allowed(policy: DensePolicy, mask: FeatureSpec, widths: list[int]) -> str:
+    """Return the body that passes each allowed action's element of each feature through the layers."""
+    assignments = [
         f"  at[{i}] = static_cast<const char *>(inputs[{policy.features.index(f)}])"
-        + ("" if elements(f) == 1 else f" + a * {f.numpy_dtype.itemsize}")
+        + ("" if num_elements(f) == 1 else f" + a * {f.numpy_dtype.itemsize}")
         + ";"
         for i, f in enumerate(policy.network_features)
     ]
     ctype = STORAGE_TYPES[mask.dtype]
-    pointers = "\n".join(f"  {place}" for place in places)
+    pointers = "\n".join(f"  {assignment}" for assignment in assignments)
     comparisons = "\n".join(
         f"  compare<{STORAGE_TYPES[f.dtype]}>(inputs[{policy.features.index(f)}], allowed, count, {i}, action_ranks);"
         for i, f in enumerate(policy.network_features)
-        if elements(f) > 1
+        if num_elements(f) > 1
     )
     return f"""\
   const {ctype} *mask = static_cast<const {ctype} *>(inputs[{policy.features.index(mask)}]);
@@ -234,8 +233,8 @@ def _action_by_action(policy: DensePolicy, mask: FeatureSpec, widths: list[int])
   }}
   float action_ranks[num_actions][num_features];
   for (unsigned k = 0; k < count; ++k)
-    for (float &standing : action_ranks[k])
-      standing = 0.0f;
+    for (float &rank : action_ranks[k])
+      rank = 0.0f;
 {comparisons}
   for (unsigned k = 0; k < count; ++k) {{
     const unsigned a = allowed[k];
@@ -260,13 +259,13 @@ def _layers(inputs: str, widths: list[int], indent: int, action_ranks: bool = Fa
 
 
 def _weights(layer: int, weights: Float32) -> list[str]:
-    """`weights_<layer>`: as 16 bits each, which are expanded when the program starts, where those say it all."""
-    if (compact := multiples(weights)) is None:
-        return [_array("float", f"weights_{layer}", _floats(weights), align=16)]
-    numbers, scale = compact
+    """Define `weights_<layer>`: 16-bit multiples, expanded when the program starts, if these are exact; else floats."""
+    if (fixed_point := to_fixed_point(weights)) is None:
+        return [_array("float", f"weights_{layer}", _float_literals(weights), align=16)]
+    numbers, scale = fixed_point
     return [
         _array("int16_t", f"multiples_{layer}", [str(n) for n in numbers.ravel().tolist()]),
-        f"const Expanded<sizeof multiples_{layer} / 2> expanded_{layer}(multiples_{layer}, {_float(scale)});",
+        f"const Expanded<sizeof multiples_{layer} / 2> expanded_{layer}(multiples_{layer}, {_float_literal(scale)});",
         f"const float *const weights_{layer} = expanded_{layer}.values;",
     ]
 
@@ -278,11 +277,11 @@ def _feature_arrays(tables: tuple[FeatureTable, ...], policy: DensePolicy) -> li
         first_boundary = sum(map(len, pools[t.storage]))
         pools[t.storage].append(t.boundaries)
         q = t.usual_q
-        numbers = [_float(t.rank_scale), _float(q), _float(np.sqrt(q))]
-        first_rank = 0 if t.row_per_bucket else rank  # the bucket alone says which row, no rank is needed
-        places = [first_boundary, first_rank, row, len(t.boundaries), t.usual_bucket]
-        record = [*numbers, *map(str, places), f"Storage::{t.storage}", str(t.row_per_bucket).lower()]
-        usual = [] if t.storage == "float32" else _numbers(t.storage, [t.boundaries[t.usual_bucket - 1 :][:1]])
+        numbers = [_float_literal(t.rank_scale), _float_literal(q), _float_literal(np.sqrt(q))]
+        first_rank = 0 if t.row_per_bucket else rank  # the bucket selects the row, without a rank
+        indices = [first_boundary, first_rank, row, len(t.boundaries), t.usual_bucket]
+        record = [*numbers, *map(str, indices), f"Storage::{t.storage}", str(t.row_per_bucket).lower()]
+        usual = [] if t.storage == "float32" else _number_literals(t.storage, [t.boundaries[t.usual_bucket - 1 :][:1]])
         records.append("  {" + ", ".join([*(usual or ["0"]), *record]) + "},")
         row += len(t.rows)
         rank += 0 if t.row_per_bucket else len(t.ranks)
@@ -303,25 +302,25 @@ def _feature_arrays(tables: tuple[FeatureTable, ...], policy: DensePolicy) -> li
         + "\n".join(f"  {string_literal(f.name)}," for f in policy.features)
         + "\n};",
         *(
-            _array(STORAGE_TYPES[storage], f"boundaries_{storage}", _numbers(storage, arrays))
+            _array(STORAGE_TYPES[storage], f"boundaries_{storage}", _number_literals(storage, arrays))
             for storage, arrays in pools.items()
         ),
         _array("uint16_t", "ranks", ranks),
     ]
 
 
-def _numbers(storage: str, arrays: list[NDArray[np.generic]]) -> list[str]:
+def _number_literals(storage: str, arrays: list[NDArray[np.generic]]) -> list[str]:
     values = [value for array in arrays for value in array.tolist()]
     if storage == "float32":
-        return [_float(value) for value in values]
-    # The least int64 has no literal of its own in C++.
+        return [_float_literal(value) for value in values]
+    # C++ has no literal for the least int64.
     return [str(v) if v > -(2**63) else "INT64_MIN" for v in values]
 
 
 def _pad_outputs(weights: Float32, bias: Float32) -> tuple[Float32, Float32]:
-    """Outputs padded with zeros to whole vectors of four; relu silences the padding, the logits leave it out.
+    """Pad outputs with zeros to whole vectors of four. relu keeps the padding at 0, the logits omit it.
 
-    The rows of a next layer need no padding: they are addressed by the units that are above zero.
+    The rows of the next layer need no padding: only units above zero address them.
     """
     padding = -weights.shape[1] % _BLOCKS[-1]
     return np.pad(weights, ((0, 0), (0, padding))), np.pad(bias, (0, padding))
@@ -334,15 +333,15 @@ def _array(ctype: str, name: str, items: list[str], align: int = 0) -> str:
     return f"{alignas}const {ctype} {name}[] = {{\n" + ",\n".join(lines) + "};"
 
 
-def _floats(values: Float32) -> list[str]:
-    return [_float(value) for value in values.ravel().tolist()]
+def _float_literals(values: Float32) -> list[str]:
+    return [_float_literal(value) for value in values.ravel().tolist()]
 
 
-def _float(value: float | np.floating) -> str:
-    """An exact float literal: hexadecimal ones need no search for the shortest decimal that reads back the same."""
+def _float_literal(value: float | np.floating) -> str:
+    """Return an exact float literal, hexadecimal: that needs no search for the shortest decimal of the same value."""
     return float(value).hex() + "f"
 
 
 def string_literal(text: str) -> str:
-    """The text as C++ has it."""
-    return json.dumps(text)  # ASCII with backslash escapes, which C++ reads alike
+    """Return the text as a C++ string literal."""
+    return json.dumps(text)  # ASCII with backslash escapes, which C++ reads the same

@@ -26,13 +26,13 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import IMPORTED, POLICY_JSON, load_policy_info
-from components.core.policy.feature_encoding import Float32, elements, expand, inputs_per_feature, layer_inputs
+from components.core.policy.feature_encoding import Float32, expand, inputs_per_feature, layer_inputs, num_elements
 from components.core.storage.input_files import open_regular, parse_json
 
 WEIGHTS_FILE = "weights.npz"
 _VERSION = 2
 MAX_BOUNDARIES = 65535
-"""The emitted form keeps bucket indices as uint16."""
+"""The generated C++ keeps bucket indices as uint16."""
 
 NPZ_ERRORS = (
     zipfile.BadZipFile,
@@ -51,7 +51,7 @@ NPZ_ERRORS = (
     RuntimeError,
     SyntaxError,
 )
-"""What numpy and zipfile raise for a damaged .npz: a shape that no memory holds, a compression that nobody knows."""
+"""Exceptions of numpy and zipfile for a damaged .npz, such as a shape too large for memory, an unknown compression."""
 
 Layer = tuple[Float32, Float32]
 
@@ -61,10 +61,10 @@ class DensePolicy:
     """A policy as plain arrays.
 
     Invariants (checked): every feature but the mask is a scalar (shape product 1), or with a mask has as many elements
-    as the mask, and has at least one, nondecreasing boundary; layer i is (W float32 [inputs, outputs], b float32
+    as the mask, and has one or more nondecreasing boundaries; layer i is (W float32 [inputs, outputs], b float32
     [outputs]) with inputs = inputs_per_feature * len(network_features) for the first and the outputs of the layer
-    before otherwise; relu follows every layer but the last, whose outputs are the logits: of all actions, or with a
-    mask of one.
+    before otherwise; relu follows every layer but the last, whose outputs are the logits of all actions, or with a
+    mask the logit of one.
     """
 
     problem: str
@@ -76,9 +76,9 @@ class DensePolicy:
         mask = self.mask
         if mask is not None and self.layers[-1][1].shape != (1,):
             raise ValueError(f"with a mask the last layer scores one action, this one {self.layers[-1][1].shape}")
-        sizes = [1] if mask is None else [1, elements(mask)]
+        sizes = [1] if mask is None else [1, num_elements(mask)]
         for feature in self.network_features:
-            if elements(feature) not in sizes:
+            if num_elements(feature) not in sizes:
                 allowed = "only scalars" + "".join(f" and tensors of {size}" for size in sizes[1:])
                 raise ValueError(f"feature {feature.name} has shape {feature.shape}; {allowed} are supported")
             boundaries = self.buckets.get(feature.name)
@@ -99,7 +99,7 @@ class DensePolicy:
 
     @cached_property
     def mask(self) -> FeatureSpec | None:
-        """The feature that says which actions are allowed. ValueError if the problem has one and this policy not."""
+        """The feature that marks the allowed actions. ValueError if the problem has one and this policy does not."""
         name = problems.get(self.problem).mask
         if name is None:
             return None
@@ -115,10 +115,10 @@ class DensePolicy:
 
     @cached_property
     def num_actions(self) -> int:
-        return elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
+        return num_elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """What the layers are given of N decisions, [N, 2 * F] or with a mask [N, A, 2 * F], see `layer_inputs`.
+        """Return the layers' inputs for N decisions, [N, 2 * F] or with a mask [N, A, 2 * F], see `layer_inputs`.
 
         Args:
             columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
@@ -126,7 +126,7 @@ class DensePolicy:
         return layer_inputs(self.network_features, self.buckets, columns, self.mask)
 
     def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """float32 [N, num_actions] for N decisions, -inf where an action is excluded; the reference that the other
+        """Return float32 [N, num_actions] for N decisions, -inf for excluded actions; the reference that the other
         forms are compared with."""
         logits = self.logits_of_inputs(self.inputs(columns))
         if self.mask is None:
@@ -135,7 +135,7 @@ class DensePolicy:
         return np.where(allowed, logits, np.float32(-np.inf))
 
     def logits_of_inputs(self, inputs: Float32) -> Float32:
-        """float32 [N, num_actions] from `inputs()`, of excluded actions as well."""
+        """Return float32 [N, num_actions] from `inputs()`, including excluded actions."""
         x = expand(inputs, self.mask is not None)
         for i, (weights, bias) in enumerate(self.layers):
             x = x @ weights + bias
@@ -144,7 +144,7 @@ class DensePolicy:
         return x if self.mask is None else x[..., 0]
 
     def save(self, directory: Path) -> Path:
-        """Writes weights.npz: features (JSON), buckets/<feature>, layers/<i>/weights and layers/<i>/bias."""
+        """Write weights.npz: features (JSON), buckets/<feature>, layers/<i>/weights and layers/<i>/bias."""
         arrays: dict[str, NDArray[np.generic]] = {}
         for feature in self.network_features:
             arrays[f"buckets/{feature.name}"] = self.buckets[feature.name]
@@ -158,9 +158,9 @@ class DensePolicy:
 
 
 def write_npz(path: Path, /, **arrays: NDArray[Any]) -> None:
-    """Writes arrays as `np.savez` does, by way of memory.
+    """Write arrays as `np.savez` does, through a buffer in memory.
 
-    On a full disk zipfile would fail once more when it is collected, after the error has been told.
+    On a full disk zipfile would fail a second time when it is garbage-collected, after the error was reported.
     """
     stream = io.BytesIO()
     np.savez(stream, **arrays)  # type: ignore[arg-type]
@@ -168,15 +168,15 @@ def write_npz(path: Path, /, **arrays: NDArray[Any]) -> None:
 
 
 def read_dense(directory: Path) -> DensePolicy:
-    """Reads weights.npz of a policy directory. UserError if it is missing, truncated or not such a file."""
+    """Read weights.npz of a policy directory. UserError if it is missing, truncated or not such a file."""
     path = directory / WEIGHTS_FILE
     try:
-        # Not np.load(path): of a named pipe it would wait for a writer.
+        # Not np.load(path), which would wait for a writer of a named pipe.
         with os.fdopen(open_regular(path), "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             header = parse_json(str(arrays["header"]), f"the header of {path}", "make the policy again")
             if header["version"] != _VERSION:
                 problem = f"{path} has version {header['version']}, this program reads {_VERSION}"
-                raise UserError(problem, "train the policy again: its network sees other inputs")
+                raise UserError(problem, "train the policy again: its network has other inputs")
             features = tuple(FeatureSpec.from_json(f) for f in header["features"])
             return DensePolicy(
                 problem=header["problem"],

@@ -1,4 +1,4 @@
-"""Writes policies: the few files that an iteration of training needs, or the whole artifact."""
+"""Writes policies: the few files that a training iteration needs, or the whole artifact."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ VOCAB = "vocab"
 
 
 def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
-    """Writes what the training clang needs to run a policy, output_spec.json and policy.{h,cpp,so}, in half a second.
+    """Write the files that the training clang reads, output_spec.json and policy.{h,cpp,so}, in half a second.
 
     Args:
-        directory: exists; files of an earlier policy are replaced.
+        directory: existing directory; files of an earlier policy are replaced.
         clang: compiles policy.so.
     """
     write_source(dense, directory)
@@ -30,14 +30,14 @@ def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
 
 
 def write_source(dense: DensePolicy, directory: Path) -> None:
-    """Write what a release clang is made of, output_spec.json and policy.{h,cpp}."""
+    """Write the files that a release clang is built from, output_spec.json and policy.{h,cpp}."""
     problem = problems.get(dense.problem)
     write_output_spec(directory, problem.decision, problem.logits, dense.num_actions)
     generate(dense, directory)
 
 
 def write_weights(dense: DensePolicy, directory: Path) -> None:
-    """Write what a policy is read from again, weights.npz and vocab/."""
+    """Write the files that a policy is loaded from, weights.npz and vocab/."""
     dense.save(directory)
     vocab = directory / VOCAB
     vocab.mkdir()
@@ -45,31 +45,31 @@ def write_weights(dense: DensePolicy, directory: Path) -> None:
 
 
 def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None) -> PolicyInfo:
-    """Writes the whole policy artifact (see components/core/formats/policy.py) but for its manifest and aot/.
+    """Write the whole policy artifact (see components/core/formats/policy.py) except its manifest and aot/.
 
-    Its weights are rounded to 16 bits, those of every form alike.
+    The weights are rounded to 16 bits, the same in every form.
 
     Args:
-        directory: exists and is the one that `storage.publish` yields.
+        directory: the directory that `storage.publish` yields.
         clang: compiles policy.so.
-        info: what is known of the policy's origin; its problem, features, number of actions and git commit are filled
-            in from `dense` and from this project's checkout.
+        info: origin of the policy; its problem, features and number of actions are replaced by those of `dense`, its
+            git commit, if empty, by that of this project's checkout.
 
     Returns:
-        what was written to policy.json.
+        the contents of policy.json.
     """
-    # TensorFlow takes seconds to import, and export_fast does without it.
+    # TensorFlow takes seconds to import, and export_fast does not need it.
     from components.core.policy.saved_model import write_saved_model
 
     dense = round_weights(dense)
-    known = info or PolicyInfo(dense.problem, dense.features, dense.num_actions, trained_by="")
+    origin = info or PolicyInfo(dense.problem, dense.features, dense.num_actions, trained_by="")
     info = dataclasses.replace(
-        known,
+        origin,
         problem=dense.problem,
         features=dense.features,
         num_actions=dense.num_actions,
-        git_commit=known.git_commit or git_commit(),
-        image=known.image or os.environ.get(IMAGE_VARIABLE, ""),
+        git_commit=origin.git_commit or git_commit(),
+        image=origin.image or os.environ.get(IMAGE_VARIABLE, ""),
     )
     export_fast(dense, directory, clang)
     write_weights(dense, directory)
@@ -79,9 +79,9 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
 
 
 def git_commit() -> str:
-    """The commit of the checkout that this code runs from, or was installed from where that says so; else empty.
+    """Return $MLGO_GIT_COMMIT, the commit of an image, else that of the checkout that this code runs from, else "".
 
-    An image knows the commit that it was built from: $MLGO_GIT_COMMIT.
+    Images set the variable to the commit that they were built from.
     """
     if commit := os.environ.get("MLGO_GIT_COMMIT"):
         return commit

@@ -1,17 +1,17 @@
-"""What the layers of a policy are given of a decision.
+"""Encodes the features of a decision as inputs of a policy's first layer.
 
-A feature value x becomes its quantile q in the trace of the default heuristic (the share of the vocab's boundaries that
-are <= x, in [0, 1]; 1 if x is not a number, which is how LLVM normalizes an infinite weight), so that the scale of a
-feature (a count of 2, a cost of -15000) is of no consequence. The network also sees the value's magnitude, a logarithm:
-quantiles do not tell apart what the trace has seldom, such as large functions, and a network of quantiles alone finds a
-third less of what single decisions are worth. sqrt(q) and q*q, which ml-compiler-opt's networks see, add nothing to
-the two (docs/performance.md).
+A feature value x becomes its quantile q in the trace of the default heuristic: the share of the vocab's boundaries that
+are <= x, in [0, 1]; 1 for NaN, to which LLVM normalizes an infinite weight. This removes the scale of a feature (a
+count of 2, a cost of -15000). The second input is the value's magnitude, a logarithm, because quantiles do not
+distinguish values that are rare in the trace, such as large functions: a network of quantiles alone finds a third less
+of the worth of single decisions. sqrt(q) and q*q, inputs of ml-compiler-opt's networks, add nothing to these two
+(docs/performance.md).
 
-Of a problem with a mask features describe one action each, by position, and what counts is how they compare with each
-other: the heuristic evicts the range of least weight, by whatever little it is less. So in place of the magnitude a
-value has its standing s, the share of the allowed actions whose value is less, and sqrt(q) and q*q next to q.
-Quantiles alone tell 1000 values apart, and a network of them agrees with the heuristic in 90.5% of held-out decisions;
-with action_ranks in 95.9% (docs/performance.md).
+If a problem has a mask, features describe one action each, by position, and their order matters: the heuristic evicts
+the range of least weight, however small the difference. So the inputs are q, sqrt(q), q*q and, in place of the
+magnitude, the action rank: the share of the allowed actions whose value is less. Quantiles alone distinguish 1000
+values, and a network of them agrees with the heuristic in 90.5% of held-out decisions; with action ranks in 95.9%
+(docs/performance.md).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Float32 = NDArray[np.float32]
 
 MAGNITUDE_SCALE = 1 / 16
 """Brings the magnitudes of counts and sizes to the scale of quantiles: 1 + |x| = 2**16 has the magnitude 1."""
-_ROWS_AT_ONCE = 4096
+_BATCH_ROWS = 4096
 
 
 def inputs_per_quantile(masked: bool) -> int:
-    """Inputs of the first layer that a quantile makes: q, or with a mask q, sqrt(q), q*q."""
+    """Return the number of first-layer inputs per quantile: q, or with a mask q, sqrt(q), q*q."""
     return 3 if masked else 1
 
 
 def inputs_per_feature(masked: bool) -> int:
-    """Rows of the first layer's weights for each feature: the quantile's, and the magnitude's or the standing's."""
+    """Return the number of first-layer weight rows per feature: the quantile's, and the magnitude's or rank's."""
     return inputs_per_quantile(masked) + 1
 
 
-def elements(feature: FeatureSpec) -> int:
-    """How many numbers one value of the feature is."""
+def num_elements(feature: FeatureSpec) -> int:
+    """Return the number of elements of one value of the feature."""
     return math.prod(feature.shape)
 
 
@@ -54,10 +54,10 @@ def layer_inputs(
     columns: Mapping[str, NDArray[np.generic]],
     mask: FeatureSpec | None,
 ) -> Float32:
-    """Return quantiles, then magnitudes: float32 [N, 2 * F]; with a mask quantiles, then ranks: [N, A, 2 * F].
+    """Return quantiles, then magnitudes: float32 [N, 2 * F]; with a mask quantiles, then action ranks: [N, A, 2 * F].
 
     Args:
-        features: F of them, the mask not among them. buckets: their boundaries.
+        features: F features without the mask. buckets: their boundaries.
         columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
 
     Raises:
@@ -66,9 +66,9 @@ def layer_inputs(
     q = quantiles(features, buckets, columns)
     if mask is None:
         return np.concatenate([q, magnitudes(features, columns)], -1)
-    wanted = np.asarray(columns[mask.name]).reshape(len(q), elements(mask)) != 0
+    allowed = np.asarray(columns[mask.name]).reshape(len(q), num_elements(mask)) != 0
     return np.concatenate(
-        [np.broadcast_to(q, (*wanted.shape, q.shape[-1])), action_ranks(features, columns, wanted)], -1
+        [np.broadcast_to(q, (*allowed.shape, q.shape[-1])), action_ranks(features, columns, allowed)], -1
     )
 
 
@@ -77,10 +77,10 @@ def quantiles(
     buckets: Mapping[str, NDArray[np.float64]],
     columns: Mapping[str, NDArray[np.generic]],
 ) -> Float32:
-    """For each value the share of its feature's boundaries that are <= it, in [0, 1].
+    """Return for each value the share of its feature's boundaries that are <= it, in [0, 1].
 
     Returns:
-        float32 [N, F]; if features have C > 1 elements [N, C, F], in which those of one element are repeated.
+        float32 [N, F]; if features have C > 1 elements, [N, C, F], in which features of one element are repeated.
 
     Raises:
         UserError: a column is missing.
@@ -89,25 +89,25 @@ def quantiles(
     if missing:
         raise UserError(
             f"the decisions lack the features {', '.join(missing)}",
-            "use a trace that was logged by the same compiler as the policy's",
+            "use a trace of the compiler that the policy was trained with",
         )
     rows = len(columns[features[0].name]) if features else 0
-    most = max(map(elements, features), default=1)
-    result = np.empty((rows, most, len(features)), np.float32)
-    for i, feature in enumerate(features):
-        boundaries, values = buckets[feature.name], np.asarray(columns[feature.name]).reshape(rows, elements(feature))
-        below = np.searchsorted(boundaries, values, side="right")
-        # One correctly rounded float32 division, which every other form repeats bit by bit.
-        result[:, :, i] = below.astype(np.float32) / np.float32(len(boundaries))
-    return result if most > 1 else result[:, 0]
+    max_elements = max(map(num_elements, features), default=1)
+    result = np.empty((rows, max_elements, len(features)), np.float32)
+    for i, spec in enumerate(features):
+        boundaries, values = buckets[spec.name], np.asarray(columns[spec.name]).reshape(rows, num_elements(spec))
+        reached = np.searchsorted(boundaries, values, side="right")
+        # One correctly rounded float32 division; every other form computes the same bits.
+        result[:, :, i] = reached.astype(np.float32) / np.float32(len(boundaries))
+    return result if max_elements > 1 else result[:, 0]
 
 
 def magnitudes(features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]]) -> Float32:
     """Return the magnitude of each value of scalar features, float32 [N, F].
 
     It is sign(x) * L(1 + |x|) * MAGNITUDE_SCALE with L the logarithm to base 2, piecewise linear between powers of two:
-    L(y) = e + y / 2**e - 1 with 2**e <= y < 2**(e + 1), the exponent and the fraction of a float. Emitted code reads it
-    off the bits. What is not a number has the magnitude 0.
+    L(y) = e + y / 2**e - 1 with 2**e <= y < 2**(e + 1), the exponent and the fraction of a float. Generated code takes
+    it from the bits of the float. NaN has the magnitude 0.
     """
     values = np.stack([np.asarray(columns[f.name]).reshape(-1).astype(np.float64) for f in features], 1)
     greatest = float(np.finfo(np.float32).max)
@@ -117,8 +117,8 @@ def magnitudes(features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np
     return (np.sign(values).astype(np.float32) * logarithm * np.float32(MAGNITUDE_SCALE)).astype(np.float32)
 
 
-def unscaled(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the values that have these magnitudes, as exactly as a float32 has them."""
+def invert_magnitudes(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the values that have these magnitudes, to the precision of float32."""
     logarithm = np.abs(magnitude.astype(np.float64)) / MAGNITUDE_SCALE
     exponent = np.floor(logarithm)
     return np.sign(magnitude) * ((1 + logarithm - exponent) * 2.0**exponent - 1)
@@ -127,29 +127,29 @@ def unscaled(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
 def action_ranks(
     features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]], allowed: NDArray[np.bool_]
 ) -> Float32:
-    """For each action the share of the allowed ones whose value is less: float32 [N, A, F], 0 for scalars.
+    """Return for each action the share of allowed actions whose value is less: float32 [N, A, F], 0 for scalars.
 
-    What is not a number counts as infinite.
+    NaN counts as infinite.
     """
     result = np.zeros((*allowed.shape, len(features)), np.float32)
     counts = np.maximum(allowed.sum(axis=1), 1).astype(np.float32)[:, None]
     for i, feature in enumerate(features):
-        if elements(feature) == 1:
+        if num_elements(feature) == 1:
             continue
         values: NDArray[Any] = np.asarray(columns[feature.name]).reshape(allowed.shape)
         if values.dtype.kind == "f":
             values = np.where(np.isnan(values), np.inf, values)
-        for first in range(0, len(values), _ROWS_AT_ONCE):
-            some = slice(first, first + _ROWS_AT_ONCE)
-            less = (values[some, None, :] < values[some, :, None]) & allowed[some, None, :]
-            result[some, :, i] = less.sum(axis=-1).astype(np.float32) / counts[some]
+        for first in range(0, len(values), _BATCH_ROWS):
+            batch = slice(first, first + _BATCH_ROWS)
+            less = (values[batch, None, :] < values[batch, :, None]) & allowed[batch, None, :]
+            result[batch, :, i] = less.sum(axis=-1).astype(np.float32) / counts[batch]
     return result
 
 
 def expand(inputs: Float32, masked: bool) -> Float32:
-    """What the first layer multiplies, [..., inputs_per_feature * F], from `layer_inputs()`.
+    """Return the inputs that the first layer multiplies, [..., inputs_per_feature * F], from `layer_inputs()`.
 
-    All q and then all magnitudes; with a mask all q, then all sqrt(q), then all q*q, then all action_ranks.
+    The order is all q, all magnitudes; with a mask all q, all sqrt(q), all q*q, all action ranks.
     """
     if not masked:
         return inputs

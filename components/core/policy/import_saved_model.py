@@ -1,9 +1,9 @@
-"""Policies of other trainings: SavedModels as ml-compiler-opt publishes them, taken as they are.
+"""Imports SavedModels that other projects trained, in the form that ml-compiler-opt publishes, without changes.
 
-Such a model is a graph, of whatever layers its training chose, and has no arrays that this project could train further.
-TensorFlow's ahead-of-time compiler makes code of it, for a release clang (`--embed tf-aot`) and, behind the two
-functions that a training clang asks for, for policy.so. Its signature "action" (ml-compiler-opt, compiler_opt/rl/
-policy_saver.py) takes one tensor for each feature, next to those of a tf-agents TimeStep, and gives the decision.
+Such a model is a graph of arbitrary layers and has no arrays that this project could train further. TensorFlow's
+ahead-of-time compiler compiles it, for a release clang (`--embed tf-aot`) and, behind the two functions that a training
+clang calls, for policy.so. Its signature "action" (ml-compiler-opt, compiler_opt/rl/policy_saver.py) takes a tensor for
+each feature and those of a tf-agents TimeStep, and returns the decision.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, write_output_spec, write_policy_info
 from components.core.formats.toolchain import Toolchain
 from components.core.policy.aot import AOT, RUNTIME, compile_aot
-from components.core.policy.codegen import description, string_literal
+from components.core.policy.codegen import description_json, string_literal
 from components.core.policy.export import git_commit
 from components.core.policy.saved_model import SAVED_MODEL, SIGNATURE, TIME_STEP_INPUTS
 from components.core.policy.shared_object import SHARED_OBJECT, link_shared_object
 
 _FILES = ("saved_model.pb", "variables", "assets", "fingerprint.pb")
-"""What a SavedModel consists of; ml-compiler-opt has other files beside them."""
+"""The files of a SavedModel; ml-compiler-opt adds other files to the directory."""
 _DTYPES = ("int64", "float32")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a SavedModel asks and answers.
+    """The signature of a SavedModel.
 
     Attributes:
-        features: in the order of their names.
-        problem: by the name of its decision.
+        features: the inputs, sorted by name.
+        problem: name of the problem whose decision it returns.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -48,26 +48,26 @@ class Signature:
 
 
 def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> PolicyInfo:
-    """Write a policy artifact, but for its manifest, from a SavedModel. Takes a minute.
+    """Write a policy artifact, except its manifest, from a SavedModel. Takes a minute.
 
     Args:
-        source: the directory with saved_model.pb.
-        directory: exists and is the one that `storage.publish` yields.
-        toolchain: whose clang compiles policy.so, and whose features the model must be content with.
+        source: directory with saved_model.pb.
+        directory: the directory that `storage.publish` yields.
+        toolchain: its clang compiles policy.so; the model may use no other features than this clang logs.
 
     Returns:
-        what was written to policy.json.
+        the contents of policy.json.
 
     Raises:
-        UserError: it is no SavedModel, or not of one of our problems; this compiler does not log all of its features as
-            it wants them; TensorFlow cannot compile it.
+        UserError: `source` is not a SavedModel of one of our problems; this compiler does not log all of its features
+            in the same form; TensorFlow cannot compile it.
     """
     signature = read_signature(source)
     problem = problems.get(signature.problem)
     logged = toolchain.features[problem.name]
     check_features(signature.features, logged)
-    wanted = {feature.name for feature in signature.features}
-    features = tuple(feature for feature in logged if feature.name in wanted)
+    used = {feature.name for feature in signature.features}
+    features = tuple(feature for feature in logged if feature.name in used)
     (directory / SAVED_MODEL).mkdir()
     for name in _FILES:
         if (source / name).is_dir():
@@ -77,10 +77,10 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
     compile_aot(directory, problem.name, toolchain.clang)
     aot = directory / AOT
     wrapper = aot / "policy.cpp"
-    wrapper.write_text(_source(problem.name, features), encoding="utf-8")
+    wrapper.write_text(_wrapper_source(problem.name, features), encoding="utf-8")
     flags = ["-w", f"-I{aot}", f"-I{aot / 'include'}"]
-    linked = [str(aot / f"{problem.model_class}.o"), str(aot / RUNTIME), "-lstdc++"]
-    link_shared_object(directory / SHARED_OBJECT, wrapper, toolchain.clang, flags, linked)
+    link_inputs = [str(aot / f"{problem.model_class}.o"), str(aot / RUNTIME), "-lstdc++"]
+    link_shared_object(directory / SHARED_OBJECT, wrapper, toolchain.clang, flags, link_inputs)
     write_output_spec(directory, problem.decision, problem.logits, problem.num_actions)
     info = PolicyInfo(problem.name, features, problem.num_actions, IMPORTED, git_commit=git_commit())
     write_policy_info(directory, info)
@@ -88,50 +88,50 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
 
 
 def read_signature(source: Path) -> Signature:
-    """Read what a SavedModel's signature "action" says of it. UserError as `import_policy`."""
+    """Read the signature "action" of a SavedModel. UserError as in `import_policy`."""
     remedy = "name the directory with saved_model.pb of a policy that ml-compiler-opt has published or saved"
     if not (source / _FILES[0]).is_file():
-        raise UserError(f"{source} is no SavedModel: it has no {_FILES[0]}", remedy)
+        raise UserError(f"{source} is not a SavedModel: it has no {_FILES[0]}", remedy)
     try:
-        # Only its description: to load the model would need whatever libraries it was saved with.
+        # Reads only the description: loading the model may require the libraries that it was saved with.
         signature = saved_model_utils.get_meta_graph_def(str(source), tf.saved_model.SERVING).signature_def[SIGNATURE]
     except (OSError, RuntimeError, ValueError, TypeError, DecodeError, tf.errors.OpError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise UserError(f"{source} is no SavedModel that can be read: {first:.200}", remedy) from None
-    of = {problem.decision: problem for problem in map(problems.get, problems.names())}
-    decisions = [name for name in signature.outputs if name in of]
+        first_line = (str(error).splitlines() or [""])[0]
+        raise UserError(f"{source} is not a readable SavedModel: {first_line:.200}", remedy) from None
+    known = {problem.decision: problem for problem in map(problems.get, problems.names())}
+    decisions = [name for name in signature.outputs if name in known]
     if len(decisions) != 1:
-        given = ", ".join(sorted(signature.outputs)) or "nothing"
-        raise UserError(f"{source}: its signature {SIGNATURE!r} gives {given}; {' or '.join(of)} is needed", remedy)
-    problem, decision = of[decisions[0]], _spec(signature.outputs[decisions[0]])
+        outputs = ", ".join(sorted(signature.outputs)) or "nothing"
+        raise UserError(f"{source}: signature {SIGNATURE!r} returns {outputs}, not {' or '.join(known)}", remedy)
+    problem, decision = known[decisions[0]], _tensor_spec(signature.outputs[decisions[0]])
     if decision.dtype != tf.int64 or decision.shape.num_elements() != 1:
-        raise UserError(f"{source} gives {decisions[0]} as {_told(decision)}, which is not one int64", remedy)
+        raise UserError(f"{source} returns {decisions[0]} as {_format_spec(decision)}, expected one int64", remedy)
     features = []
     for name, info in sorted(signature.inputs.items()):
         if name in TIME_STEP_INPUTS or name in problem.decisions:
-            continue  # what nobody feeds in a compiler, and the heuristic's decision, which no policy may need
-        spec = _spec(info)
+            continue  # not fed by a compiler; the heuristic's decision, which no policy may depend on
+        spec = _tensor_spec(info)
         if spec.dtype.name not in _DTYPES or spec.shape.num_elements() is None:
-            raise UserError(f"{source} wants {name} as {_told(spec)}, and a compiler gives int64 or float", remedy)
+            raise UserError(f"{source} takes {name} as {_format_spec(spec)}, a compiler passes int64 or float", remedy)
         shape = (1,) if spec.shape.num_elements() == 1 else tuple(spec.shape)
         features.append(FeatureSpec(name, spec.dtype.name, shape))
     if not features:
-        raise UserError(f"{source} wants no feature", remedy)
+        raise UserError(f"{source} takes no features", remedy)
     return Signature(tuple(features), problem.name)
 
 
-def _spec(info: meta_graph_pb2.TensorInfo) -> tf.TensorSpec:
+def _tensor_spec(info: meta_graph_pb2.TensorInfo) -> tf.TensorSpec:
     return tf.TensorSpec(tf.TensorShape(info.tensor_shape), tf.dtypes.as_dtype(info.dtype))
 
 
-def _told(spec: tf.TensorSpec) -> str:
+def _format_spec(spec: tf.TensorSpec) -> str:
     return f"{spec.dtype.name}{spec.shape}"
 
 
-def _source(name: str, features: Sequence[FeatureSpec]) -> str:
-    """The two functions of policy.so (see emit.py), around the compiled class.
+def _wrapper_source(name: str, features: Sequence[FeatureSpec]) -> str:
+    """Return the source of policy.so's two functions (see codegen.py), which call the compiled class.
 
-    A model tells its decision and no logits: that action has the logit 1 and the others 0.
+    A model returns a decision but no logits: that action gets the logit 1, the others 0.
     """
     problem = problems.get(name)
     arguments = "\n".join(
@@ -139,7 +139,7 @@ def _source(name: str, features: Sequence[FeatureSpec]) -> str:
         for i, feature in enumerate(features)
     )
     return f"""\
-// Written by mlgo-pipeline, around what TensorFlow compiled. Do not edit; import the policy again instead.
+// Written by mlgo-pipeline, around the class that TensorFlow compiled. Do not edit; import the policy again instead.
 #include "{problem.model_class}.h"
 #include <cstdint>
 #include <cstring>
@@ -152,7 +152,7 @@ void feed(llvm::{problem.model_class} &model, const char *name, const void *valu
 
 extern "C" {{
 __attribute__((visibility("default"))) const char *mlgo_policy_describe(void) {{
-  return {string_literal(description(name, features, problem.num_actions))};
+  return {string_literal(description_json(name, features, problem.num_actions))};
 }}
 
 __attribute__((visibility("default"))) void mlgo_policy_logits(const void *const *inputs, float *logits) {{

@@ -1,4 +1,4 @@
-"""Runs policy.so from Python: the emitted code itself, as the training clang runs it."""
+"""Runs policy.so from Python: the same generated code that the training clang runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.policy.codegen import word_offsets
-from components.core.policy.feature_encoding import elements
+from components.core.policy.feature_encoding import num_elements
 from components.core.policy.shared_object import SHARED_OBJECT
 
 
 class NativePolicy:
-    """A loaded policy.so. UserError if it cannot be loaded, or is not one.
+    """A loaded policy.so. UserError if it cannot be loaded or is not a policy.
 
-    `features`, `num_actions` and `problem` are what its description says.
+    `features`, `num_actions` and `problem` come from its description.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -36,25 +36,25 @@ class NativePolicy:
             self.problem = str(description["problem"])
             self._logits = library.mlgo_policy_logits
         except (OSError, AttributeError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not an emitted policy: {error}", "export the policy again") from None
+            raise UserError(f"{path} is not a native policy: {error}", "export the policy again") from None
         self._logits.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._logits.restype = None
 
     def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-        """float32 [N, num_actions] for N decisions, columns [N] or [N, *shape]; one call of the C function for each."""
+        """Return float32 [N, num_actions] for N decisions, columns [N] or [N, *shape]; calls the C function N times."""
         rows = len(columns[self.features[0].name])
-        # Whole words for each feature, whatever its type: the layout of the emitted class.
+        # Each feature starts at a whole word, as in the generated class.
         *offsets, words = word_offsets(self.features)
         values = np.zeros((rows, words), np.int64)
         for feature, offset in zip(self.features, offsets, strict=True):
-            typed = np.ascontiguousarray(columns[feature.name], feature.dtype).reshape(rows, elements(feature))
+            typed = np.ascontiguousarray(columns[feature.name], feature.dtype).reshape(rows, num_elements(feature))
             first = offset * 8 // typed.itemsize
             values.view(feature.dtype)[:, first : first + typed.shape[1]] = typed
         output = np.empty((rows, self.num_actions), np.float32)
         row = np.empty(words, np.int64)
         inputs = (ctypes.c_void_p * len(offsets))(*(row.ctypes.data + 8 * offset for offset in offsets))
-        place, stride = output.ctypes.data, output.strides[0]
+        address, stride = output.ctypes.data, output.strides[0]
         for i in range(rows):
             row[:] = values[i]
-            self._logits(inputs, place + i * stride)
+            self._logits(inputs, address + i * stride)
         return output

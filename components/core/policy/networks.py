@@ -1,8 +1,8 @@
-"""The networks that training works on: tf-agents' own, over quantiles and magnitudes of the features.
+"""The networks that training updates: tf-agents' networks over quantiles and magnitudes of the features.
 
-What they observe is in `observation.py`, computed once per decision, in NumPy; the expansion of quantiles to q,
-sqrt(q), q*q is the networks' first layer. Of a problem with a mask, the same layers score each action by its own row.
-The only hyperparameters are here, set by gin (`gin/<problem>.gin`).
+`observation.py` computes the observations in NumPy, once per decision. If the problem has a mask, the networks' first
+layer expands quantiles to q, sqrt(q), q*q, and the same layers score each action by its own row. All hyperparameters of
+networks are here and set by gin (`gin/<problem>.gin`).
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from components.core.policy.observation import EXCLUDED, network_features
 from components.core.problems import Problem
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
-LEAST_DEVIATION = 0.02
-"""Of an input: what hardly varies where it is measured must not become huge where it does."""
+MIN_DEVIATION = 0.02
+"""Least deviation of an input: one that hardly varies in the sample must not become huge in other decisions."""
 
 
 @dataclass(frozen=True)
 class InputScale:
-    """By what the first layer's inputs are standardized while training; exported policies have it in their weights.
+    """Standardization of the first layer's inputs in training; the weights of exported policies include it.
 
-    On standardized inputs the same network (64-64-32) tells 83 to 89% of the variance of decisions' worth on unseen
-    modules, else 75% (docs/performance.md).
+    On standardized inputs the same network (64-64-32) explains 83 to 89% of the variance of decisions' worth on unseen
+    modules, otherwise 75% (docs/performance.md).
 
     Attributes:
-        mean, deviation: float32 [inputs_per_feature * F], as `inputs.expand` orders them; deviations are positive.
+        mean, deviation: float32 [inputs_per_feature * F], ordered as in `expand`; deviations are positive.
     """
 
     mean: NDArray[np.float32]
     deviation: NDArray[np.float32]
 
     @staticmethod
-    def none(num_features: int, masked: bool) -> InputScale:
-        """Leaves inputs as they are."""
+    def identity(num_features: int, masked: bool) -> InputScale:
+        """Return the scale that leaves inputs as they are."""
         count = inputs_per_feature(masked) * num_features
         return InputScale(np.zeros(count, np.float32), np.ones(count, np.float32))
 
     @staticmethod
-    def of(problem: Problem, observed: NDArray[np.float32]) -> InputScale:
-        """Return the scale of observations [N, *S] (policy/observation.py), excluded actions left out."""
+    def fit(problem: Problem, observed: NDArray[np.float32]) -> InputScale:
+        """Return the scale of observations [N, *S] (policy/observation.py) without excluded actions."""
         inputs = observed if problem.mask is None else observed[observed[..., -1] != 0][:, :-1]
         expanded = expand(inputs, problem.mask is not None).astype(np.float64)
-        deviation = np.maximum(expanded.std(axis=0), LEAST_DEVIATION)
+        deviation = np.maximum(expanded.std(axis=0), MIN_DEVIATION)
         return InputScale(expanded.mean(axis=0).astype(np.float32), deviation.astype(np.float32))
 
     def fold(self, layer: Layer) -> Layer:
-        """Return the layer that does to plain inputs what `layer` does to standardized ones."""
+        """Return the layer that computes from plain inputs what `layer` computes from standardized ones."""
         weights, bias = (part.astype(np.float64) for part in layer)
         folded = weights / self.deviation[:, None]
         return folded.astype(np.float32), (bias - self.mean @ folded).astype(np.float32)
 
     def unfold(self, layer: Layer) -> Layer:
-        """The reverse of `fold`."""
+        """Invert `fold`."""
         weights, bias = (part.astype(np.float64) for part in layer)
         unfolded = weights * self.deviation[:, None]
         return unfolded.astype(np.float32), (bias + self.mean @ weights).astype(np.float32)
 
 
 class QuantileExpansion(tf.keras.layers.Layer):
-    """Inputs [B, 2 * F] as `inputs.expand` expands them, standardized."""
+    """Expands inputs [B, 2 * F] as `feature_encoding.expand` does, and standardizes them."""
 
     def __init__(self, scale: InputScale, masked: bool = False, **options: Any) -> None:
         super().__init__(**options)
@@ -85,7 +85,7 @@ class QuantileExpansion(tf.keras.layers.Layer):
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         if self._masked:
             q, others = tf.split(inputs, 2, axis=-1)
-            # Not interleaved by feature: TensorFlow is so slow at it that it would cost more than the first layer.
+            # Not interleaved by feature, which would take TensorFlow longer than the first layer.
             inputs = tf.concat([q, tf.sqrt(q), q * q, others], axis=-1)
         return (inputs - self.scale.mean) / self.scale.deviation
 
@@ -94,17 +94,17 @@ class QuantileExpansion(tf.keras.layers.Layer):
 
 
 class ActionScores(tf.keras.layers.Layer):
-    """[B, A, 2 * F + 1] observations -> [B, A] logits, EXCLUDED where the last column is 0.
+    """Maps observations [B, A, 2 * F + 1] to logits [B, A], EXCLUDED where the last column is 0.
 
-    Dense layers that all actions share, relu after each but the last, which has one unit. Excluded actions are not
-    computed: of the register allocator's 33 most are.
+    All actions share the dense layers, with relu after each but the last, which has one unit. Excluded actions are not
+    computed: most of the register allocator's 33 are excluded.
     """
 
     def __init__(self, fc_layer_params: Sequence[int], dropout: float, scale: InputScale) -> None:
         super().__init__(name="action_scores")
         initializer = _initializer()
         self.dense = [tf.keras.layers.Dense(u, tf.nn.relu, kernel_initializer=initializer) for u in fc_layer_params]
-        # As tf-agents projects to logits: small weights, so that at first all actions are about as probable.
+        # Small weights, as in tf-agents' projection to logits: initially all actions are about equally probable.
         small = tf.keras.initializers.VarianceScaling(scale=0.1)
         self.dense.append(tf.keras.layers.Dense(1, kernel_initializer=small, name="score"))
         self.expansion, self._dropout = QuantileExpansion(scale, masked=True), tf.keras.layers.Dropout(dropout)
@@ -119,24 +119,24 @@ class ActionScores(tf.keras.layers.Layer):
 
 
 def observation_spec(*shape: int) -> tensor_spec.TensorSpec:
-    """float32 of a shape of `observation.observation_shape`."""
+    """Return the float32 spec of observations; `shape` is that of `observation.observation_shape`."""
     return tensor_spec.TensorSpec(shape, tf.float32, name="observation")
 
 
 def action_spec(num_actions: int, name: str = "action") -> tensor_spec.BoundedTensorSpec:
-    """int64 scalar in [0, num_actions)."""
+    """Return the spec of an int64 scalar in [0, num_actions)."""
     return tensor_spec.BoundedTensorSpec([], tf.int64, minimum=0, maximum=num_actions - 1, name=name)
 
 
 def configure(problem: str, bindings: Sequence[str] = (), files: Sequence[Path] = ()) -> None:
-    """Parses the problem's gin file, then the user's files and bindings. UserError if gin refuses any of them."""
+    """Parse the problem's gin file, then the user's files and bindings. UserError if gin rejects any of them."""
     paths = [GIN_DIRECTORY / f"{problem}.gin", *files]
     for path in paths:
         if not path.is_file():
             raise UserError(f"no gin file at {path}", "check the path")
     try:
         gin.parse_config_files_and_bindings([str(p) for p in paths], list(bindings))
-    # Of a binding that ends early tokenize's error, of an include or an import that is not there theirs.
+    # A truncated binding raises TokenError, a missing include OSError, a missing import ImportError.
     except (ValueError, SyntaxError, TypeError, tokenize.TokenError, OSError, ImportError, RecursionError) as error:
         remedy = "correct the file or the binding, e.g. actor_network.fc_layer_params=(64,64,32)"
         raise UserError(f"gin: {error}", remedy) from None
@@ -155,21 +155,21 @@ def actor_network(
 
     Args:
         num_features: F of the observation, the mask not counted.
-        num_actions: how many logits.
-        masked: whether each action is scored by itself, and some are excluded.
-        scale: of the inputs; None leaves them as they are.
+        num_actions: number of logits.
+        masked: whether each action is scored by its own features, and some are excluded.
+        scale: standardization of the inputs; None leaves them as they are.
         fc_layer_params: units of the hidden layers, relu after each.
         dropout: rate after every hidden layer while training; never active in an exported policy.
 
     The initial weights follow tf.random.set_seed.
     """
-    scale = scale or InputScale.none(num_features, masked)
+    scale = scale or InputScale.identity(num_features, masked)
     if masked:
         layers = [ActionScores(fc_layer_params, dropout, scale), tf.keras.layers.Lambda(_categorical)]
         scores = sequential.Sequential(layers, observation_spec(num_actions, 2 * num_features + 1), name="actor")
         scores.create_variables()
         return scores
-    built = actor_distribution_network.ActorDistributionNetwork(
+    actor = actor_distribution_network.ActorDistributionNetwork(
         observation_spec(2 * num_features),
         action_spec(num_actions),
         preprocessing_layers=QuantileExpansion(scale),
@@ -178,8 +178,8 @@ def actor_network(
         kernel_initializer=_initializer(),
         name="actor",
     )
-    built.create_variables()
-    return built
+    actor.create_variables()
+    return actor
 
 
 def _categorical(logits: tf.Tensor) -> tfp.distributions.Categorical:
@@ -187,25 +187,25 @@ def _categorical(logits: tf.Tensor) -> tfp.distributions.Categorical:
 
 
 def _initializer() -> tf.keras.initializers.Initializer:
-    # The first version's: one instance serves all layers of a network, and the second version's would give layers of
-    # one shape the same weights.
+    # TensorFlow 1's initializer: all layers of a network share one instance, and that of TensorFlow 2 would give layers
+    # of equal shape equal weights.
     return tf.compat.v1.keras.initializers.he_uniform()
 
 
 def logits(actor: network.Network, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """float32 [B, num_actions] from observations [B, ...]; differentiable."""
-    step_type = tf.ones(tf.shape(observations)[:1], tf.int32)  # MID; the network does not look at it
+    """Return float32 [B, num_actions] from observations [B, ...]; differentiable."""
+    step_type = tf.ones(tf.shape(observations)[:1], tf.int32)  # MID; the network ignores it
     distribution, _ = actor(observations, step_type=step_type, network_state=(), training=training)
     return distribution.logits_parameter()
 
 
 def dense_layers(actor: network.Network) -> list[tf.keras.layers.Dense]:
-    """The actor's dense layers from the input to the logits, the only ones with weights."""
+    """Return the actor's dense layers from the input to the logits, the only layers with weights."""
     if isinstance(actor, sequential.Sequential):
         return list(actor.layers[0].dense)
     layers = [m for m in actor.submodules if isinstance(m, tf.keras.layers.Dense)]
-    # Submodules come in no promised order; the projection to logits is the one that the encoder does not own.
-    encoder = actor._encoder  # no public way to it
+    # The order of submodules is unspecified; the projection to logits is the layer that the encoder does not own.
+    encoder = actor._encoder  # has no public accessor
     hidden = [layer for layer in encoder.layers if isinstance(layer, tf.keras.layers.Dense)]
     projection = [layer for layer in layers if all(layer is not h for h in hidden)]
     if len(projection) != 1:
@@ -214,9 +214,9 @@ def dense_layers(actor: network.Network) -> list[tf.keras.layers.Dense]:
 
 
 def dense_arrays(actor: network.Network) -> list[Layer]:
-    """(W float32 [inputs, outputs], b float32 [outputs]) of the dense layers, for inputs that are not standardized.
+    """Return (W float32 [inputs, outputs], b float32 [outputs]) of each dense layer, for inputs not standardized.
 
-    They are copies; dropout leaves no trace in them.
+    The arrays are copies; dropout does not affect them.
     """
     first, *others = [(layer.kernel.numpy(), layer.bias.numpy()) for layer in dense_layers(actor)]
     return [_scale_of(actor).fold(first), *others]
@@ -233,20 +233,20 @@ def to_dense(
     features: Sequence[FeatureSpec],
     problem: str = "inlining",
 ) -> DensePolicy:
-    """The network's present weights as a policy over `features`, of which `vocab` has the boundaries."""
-    seen = network_features(problems.get(problem), features)
-    buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in seen}
+    """Return the network's current weights as a policy over `features`, whose boundaries are in `vocab`."""
+    encoded = network_features(problems.get(problem), features)
+    buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in encoded}
     return DensePolicy(problem, tuple(features), buckets, tuple(dense_arrays(actor)))
 
 
 def load_dense(actor: network.Network, dense: DensePolicy) -> None:
-    """Sets the network's weights from `dense`. UserError if the networks differ in their layers."""
+    """Set the network's weights from `dense`. UserError if the shapes of their layers differ."""
     layers = dense_layers(actor)
-    have = [tuple(layer.kernel.shape) for layer in layers]
-    want = [weights.shape for weights, _ in dense.layers]
-    if have != want:
+    actual = [tuple(layer.kernel.shape) for layer in layers]
+    expected = [weights.shape for weights, _ in dense.layers]
+    if actual != expected:
         raise UserError(
-            f"the policy's layers are {want}, the configured network's are {have}",
+            f"the policy's layers are {expected}, the configured network's are {actual}",
             "use the gin settings that the policy was trained with",
         )
     first, *others = dense.layers

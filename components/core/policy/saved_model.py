@@ -1,11 +1,11 @@
 """TensorFlow's forms of a policy: the SavedModel and model.tflite, with the names that LLVM's loaders look for.
 
-The signature is "action". Its inputs are one tensor of the feature's shape each, under the bare name, and `discount`,
-`reward`, `step_type`, which tf-agents' policies take and which change nothing here; in the graph they are placeholders
+The signature is "action". Its inputs are a tensor per feature, of the feature's shape and name, and `discount`,
+`reward`, `step_type`, which tf-agents' policies take and which have no effect here; the graph's placeholders are named
 `action_<name>`. Its outputs are the decision, int64 [1], and the logits, float32 [1, A]: StatefulPartitionedCall, with
-the ports that output_spec.json gives. LLVM's development mode feeds `action_<name>` of model.tflite by name. What
-TensorFlow's AOT compiler makes of it has arguments `feed_<name>` and a result `fetch_<decision>`, which is what LLVM's
-release mode asks the compiled class for.
+the ports that output_spec.json gives. LLVM's development mode feeds `action_<name>` of model.tflite by name.
+TensorFlow's AOT compiler names the arguments `feed_<name>` and the result `fetch_<decision>`; LLVM's release mode
+requests these names from the compiled class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import output_spec
 from components.core.policy.bucket_tables import distinct_boundaries
 from components.core.policy.dense import DensePolicy
-from components.core.policy.feature_encoding import MAGNITUDE_SCALE, elements
+from components.core.policy.feature_encoding import MAGNITUDE_SCALE, num_elements
 
 SAVED_MODEL = "saved_model"
 TFLITE_MODEL = "model.tflite"
@@ -36,18 +36,18 @@ TIME_STEP_INPUTS = {"discount": tf.float32, "reward": tf.float32, "step_type": t
 
 
 class PolicyModule(tf.Module):
-    """A DensePolicy as a graph of constants, exact in the features: boundaries are compared as integers."""
+    """A DensePolicy as a graph with fixed weights; quantiles are exact: boundaries are compared as integers."""
 
     def __init__(self, policy: DensePolicy) -> None:
         super().__init__(name="policy")
         problem = problems.get(policy.problem)
         self._policy = policy
         self._outputs = (problem.decision, problem.logits)
-        # Variables, not constants: TensorFlow calls the outputs of a function without state "PartitionedCall", and
+        # Variables, not constants: TensorFlow names the outputs of a function without state "PartitionedCall", but
         # LLVM's loaders look for "StatefulPartitionedCall".
         self._layers = [(tf.Variable(w, trainable=False), tf.Variable(b, trainable=False)) for w, b in policy.layers]
         self._scales = tf.constant([float(len(policy.buckets[f.name])) for f in policy.network_features], tf.float32)
-        # Per feature the distinct boundaries, and how many of the vocab's boundaries each of them stands for.
+        # Per feature: the distinct boundaries, and the number of the vocab's boundaries that each of them represents.
         self._tables = []
         for feature in policy.network_features:
             boundaries, ranks = distinct_boundaries(feature, policy.buckets[feature.name])
@@ -55,7 +55,7 @@ class PolicyModule(tf.Module):
             self._tables.append((tf.constant(boundaries, feature.dtype), tf.constant(counts)))
 
     def signature(self) -> tf.types.experimental.ConcreteFunction:
-        """The function that is exported, for one decision at a time."""
+        """Return the function to export, which takes one decision."""
         specs = {f.name: tf.TensorSpec(f.shape, f.dtype, f.name) for f in self._policy.features}
         specs |= {name: tf.TensorSpec([1], dtype, name) for name, dtype in TIME_STEP_INPUTS.items()}
 
@@ -67,15 +67,15 @@ class PolicyModule(tf.Module):
 
     def _act(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = self._policy.mask
-        passes = 1 if mask is None else self._policy.num_actions  # of the layers
+        num_rows = 1 if mask is None else self._policy.num_actions  # of the layers' inputs
         ranks = []
         for feature, (boundaries, counts) in zip(self._policy.network_features, self._tables, strict=True):
             values = tf.reshape(inputs[feature.name], [-1, 1])
             reached = tf.where(values < boundaries, tf.zeros_like(counts), counts)
-            ranks.append(tf.broadcast_to(tf.reduce_sum(reached, axis=-1), [passes]))
+            ranks.append(tf.broadcast_to(tf.reduce_sum(reached, axis=-1), [num_rows]))
         q = tf.cast(tf.stack(ranks, axis=-1), tf.float32) / self._scales
         if mask is None:
-            x = tf.concat([q, self._magnitudes(inputs)], axis=-1)  # [1, 2 * F], as inputs.expand
+            x = tf.concat([q, self._magnitudes(inputs)], axis=-1)  # [1, 2 * F], as feature_encoding.expand
         else:
             x = tf.concat([q, tf.sqrt(q), q * q, self._action_ranks(inputs, mask)], axis=-1)  # [A, 4 * F]
         for i, (weights, bias) in enumerate(self._layers):
@@ -89,10 +89,10 @@ class PolicyModule(tf.Module):
         return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
 
     def _magnitudes(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """float32 [1, F], as inputs.magnitudes.
+        """Return float32 [1, F], as feature_encoding.magnitudes.
 
-        The exponent comes from a logarithm, for TensorFlow Lite has no other way to it. Next to a power of two it may
-        be off by one, which changes nothing: the pieces meet there.
+        A logarithm gives the exponent, because TensorFlow Lite has no other operation for it. Close to a power of two
+        it may be off by one, which changes nothing: the linear pieces meet there.
         """
         values = tf.stack([tf.cast(tf.reshape(inputs[f.name], []), tf.float32) for f in self._policy.network_features])
         values = tf.where(tf.equal(values, values), values, 0.0)
@@ -102,12 +102,12 @@ class PolicyModule(tf.Module):
         return tf.reshape(tf.sign(values) * logarithm * MAGNITUDE_SCALE, [1, -1])
 
     def _action_ranks(self, inputs: dict[str, tf.Tensor], mask: FeatureSpec) -> tf.Tensor:
-        """float32 [A, F], as inputs.action_ranks."""
+        """Return float32 [A, F], as feature_encoding.action_ranks."""
         allowed = tf.cast(tf.reshape(inputs[mask.name], [1, -1]) != 0, tf.float32)  # [1, A]
         count = tf.maximum(tf.reduce_sum(allowed), 1.0)
         columns = []
         for feature in self._policy.network_features:
-            if elements(feature) == 1:
+            if num_elements(feature) == 1:
                 columns.append(tf.zeros([self._policy.num_actions]))
                 continue
             values = tf.reshape(inputs[feature.name], [-1])
@@ -119,7 +119,7 @@ class PolicyModule(tf.Module):
 
 
 def write_saved_model(policy: DensePolicy, directory: Path) -> Path:
-    """Writes saved_model/ and model.tflite into a policy directory."""
+    """Write saved_model/ and model.tflite into a policy directory."""
     module, path = PolicyModule(policy), directory / SAVED_MODEL
     tf.saved_model.save(module, str(path), signatures={SIGNATURE: module.signature()})
     converter = tf.lite.TFLiteConverter.from_saved_model(str(path), signature_keys=[SIGNATURE])
@@ -133,30 +133,30 @@ def write_saved_model(policy: DensePolicy, directory: Path) -> Path:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Drops what native code writes to stderr: the converter's summary of its passes cannot be turned off.
+    """Discard what native code writes to stderr: the converter's summary of its passes cannot be disabled.
 
-    Its errors are exceptions, and are not lost.
+    Its errors are not lost, because they are exceptions.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
         os.close(null)
 
 
 Columns = Mapping[str, np.ndarray]
-Run = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
-"""Features of N decisions (name -> [N] or [N, *shape]) -> (decisions int64 [N], logits float32 [N, A])."""
+Runner = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
+"""Maps features of N decisions (name -> [N] or [N, *shape]) to (decisions int64 [N], logits float32 [N, A])."""
 
 
-def saved_model_runner(directory: Path, policy: DensePolicy) -> Run:
-    """Runs the SavedModel of a policy directory through its signature. UserError if it does not load."""
+def saved_model_runner(directory: Path, policy: DensePolicy) -> Runner:
+    """Return a function that runs the SavedModel through its signature. UserError if the SavedModel does not load."""
     problem = problems.get(policy.problem)
     path = directory / SAVED_MODEL
     try:
@@ -167,24 +167,24 @@ def saved_model_runner(directory: Path, policy: DensePolicy) -> Run:
     time_step = {name: tf.zeros([1], dtype) for name, dtype in TIME_STEP_INPUTS.items()}
 
     @tf.function(autograph=False)
-    def one_by_one(features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        def one(row: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    def run_rows(features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        def run_row(row: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             outputs = function(**time_step, **row)
             return outputs[problem.decision][0], outputs[problem.logits][0]
 
-        return tf.map_fn(one, features, fn_output_signature=(tf.int64, tf.float32))
+        return tf.map_fn(run_row, features, fn_output_signature=(tf.int64, tf.float32))
 
     def run(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
         rows = {f.name: tf.constant(columns[f.name].reshape(-1, *f.shape), f.dtype) for f in policy.features}
-        decisions, logits = one_by_one(rows)
+        decisions, logits = run_rows(rows)
         return decisions.numpy(), logits.numpy()
 
     run.loaded = loaded  # type: ignore[attr-defined]  # a signature does not keep its SavedModel alive
     return run
 
 
-def tflite_runner(directory: Path, policy: DensePolicy) -> Run:
-    """Runs model.tflite as LLVM's evaluator does: tensors by graph name. UserError if it does not load."""
+def tflite_runner(directory: Path, policy: DensePolicy) -> Runner:
+    """Return a function that runs model.tflite as LLVM does, tensors by graph name. UserError if it does not load."""
     path = directory / TFLITE_MODEL
     try:
         interpreter = tf.lite.Interpreter(model_content=path.read_bytes())
@@ -193,7 +193,7 @@ def tflite_runner(directory: Path, policy: DensePolicy) -> Run:
         specs = [entry["tensor_spec"] for entry in output_spec(problem.decision, problem.logits, policy.num_actions)]
         inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
         outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
-        places = [(f, inputs[f"{SIGNATURE}_{f.name}:0"]) for f in policy.features]
+        feature_indices = [(f, inputs[f"{SIGNATURE}_{f.name}:0"]) for f in policy.features]
         decision, logits = (outputs[f"{spec['name']}:{spec['port']}"] for spec in specs)
     except FileNotFoundError:
         raise UserError(f"{path} is missing", "export the policy again") from None
@@ -204,7 +204,7 @@ def tflite_runner(directory: Path, policy: DensePolicy) -> Run:
         rows = len(columns[policy.features[0].name])
         decisions, all_logits = np.empty(rows, np.int64), np.empty((rows, policy.num_actions), np.float32)
         for i in range(rows):
-            for feature, index in places:
+            for feature, index in feature_indices:
                 interpreter.set_tensor(index, columns[feature.name][i].reshape(feature.shape).astype(feature.dtype))
             interpreter.invoke()
             decisions[i] = interpreter.get_tensor(decision)[0]

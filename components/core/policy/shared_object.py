@@ -1,4 +1,4 @@
-"""policy.so: the emitted policy as the training clang loads it."""
+"""policy.so: the generated C++ policy as the training clang loads it."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ COMPILE_FLAGS = (
     "-fvisibility=hidden",
     "-fno-exceptions",
     "-fno-rtti",
-    # sqrt becomes one instruction, without a call of libm that would only set errno.
+    # Makes sqrt one instruction, without a call of libm that would only set errno.
     "-fno-math-errno",
     "-fno-asynchronous-unwind-tables",
 )
-"""How policy.cpp is meant to be compiled, for the shared object as for a release clang."""
+"""Flags to compile policy.cpp with, for the shared object and for a release clang."""
 
 
 def build_shared_object(policy_cpp_dir: Path, clang: Path) -> Path:
-    """Compiles policy.cpp of a directory into policy.so beside it, see `link_shared_object`."""
+    """Compile policy.cpp of a directory into policy.so in the same directory, see `link_shared_object`."""
     flags = [f"-D{SHARED_MACRO}", "-nostdlib"]
     return link_shared_object(policy_cpp_dir / SHARED_OBJECT, policy_cpp_dir / POLICY_SOURCE, clang, flags)
 
 
 def link_shared_object(
-    output: Path, source: Path, clang: Path, flags: Sequence[str], linked: Sequence[str] = ()
+    output: Path, source: Path, clang: Path, flags: Sequence[str], link_inputs: Sequence[str] = ()
 ) -> Path:
-    """Compiles a C++ source and links it into a shared object, which appears whole or not at all.
+    """Compile a C++ source and link it into a shared object; `output` is replaced atomically.
 
     Args:
-        clang: a clang (of a toolchain artifact, or any other). lld beside it or on the PATH is preferred to ld, being
-            faster; either will do.
-        linked: objects, archives and -l options that it is linked with.
+        clang: a clang (of a toolchain artifact, or any other). lld next to it or on the PATH is preferred to ld
+            because it is faster.
+        link_inputs: objects, archives and -l options to link with.
 
     UserError if there is no linker, or if the compiler fails (with the end of its stderr).
     """
@@ -60,7 +60,7 @@ def link_shared_object(
         str(source),
         "-x",
         "none",
-        *linked,
+        *link_inputs,
         "-o",
         str(partial),
     ]
@@ -69,14 +69,14 @@ def link_shared_object(
         if result.returncode != 0:
             raise UserError(
                 f"{clang} could not compile {source} (status {result.returncode}):\n{result.stderr[-2000:]}",
-                "check that this clang runs, and that the policy directory is whole",
+                "check that this clang runs, and that the policy directory is complete",
             )
         os.replace(partial, output)
     except FileNotFoundError:
         raise UserError(f"no compiler at {clang}", "pass the output directory of the toolchain step") from None
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"{clang} needed more than {COMPILE_TIMEOUT_S:.0f} s for {source}", "check the machine's load"
+            f"{clang} took more than {COMPILE_TIMEOUT_S:.0f} s for {source}", "check the machine's load"
         ) from None
     finally:
         partial.unlink(missing_ok=True)
@@ -84,10 +84,10 @@ def link_shared_object(
 
 
 def find_linker(clang: Path) -> Path:
-    """An ELF linker: lld beside `clang`, else lld of any version on the PATH, else ld. UserError if there is none."""
-    beside = Path(clang).resolve().parent / "ld.lld"
-    if beside.is_file():
-        return beside
+    """Return an ELF linker: lld next to `clang`, else lld or lld 19 on the PATH, else ld. UserError if none exists."""
+    bundled = Path(clang).resolve().parent / "ld.lld"
+    if bundled.is_file():
+        return bundled
     for name in ("ld.lld", "ld.lld-19", "ld"):
         if found := shutil.which(name):
             return Path(found)

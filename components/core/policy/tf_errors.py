@@ -1,4 +1,4 @@
-"""TensorFlow has one error for a full disk and for want of memory; users need two."""
+"""Separates a full disk from exhausted memory, for which TensorFlow has one error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.core.console import UserError
 
 @contextmanager
 def explain_resource_exhausted(directory: Path) -> Iterator[None]:
-    """Turns TensorFlow's ResourceExhaustedError into an OSError (ENOSPC) about `directory`, or a UserError."""
+    """Convert TensorFlow's ResourceExhaustedError into an OSError (ENOSPC) about `directory`, or a UserError."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:

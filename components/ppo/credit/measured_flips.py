@@ -28,7 +28,7 @@ from components.core.counterfactual.flip_sets import uncertainty
 from components.core.formats.features import FeatureSpec
 from components.core.objectives import OBJECTIVES
 from components.core.objectives.objective import Outcome
-from components.core.policy.observation import finite, observation_shape, observations
+from components.core.policy.observation import finite_logits, observation_shape, observations
 from components.ppo.learners.replay import Flips
 from components.ppo.module_rollout import log_columns
 
@@ -171,7 +171,7 @@ class MeasureModule:
         rows = None
         if base.log is not None and base.log.decisions:
             columns = log_columns(base)
-            logits = finite(columns[problem.logits].reshape(-1, problem.num_actions))
+            logits = finite_logits(columns[problem.logits].reshape(-1, problem.num_actions))
             measure = self._flip_sizes if problem.objective == "size" else self._flip_scores
             rows = measure(request, base, columns[problem.decision].reshape(-1), logits)
         if rows is None:

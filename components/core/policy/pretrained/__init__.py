@@ -1,12 +1,12 @@
 """The policies that come with this project: released data, not code. One folder for each problem:
 
-    weights.npz      what a policy is made of (components/core/policy/dense.py), compressed
-    policy.json      what it was trained on (components/core/formats/policy.py)
-    model-card.md    what it is for, how it was trained, and what it does to code that it has not seen
+    weights.npz      the weights (components/core/policy/dense.py), compressed
+    policy.json      the origin (components/core/formats/policy.py)
+    model-card.md    the purpose, the training, and the effect on unseen code
     by_package.csv   held-out results, a line for each project
 
-A step takes the word `pretrained` for the directory of a policy. The other files of a policy artifact are made then, in
-the cache directory.
+A step accepts the word `pretrained` as the directory of a policy, and generates the other files of the policy artifact
+in the cache directory.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from components.core.storage import MANIFEST, publish
 from components.core.storage.cache import default_cache_dir
 
 _HERE = Path(__file__).parent
-CARD = "model-card.md"
+MODEL_CARD = "model-card.md"
 BY_PACKAGE = "by_package.csv"
 
 
 def pretrained_problems() -> tuple[str, ...]:
-    """Return the problems for which there is a policy."""
+    """Return the problems that have a pretrained policy."""
     return tuple(name for name in problems.names() if (_HERE / name / WEIGHTS_FILE).is_file())
 
 
 def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
-    """Return the directory of the policy for a problem: all that a release clang is built from.
+    """Return the directory of the pretrained policy for a problem: all that a release clang is built from.
 
     Args:
-        cache: where it is made, the user's cache directory by default.
+        cache: parent directory, by default the user's cache directory.
 
     Raises:
-        UserError: there is no policy for this problem.
+        UserError: this problem has no pretrained policy.
     """
     if problem not in pretrained_problems():
         known = ", ".join(pretrained_problems())
-        raise UserError(f"no pretrained policy for {problem} comes with this project", f"there is one for: {known}")
+        raise UserError(f"no pretrained policy for {problem} comes with this project", f"policies exist for: {known}")
     released = _HERE / problem
     content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
     content += sorted(_HERE.parent.glob("*.inc"))
-    name = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
-    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / f"{problem}-{name}"
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
+    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / f"{problem}-{digest}"
     if not (directory / MANIFEST).is_file():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with publish(directory) as partial:
-            _write(read_dense(released), released, partial)
+            _write_artifact(read_dense(released), released, partial)
     return directory
 
 
-def _write(dense: DensePolicy, released: Path, directory: Path) -> None:
+def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:
     write_source(dense, directory)
     write_weights(dense, directory)
-    for name in (POLICY_JSON, CARD):
+    for name in (POLICY_JSON, MODEL_CARD):
         shutil.copyfile(released / name, directory / name)
 
 
 def release(policy: Path, directory: Path) -> None:
-    """Write weights, of 16 bits each, and description of a trained policy as they are released, a tenth as large.
+    """Write the files to release of a trained policy: weights of 16 bits, a tenth as large, and policy.json.
 
     Raises:
-        UserError: `policy` is no policy.
+        UserError: `policy` is not a policy.
     """
     directory.mkdir(parents=True, exist_ok=True)
     round_weights(read_dense(policy)).save(directory)

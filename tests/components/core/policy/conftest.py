@@ -1,4 +1,4 @@
-"""Random policies over features of every kind, and decisions to try them on."""
+"""Random policies over features of every type, and decisions to test them on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clang() -> Path:
 
 @pytest.fixture
 def fresh_gin() -> Iterator[None]:
-    """No binding of another test's, nor for another test."""
+    """Clear gin's bindings before and after a test."""
     gin.clear_config()
     yield
     gin.clear_config()
@@ -35,10 +35,10 @@ def fresh_gin() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_policy() -> MakePolicy:
-    """(policy, columns of decisions) from a seed, the units of the hidden layers and the number of decisions.
+    """Return a function from a seed, hidden layers' units and number of decisions to (policy, columns of decisions).
 
-    Constant, boolean, small, large, 64-bit and float features; quantiles of the decisions themselves as boundaries, so
-    that values meet their boundaries exactly, plus decisions outside all that the boundaries have seen.
+    Features are constant, boolean, small, large, 64-bit and float. Boundaries are quantiles of the decisions, so that
+    some values equal a boundary; other decisions have values outside all boundaries.
     """
 
     def make(
@@ -57,7 +57,7 @@ def make_policy() -> MakePolicy:
         }
         specs = tuple(FeatureSpec(name, values.dtype.name) for name, values in columns.items())
         buckets = {name: np.sort(rng.choice(values, 1000)).astype(np.float64) for name, values in columns.items()}
-        columns["constant"][::50] = [6, 8] * (decisions // 100)  # what the boundaries have never seen
+        columns["constant"][::50] = [6, 8] * (decisions // 100)  # values that are not among the boundaries
         columns["wide"][:2] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
         units = [2 * len(specs), *hidden, actions]
         layers = tuple(
@@ -68,7 +68,7 @@ def make_policy() -> MakePolicy:
             for a, b in itertools.pairwise(units)
         )
         policy = DensePolicy("inlining", specs, buckets, layers)
-        # Centred logits, so that every action is taken now and then.
+        # Centred logits, so that every action occurs.
         last = (layers[-1][0], layers[-1][1] - policy.logits(columns).mean(axis=0))
         return dataclasses.replace(policy, layers=(*layers[:-1], last)), columns
 

@@ -1,4 +1,4 @@
-"""TensorFlow's ahead-of-time form: compiles, links without TensorFlow, and decides as the arrays do."""
+"""TensorFlow's ahead-of-time form: compiles, links without TensorFlow, and decides like the arrays."""
 
 import subprocess
 
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
 
 
 @pytest.mark.tf
-def test_the_compiled_class_decides_as_the_reference(make_policy, clang, tmp_path):
+def test_compiled_class_decides_like_the_reference(make_policy, clang, tmp_path):
     policy, columns = make_policy(21, (16, 8))
     write_saved_model(policy, tmp_path)
     aot = compile_aot(tmp_path, "inlining", clang)
@@ -55,7 +55,7 @@ def test_the_compiled_class_decides_as_the_reference(make_policy, clang, tmp_pat
     np.testing.assert_array_equal(np.array(done.stdout.split(), np.int64), expected)
 
 
-def test_kernels_are_taken_by_the_symbols_that_an_object_wants(clang, tmp_path):
+def test_kernels_are_selected_by_undefined_symbols(clang, tmp_path):
     (tmp_path / "a.c").write_text(
         "void __xla_cpu_runtime_EigenSingleThreadedMatMulF32(void); void own(void);"
         "void f(void) { __xla_cpu_runtime_EigenSingleThreadedMatMulF32(); own(); }"
@@ -67,7 +67,7 @@ def test_kernels_are_taken_by_the_symbols_that_an_object_wants(clang, tmp_path):
 
 
 @pytest.mark.tf
-def test_what_tensorflows_compiler_says_is_passed_on(clang, tmp_path):
+def test_failure_of_tensorflows_compiler_is_reported(clang, tmp_path):
     (tmp_path / "saved_model").mkdir()
     with pytest.raises(UserError, match="TensorFlow's AOT compiler failed"):
         compile_aot(tmp_path, "inlining", clang)

@@ -1,4 +1,4 @@
-"""Fewer boundaries and a rewritten first layer must mean the same."""
+"""Distinct boundaries and the rewritten first layer give the same results."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ numbers = st.integers(-(2**40), 2**40) | st.integers(-3, 3) | st.sampled_from([-
     st.lists(numbers.map(float) | st.floats(-1e6, 1e6), min_size=1, max_size=60),
     st.lists(numbers | st.sampled_from([INT64.min, INT64.max]), min_size=1, max_size=30),
 )
-def test_integer_ranks_stay(boundaries, xs):
+def test_distinct_boundaries_keep_integer_ranks(boundaries, xs):
     ordered = np.sort(np.array(boundaries))
     ranks = ranks_of(FeatureSpec("f", "int64"), ordered, np.array(xs, np.int64))
     assert ranks.tolist() == [sum(b <= x for b in boundaries) for x in xs]
@@ -36,13 +36,13 @@ def test_integer_ranks_stay(boundaries, xs):
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60),
     st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=30),
 )
-def test_float_ranks_stay(boundaries, xs):
+def test_distinct_boundaries_keep_float_ranks(boundaries, xs):
     ranks = ranks_of(FeatureSpec("f", "float32"), np.sort(np.array(boundaries)), np.array(xs, np.float32))
     assert ranks.tolist() == [sum(b <= x for b in boundaries) for x in xs]
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=40))
-def test_the_smallest_type_is_taken(boundaries):
+def test_boundaries_use_the_smallest_type(boundaries):
     ordered = np.sort(np.array(boundaries, np.float64))
     distinct, _ = distinct_boundaries(FeatureSpec("f", "int64"), ordered)
     types: list[Any] = [np.int8, np.int16, np.int32, np.int64]

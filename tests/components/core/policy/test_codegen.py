@@ -1,4 +1,4 @@
-"""The emitted C++, compiled and run: the same logits as numpy, by every compiler, in the class that LLVM wants."""
+"""The generated C++, compiled and run: the same logits as NumPy, with every compiler, in the class LLVM expects."""
 
 import json
 import shutil
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
 
 
 def rows_of(columns, order):
-    """The decisions as rows of eight bytes per feature."""
+    """Return the decisions as rows of eight bytes per feature."""
     rows = np.zeros((len(columns[order[0]]), len(order)), np.int64)
     for i, name in enumerate(order):
         values = columns[name]
@@ -83,13 +83,13 @@ def test_shared_object_gives_the_logits_of_the_reference(make_policy, clang, tmp
     policy, columns = make_policy(seed, hidden, actions=actions)
     generate(policy, tmp_path)
     build_shared_object(tmp_path, clang)
-    emitted = NativePolicy(tmp_path)
-    assert (emitted.problem, emitted.features, emitted.num_actions) == ("inlining", policy.features, actions)
-    np.testing.assert_allclose(emitted.logits(columns), policy.logits(columns), atol=2e-5)
+    native = NativePolicy(tmp_path)
+    assert (native.problem, native.features, native.num_actions) == ("inlining", policy.features, actions)
+    np.testing.assert_allclose(native.logits(columns), policy.logits(columns), atol=2e-5)
 
 
 @pytest.mark.parametrize("compiler", ["clang++-19", "g++"])
-def test_class_decides_as_the_reference(make_policy, tmp_path, compiler):
+def test_class_decides_like_the_reference(make_policy, tmp_path, compiler):
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     policy, columns = make_policy(5)
@@ -104,8 +104,8 @@ def test_class_decides_as_the_reference(make_policy, tmp_path, compiler):
 
 
 @pytest.mark.tf
-def test_llvm_runs_the_class(make_policy, tmp_path):
-    """The runner of LLVM's release mode itself, from the installed SDK; features that the policy lacks are accepted."""
+def test_llvms_release_mode_runs_the_class(make_policy, tmp_path):
+    """LLVM's ReleaseModeModelRunner, from the installed SDK, accepts features that the policy lacks."""
     policy, columns = make_policy(6)
     generate(policy, tmp_path)
     (tmp_path / "driver.cpp").write_text(LLVM_DRIVER)
@@ -123,7 +123,7 @@ def test_llvm_runs_the_class(make_policy, tmp_path):
 
 
 def test_a_binary_can_hold_policies_of_two_problems(make_policy, clang, tmp_path):
-    """Compiled for a release clang, all symbols that others see carry the problem's name; policy.so adds its API."""
+    """In a release clang all external symbols include the problem's name; policy.so exports its API instead."""
     generate(make_policy()[0], tmp_path)
     subprocess.run([clang, "-xc++", *COMPILE_FLAGS, "-c", "policy.cpp", "-o", "policy.o"], cwd=tmp_path, check=True)
 
@@ -144,15 +144,15 @@ def test_the_same_policy_gives_the_same_bytes(make_policy, tmp_path):
     assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
 
 
-def test_description_is_json_in_llvms_words(make_policy):
+def test_description_is_json_with_llvms_type_names(make_policy):
     described = json.loads(describe(make_policy()[0]))
     assert described["features"][0] == {"name": "constant", "type": "int64_t", "shape": [1]}
     assert described["features"][-1]["type"] == "float"
     assert (described["version"], described["problem"], described["num_actions"]) == (1, "inlining", 2)
 
 
-def test_emitting_and_running_need_no_tensorflow():
-    """A fast export happens every iteration, and steps without TensorFlow read policies."""
+def test_code_generation_and_inference_do_not_import_tensorflow():
+    """Every iteration runs a fast export, and steps without TensorFlow read policies."""
     modules = [
         "components.core.policy.export",
         "components.core.policy.native_policy",

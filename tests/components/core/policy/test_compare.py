@@ -1,4 +1,4 @@
-"""What counts as a disagreement, and which decisions are looked at."""
+"""Differences and ties between forms, and the selection of decisions."""
 
 import numpy as np
 import pytest
@@ -6,27 +6,27 @@ import pytest
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
-from components.core.policy.compare import agree, recorded_decisions
+from components.core.policy.compare import compare_to_reference, sample_decisions
 from components.core.policy.dense import DensePolicy
 from components.core.storage import write_manifest
 
 REFERENCE = np.array([[1.0, 2.0], [3.0, 3.0 + 5e-6], [2.0, 1.0]], np.float32)
 
 
-def test_the_same_decisions_agree_whatever_their_logits():
-    agreement = agree("form", REFERENCE, REFERENCE * 2)
+def test_equal_decisions_agree_even_if_logits_differ():
+    agreement = compare_to_reference("form", REFERENCE, REFERENCE * 2)
     assert not len(agreement.differences) and not len(agreement.ties)
     assert agreement.max_error == pytest.approx(3.0, abs=1e-4)
 
 
-def test_another_decision_is_a_difference_unless_the_logits_tie():
-    agreement = agree("form", REFERENCE, REFERENCE[:, ::-1])
+def test_another_decision_is_a_difference_unless_logits_tie():
+    agreement = compare_to_reference("form", REFERENCE, REFERENCE[:, ::-1])
     assert agreement.differences.tolist() == [0, 2]
     assert agreement.ties.tolist() == [1]
 
 
-def test_a_forms_own_decisions_count_not_its_logits():
-    agreement = agree("form", REFERENCE, REFERENCE, np.array([1, 1, 1]))
+def test_decisions_of_a_form_take_precedence_over_its_logits():
+    agreement = compare_to_reference("form", REFERENCE, REFERENCE, np.array([1, 1, 1]))
     assert agreement.differences.tolist() == [2]
 
 
@@ -50,17 +50,17 @@ def policy():
     return DensePolicy("inlining", (FeatureSpec("f", "int64"),), {"f": np.arange(5.0)}, layers)
 
 
-def test_each_different_decision_is_taken_once(write_trace, policy):
+def test_samples_are_distinct_decisions(write_trace, policy):
     trace = write_trace([4, 1, 4, 4, 9, 1])
-    assert sorted(recorded_decisions(trace, policy, 10, 0)["f"]) == [1, 4, 9]
-    assert len(recorded_decisions(trace, policy, 2, 0)["f"]) == 2
+    assert sorted(sample_decisions(trace, policy, 10, 0)["f"]) == [1, 4, 9]
+    assert len(sample_decisions(trace, policy, 2, 0)["f"]) == 2
 
 
-def test_a_trace_without_decisions_is_of_no_use(write_trace, policy):
-    with pytest.raises(UserError, match="has no decision"):
-        recorded_decisions(write_trace([]), policy, 10, 0)
+def test_a_trace_without_decisions_is_refused(write_trace, policy):
+    with pytest.raises(UserError, match="has no decisions"):
+        sample_decisions(write_trace([]), policy, 10, 0)
 
 
 def test_a_trace_of_another_problem_is_refused(write_trace, policy):
-    with pytest.raises(UserError, match="is of regalloc, the policy of inlining"):
-        recorded_decisions(write_trace([1], "regalloc"), policy, 10, 0)
+    with pytest.raises(UserError, match="is a trace of regalloc, but the policy is for inlining"):
+        sample_decisions(write_trace([1], "regalloc"), policy, 10, 0)

@@ -1,4 +1,4 @@
-"""The numpy form: normalisation, what it refuses, and its file."""
+"""The NumPy form: normalization, validation, and its file."""
 
 import dataclasses
 import gc
@@ -41,7 +41,7 @@ def test_logits_of_a_network_computed_by_hand():
     np.testing.assert_array_equal(policy.logits({"f": np.array([3])}), [[3.0, 0.0]])
 
 
-def test_a_missing_column_is_named(make_policy):
+def test_error_names_a_missing_column(make_policy):
     policy, columns = make_policy()
     del columns["cost"]
     with pytest.raises(UserError, match="cost"):
@@ -70,7 +70,7 @@ def test_decreasing_boundaries_are_refused(make_policy):
         dataclasses.replace(policy, buckets={**policy.buckets, "flag": np.array([1.0, 0.0])})
 
 
-def test_what_is_saved_is_read_back(make_policy, tmp_path):
+def test_saved_policy_is_read_back(make_policy, tmp_path):
     policy, columns = make_policy(hidden=(5, 3))
     policy.save(tmp_path)
     again = read_dense(tmp_path)
@@ -78,13 +78,13 @@ def test_what_is_saved_is_read_back(make_policy, tmp_path):
     np.testing.assert_array_equal(again.logits(columns), policy.logits(columns))
 
 
-def test_a_directory_without_weights_is_no_policy(tmp_path):
+def test_a_directory_without_weights_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"no weights\.npz"):
         read_dense(tmp_path)
 
 
 @pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
-def test_a_truncated_file_is_damaged(make_policy, tmp_path, keep):
+def test_a_truncated_file_is_refused(make_policy, tmp_path, keep):
     path = make_policy()[0].save(tmp_path)
     content = path.read_bytes()
     path.write_bytes(content[: keep if isinstance(keep, int) else int(keep * len(content))])
@@ -92,10 +92,10 @@ def test_a_truncated_file_is_damaged(make_policy, tmp_path, keep):
         read_dense(tmp_path)
 
 
-def test_a_full_disk_is_told_once(monkeypatch):
-    later = []
-    monkeypatch.setattr(sys, "unraisablehook", later.append)
+def test_a_full_disk_is_reported_once(monkeypatch):
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     with pytest.raises(OSError, match="No space left on device"):
         write_npz(Path("/dev/full"), weights=np.zeros(1000))
     gc.collect()
-    assert later == []
+    assert unraisable == []

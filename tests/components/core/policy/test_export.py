@@ -1,4 +1,4 @@
-"""A whole policy: its forms agree, carry the names that LLVM looks for, and disagreement is found."""
+"""The policy artifact: its forms agree, have the names that LLVM looks for, and disagreement is detected."""
 
 import json
 
@@ -25,7 +25,7 @@ from components.core.storage import write_manifest
 
 @pytest.fixture(scope="module")
 def exported(make_policy, clang, tmp_path_factory):
-    """(directory, policy as it was exported, columns)"""
+    """Return (directory, exported policy, columns)."""
     policy, columns = make_policy(11, (16, 8), decisions=200)
     directory = tmp_path_factory.mktemp("policy")
     export_policy(policy, directory, clang, PolicyInfo("", (), 0, trained_by="test", llvm_version="19.1.7"))
@@ -48,7 +48,7 @@ def trace(exported, tmp_path_factory):
 
 def test_all_forms_agree_on_recorded_decisions(exported, trace):
     agreements = compare(exported[0], trace)
-    assert [a.form for a in agreements] == ["emitted C++", "SavedModel", "TensorFlow Lite"]
+    assert [a.form for a in agreements] == ["generated C++", "SavedModel", "TensorFlow Lite"]
     for a in agreements:
         assert (len(a.differences), a.decisions) == (0, 200)
         assert a.max_error < 2e-5
@@ -57,10 +57,10 @@ def test_all_forms_agree_on_recorded_decisions(exported, trace):
 def test_the_command_reports_agreement(exported, trace):
     result = CliRunner().invoke(main, ["compare", "--policy", str(exported[0]), "--trace", str(trace)])
     assert result.exit_code == 0, result.output
-    assert "emitted C++: 0 of 200 decisions differ" in result.output
+    assert "generated C++: 0 of 200 decisions differ" in result.output
 
 
-def test_a_form_of_another_policy_is_found(exported, trace, clang, tmp_path):
+def test_a_form_of_another_policy_is_detected(exported, trace, clang, tmp_path):
     directory, policy, _ = exported
     for path in directory.iterdir():
         (tmp_path / path.name).symlink_to(path)
@@ -70,22 +70,22 @@ def test_a_form_of_another_policy_is_found(exported, trace, clang, tmp_path):
     (tmp_path / "other").mkdir()
     generate(mirrored, tmp_path / "other")
     (tmp_path / "policy.so").symlink_to(build_shared_object(tmp_path / "other", clang))
-    (emitted, model, lite) = compare(tmp_path, trace, limit=100)
-    assert len(emitted.differences) == 100 and not len(model.differences) and not len(lite.differences)
+    (native, model, lite) = compare(tmp_path, trace, limit=100)
+    assert len(native.differences) == 100 and not len(model.differences) and not len(lite.differences)
     (tmp_path / "manifest.json").unlink()
     write_manifest(tmp_path)
     result = CliRunner().invoke(main, ["compare", "--policy", str(tmp_path), "--trace", str(trace)])
-    assert isinstance(result.exception, UserError) and "emitted C++" in result.exception.problem
+    assert isinstance(result.exception, UserError) and "generated C++" in result.exception.problem
 
 
-def test_policy_json_has_what_is_known_and_what_follows_from_the_weights(exported):
+def test_policy_json_has_the_given_origin_and_properties_of_the_weights(exported):
     directory, policy, _ = exported
     info = load_policy_info(directory)
     assert (info.problem, info.features, info.num_actions) == ("inlining", policy.features, 2)
     assert (info.trained_by, info.llvm_version) == ("test", "19.1.7")
 
 
-def test_vocab_and_weights_travel_along(exported):
+def test_artifact_includes_vocab_and_weights(exported):
     directory, policy, columns = exported
     np.testing.assert_array_equal(read_buckets(directory / "vocab" / "cost.buckets"), policy.buckets["cost"])
     np.testing.assert_array_equal(read_dense(directory).logits(columns), policy.logits(columns))
@@ -117,7 +117,7 @@ def test_tensors_of_the_lite_model_are_those_of_output_spec(exported):
     assert {f"action_{f.name}:0" for f in policy.features} <= {d["name"] for d in interpreter.get_input_details()}
 
 
-def test_damaged_forms_are_named(exported, tmp_path):
+def test_error_names_a_damaged_form(exported, tmp_path):
     _, policy, _ = exported
     with pytest.raises(UserError, match="no signature"):
         saved_model.saved_model_runner(tmp_path, policy)
@@ -128,6 +128,6 @@ def test_damaged_forms_are_named(exported, tmp_path):
         saved_model.tflite_runner(tmp_path, policy)
 
 
-def test_fast_export_has_what_a_training_clang_reads(exported, clang, tmp_path):
+def test_fast_export_writes_the_files_that_a_training_clang_reads(exported, clang, tmp_path):
     export_fast(exported[1], tmp_path, clang)
     assert {p.name for p in tmp_path.iterdir()} == {"output_spec.json", "policy.h", "policy.cpp", "policy.so"}

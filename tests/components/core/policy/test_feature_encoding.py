@@ -1,4 +1,4 @@
-"""What a policy's layers are given: quantiles, and how the allowed actions of a decision compare."""
+"""Inputs of a policy's layers: quantiles, magnitudes, and ranks among the allowed actions of a decision."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from components.core.policy.feature_encoding import (
     action_ranks,
     expand,
     inputs_per_feature,
+    invert_magnitudes,
     layer_inputs,
     magnitudes,
-    unscaled,
 )
 
 ACTIONS = 5
@@ -25,7 +25,7 @@ PROGRESS = FeatureSpec("progress", "float32")
 MASK = FeatureSpec("mask", "int64", (1, ACTIONS))
 
 
-def test_a_standing_is_the_share_of_allowed_actions_whose_value_is_less() -> None:
+def test_an_action_rank_is_the_share_of_allowed_actions_whose_value_is_less() -> None:
     columns = {
         "weight": np.array([[[3, 1, np.nan, 1, -9]], [[0, 0, 0, 0, np.inf]]], np.float32),
         "stage": np.array([[[2, 1, 1, 0, 9]], [[5, 4, 3, 2, 1]]]),
@@ -45,20 +45,20 @@ def test_a_standing_is_the_share_of_allowed_actions_whose_value_is_less() -> Non
     numbers.arrays(np.bool_, (6, ACTIONS)),
     st.permutations(range(ACTIONS)),
 )
-def test_action_ranks_know_no_positions_and_no_scale(values: np.ndarray, allowed: np.ndarray, order: list[int]) -> None:
-    def of(weights: np.ndarray, those: np.ndarray) -> np.ndarray:
-        return action_ranks([WEIGHT], {"weight": weights[:, None]}, those)[..., 0]
+def test_action_ranks_ignore_position_and_scale(values: np.ndarray, allowed: np.ndarray, order: list[int]) -> None:
+    def ranks_of(weights: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return action_ranks([WEIGHT], {"weight": weights[:, None]}, mask)[..., 0]
 
-    found = of(values, allowed)
+    found = ranks_of(values, allowed)
     assert ((found >= 0) & (found <= 1)).all()
-    np.testing.assert_array_equal(of(values[:, order], allowed[:, order]), found[:, order])
+    np.testing.assert_array_equal(ranks_of(values[:, order], allowed[:, order]), found[:, order])
     ranks = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1].reshape(values.shape)
-    np.testing.assert_array_equal(of(ranks.astype(np.float32), allowed), found)
+    np.testing.assert_array_equal(ranks_of(ranks.astype(np.float32), allowed), found)
     lowest = np.where(allowed, np.where(np.isnan(values), np.inf, values), np.inf).min(axis=1, keepdims=True)
     assert (found[allowed & (values == lowest)] == 0).all()
 
 
-def test_layers_get_quantiles_and_with_a_mask_action_ranks() -> None:
+def test_layers_with_a_mask_get_quantiles_and_action_ranks() -> None:
     columns = {"weight": np.array([[[1, 2, 3, 4, 5]]], np.float32), "mask": np.array([[[1, 1, 1, 0, 1]]])}
     buckets = {"weight": np.array([2.0, 3.0])}
     inputs = layer_inputs([WEIGHT], buckets, columns, MASK)
@@ -85,7 +85,7 @@ def test_magnitudes_are_odd_monotonic_and_close_to_a_logarithm(values: list[int]
     np.testing.assert_allclose(found, exact, atol=0.09 * MAGNITUDE_SCALE)
     negated = magnitudes([spec], {"count": -ordered.astype(np.float64)})[:, 0]
     np.testing.assert_array_equal(negated, -found)
-    np.testing.assert_allclose(unscaled(found), ordered, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(invert_magnitudes(found), ordered, rtol=1e-4, atol=1e-3)
 
 
 @given(st.floats(width=32))

@@ -1,4 +1,4 @@
-"""SavedModels of tf-agents, as ml-compiler-opt saves them: what is imported decides as they do."""
+"""Import of SavedModels of tf-agents, as ml-compiler-opt saves them: an imported policy decides like the original."""
 
 import json
 import os
@@ -61,12 +61,12 @@ def columns() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def save(tmp_path_factory, columns):
-    """(decision, features) -> the directory of a policy that tf-agents saved, and what it decides."""
+    """Return a function (decision, features) -> directory of a policy that tf-agents saved, and of its decisions."""
 
     def saved(decision: str, features: tuple[str, ...] = FEATURES) -> Path:
         directory = tmp_path_factory.mktemp("saved")
         np.savez(directory / "columns.npz", **columns)
-        # In a process of its own: an importer does not have the libraries' types loaded that it was saved with.
+        # In a separate process, because an importer has not loaded the libraries that the model was saved with.
         command = [sys.executable, "-c", SAVE, str(directory), decision, *features]
         subprocess.run(command, check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}, capture_output=True)
         return directory
@@ -80,7 +80,7 @@ def model(save) -> Path:
 
 
 def toolchain(clang: Path, directory: Path, names: tuple[str, ...] = (*FEATURES, "edge_count")) -> Toolchain:
-    """One whose compiler logs these features."""
+    """Return a toolchain whose compiler logs these features."""
     (directory / "bin").mkdir(parents=True)
     (directory / "bin/clang").symlink_to(clang)
     return Toolchain(
@@ -89,35 +89,35 @@ def toolchain(clang: Path, directory: Path, names: tuple[str, ...] = (*FEATURES,
 
 
 @pytest.mark.tf
-def test_what_is_imported_decides_as_tf_agents(model, columns, clang, tmp_path) -> None:
+def test_an_imported_policy_decides_like_tf_agents(model, columns, clang, tmp_path) -> None:
     output = tmp_path / "policy"
     output.mkdir()
-    # The order is the compiler's.
+    # The features have the compiler's order.
     info = import_policy(model, output, toolchain(clang, tmp_path / "toolchain", tuple(reversed(FEATURES))))
     assert info == load_policy_info(output) and info.trained_by == IMPORTED
     assert [feature.name for feature in info.features] == [*reversed(FEATURES)]
-    emitted, expected = NativePolicy(output), np.load(model / "decisions.npy")
-    assert (emitted.features, emitted.num_actions, emitted.problem) == (info.features, 2, "inlining")
+    native, expected = NativePolicy(output), np.load(model / "decisions.npy")
+    assert (native.features, native.num_actions, native.problem) == (info.features, 2, "inlining")
     assert 0.02 < expected.mean() < 0.98
-    np.testing.assert_array_equal(emitted.logits(columns).argmax(axis=1), expected)
+    np.testing.assert_array_equal(native.logits(columns).argmax(axis=1), expected)
     names = {"saved_model", "aot", "policy.so", "policy.json", "output_spec.json"}
     assert {path.name for path in output.iterdir()} == names
     assert not (output / "saved_model/decisions.npy").exists()
 
 
 @pytest.mark.tf
-def test_what_this_compiler_does_not_log_is_refused(model, save, clang, tmp_path) -> None:
+def test_a_feature_that_the_compiler_does_not_log_is_refused(model, save, clang, tmp_path) -> None:
     with pytest.raises(UserError, match=r"this compiler does not log: cost_estimate"):
         import_policy(model, tmp_path, toolchain(clang, tmp_path / "a", FEATURES[:2]))
     other = save("what_to_unroll", FEATURES[:1])
-    with pytest.raises(UserError, match="gives what_to_unroll; inlining_decision or index_to_evict is needed"):
+    with pytest.raises(UserError, match="returns what_to_unroll, not inlining_decision or index_to_evict"):
         read_signature(other)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.tf
 @pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "cut off", "directory"])
-def test_what_is_no_saved_model_is_refused(model, tmp_path, damage) -> None:
+def test_a_damaged_saved_model_is_refused(model, tmp_path, damage) -> None:
     source = shutil.copytree(model, tmp_path / "copy")
     graph = source / "saved_model.pb"
     content = graph.read_bytes()
@@ -126,11 +126,11 @@ def test_what_is_no_saved_model_is_refused(model, tmp_path, damage) -> None:
         graph.mkdir()
     elif damage != "missing":
         graph.write_bytes({"empty": b"", "garbage": b"\xff" * 100, "cut off": content[: len(content) // 2]}[damage])
-    with pytest.raises(UserError, match=r"copy.* (is no SavedModel|gives nothing)"):
+    with pytest.raises(UserError, match=r"copy.* (is not a (readable )?SavedModel|returns nothing)"):
         read_signature(source)
 
 
-def test_training_from_what_was_imported_is_refused(tmp_path) -> None:
+def test_training_from_an_imported_policy_is_refused(tmp_path) -> None:
     write_policy_info(tmp_path, PolicyInfo("inlining", (FeatureSpec("cost_estimate", "int64"),), 2, IMPORTED))
     with pytest.raises(UserError, match="was imported: this project does not know its layers"):
         read_dense(tmp_path)

@@ -1,4 +1,4 @@
-"""Policies that score each allowed action by its own features: every form agrees, and none takes what is excluded."""
+"""Policies that score each allowed action by its own features: all forms agree, none takes an excluded action."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.policy.codegen import generate, word_offsets
-from components.core.policy.compare import agree, compare
+from components.core.policy.compare import compare, compare_to_reference
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast, export_policy
 from components.core.policy.feature_encoding import quantiles
@@ -53,13 +53,13 @@ int main() {
 
 @pytest.fixture(scope="module")
 def columns() -> dict[str, np.ndarray]:
-    """400 decisions: from one allowed action to all of them, weights that are not a number among them."""
+    """Return 400 decisions with one to all actions allowed and some weights NaN or infinite."""
     rng = np.random.default_rng(3)
     allowed = rng.random((400, *SHAPE)) < rng.random((400, 1, 1))
     allowed[np.arange(400), 0, rng.integers(0, ACTIONS, 400)] = True
     weight = rng.exponential(1, (400, *SHAPE)).astype(np.float32)
-    for odd in (np.nan, np.inf, -np.inf):
-        weight[rng.random(weight.shape) < 0.05] = odd
+    for special in (np.nan, np.inf, -np.inf):
+        weight[rng.random(weight.shape) < 0.05] = special
     return {
         "weight": weight,
         "mask": allowed.astype(np.int64),
@@ -87,32 +87,30 @@ def test_an_action_is_scored_by_its_own_features(policy: DensePolicy, columns: d
     allowed = columns["mask"].reshape(-1, ACTIONS) != 0
     assert logits.shape == (400, ACTIONS) and policy.num_actions == ACTIONS
     np.testing.assert_array_equal(np.isneginf(logits), ~allowed)
-    # The columns in another order: the same scores, in that order. A feature that is a scalar belongs to all.
+    # Permuted columns give the same scores, permuted alike. A scalar feature applies to all actions.
     order = np.random.default_rng(5).permutation(ACTIONS)
-    moved = {name: c if c.shape[-1] == 1 else c[:, :, order] for name, c in columns.items()}
-    np.testing.assert_allclose(policy.logits(moved), logits[:, order], rtol=1e-5)
-    less = {**columns, "progress": np.zeros_like(columns["progress"])}
-    assert (policy.logits(less) != logits)[allowed].any()
+    permuted = {name: c if c.shape[-1] == 1 else c[:, :, order] for name, c in columns.items()}
+    np.testing.assert_allclose(policy.logits(permuted), logits[:, order], rtol=1e-5)
+    without_progress = {**columns, "progress": np.zeros_like(columns["progress"])}
+    assert (policy.logits(without_progress) != logits)[allowed].any()
 
 
-def test_what_is_no_number_is_above_all_numbers(policy: DensePolicy) -> None:
+def test_nan_is_above_all_numbers(policy: DensePolicy) -> None:
     columns = {"weight": np.array([[np.nan, np.inf, -np.inf]], np.float32)}
     q = quantiles([FeatureSpec("weight", "float32", (1, 3))], policy.buckets, columns)
     np.testing.assert_array_equal(q.ravel(), [1, 1, 0])
 
 
-def test_the_emitted_form_agrees(
-    policy: DensePolicy, columns: dict[str, np.ndarray], clang: Path, tmp_path: Path
-) -> None:
+def test_native_policy_agrees(policy: DensePolicy, columns: dict[str, np.ndarray], clang: Path, tmp_path: Path) -> None:
     export_fast(policy, tmp_path, clang)
-    emitted = NativePolicy(tmp_path)
-    assert (emitted.features, emitted.num_actions, emitted.problem) == (FEATURES, ACTIONS, "regalloc")
-    expected, logits = policy.logits(columns), emitted.logits(columns)
+    native = NativePolicy(tmp_path)
+    assert (native.features, native.num_actions, native.problem) == (FEATURES, ACTIONS, "regalloc")
+    expected, logits = policy.logits(columns), native.logits(columns)
     np.testing.assert_array_equal(np.isneginf(logits), np.isneginf(expected))
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_saved_form_agrees(policy: DensePolicy, columns: dict[str, np.ndarray], tmp_path: Path) -> None:
+def test_saved_weights_agree(policy: DensePolicy, columns: dict[str, np.ndarray], tmp_path: Path) -> None:
     policy.save(tmp_path)
     np.testing.assert_array_equal(read_dense(tmp_path).logits(columns), policy.logits(columns))
 
@@ -121,7 +119,7 @@ def test_the_saved_form_agrees(policy: DensePolicy, columns: dict[str, np.ndarra
 def test_all_forms_agree_on_a_trace(
     policy: DensePolicy, columns: dict[str, np.ndarray], clang: Path, tmp_path: Path
 ) -> None:
-    """The SavedModel and the TensorFlow Lite model among them, on decisions as a trace has them."""
+    """All forms include the SavedModel and the TensorFlow Lite model; the decisions are read from a trace."""
     action = policy.logits(columns).argmax(axis=1)
     zeros = np.zeros(400, np.int32)
     with publish(tmp_path / "trace") as partial:
@@ -132,21 +130,21 @@ def test_all_forms_agree_on_a_trace(
     with publish(tmp_path / "policy") as partial:
         export_policy(policy, partial, clang)
     agreements = compare(tmp_path / "policy", tmp_path / "trace", limit=100)
-    assert {a.form for a in agreements} == {"emitted C++", "SavedModel", "TensorFlow Lite"}
+    assert {a.form for a in agreements} == {"generated C++", "SavedModel", "TensorFlow Lite"}
     for agreement in agreements:
         assert agreement.decisions == 100 and not len(agreement.differences), agreement
         assert agreement.max_error < 1e-4
 
 
-def test_a_form_that_allows_what_is_masked_does_not_agree(policy: DensePolicy, columns: dict[str, np.ndarray]) -> None:
+def test_a_form_that_ignores_the_mask_does_not_agree(policy: DensePolicy, columns: dict[str, np.ndarray]) -> None:
     reference = policy.logits(columns)
-    assert agree("same", reference, reference.copy()).max_error == 0
-    wrong = agree("wrong", reference, policy.logits_of_inputs(policy.inputs(columns)))
+    assert compare_to_reference("same", reference, reference.copy()).max_error == 0
+    wrong = compare_to_reference("wrong", reference, policy.logits_of_inputs(policy.inputs(columns)))
     assert len(wrong.differences) > 20 and np.isinf(wrong.max_error)
 
 
 @pytest.mark.tf
-def test_llvm_runs_the_class(policy: DensePolicy, columns: dict[str, np.ndarray], tmp_path: Path) -> None:
+def test_llvms_release_mode_runs_the_class(policy: DensePolicy, columns: dict[str, np.ndarray], tmp_path: Path) -> None:
     generate(policy, tmp_path)
     (tmp_path / "driver.cpp").write_text(LLVM_DRIVER)
     flags = subprocess.run(["llvm-config-19", "--cxxflags"], check=True, capture_output=True, text=True).stdout.split()
@@ -187,12 +185,14 @@ def test_llvm_runs_the_class(policy: DensePolicy, columns: dict[str, np.ndarray]
         ((FeatureSpec("weight", "float32", (1, 7)), FEATURES[1]), 1, "only scalars and tensors of 33"),
     ],
 )
-def test_invariants(policy: DensePolicy, features: tuple[FeatureSpec, ...], outputs: int, message: str) -> None:
+def test_invariants_are_checked(
+    policy: DensePolicy, features: tuple[FeatureSpec, ...], outputs: int, message: str
+) -> None:
     inputs = 4 * sum(f.name != "mask" for f in features)
     layer = (np.zeros((inputs, outputs), np.float32), np.zeros(outputs, np.float32))
     with pytest.raises(ValueError, match=message):
         DensePolicy("regalloc", features, policy.buckets, (layer,))
 
 
-def test_features_lie_in_whole_words() -> None:
+def test_features_start_at_whole_words() -> None:
     assert word_offsets(FEATURES) == [0, 17, 50, 83, 84]

@@ -1,4 +1,4 @@
-"""tf-agents' networks and the plain arrays are the same function, both ways."""
+"""tf-agents' networks and plain arrays convert into each other without changing the logits."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_arrays_loaded_into_another_network_give_the_same_logits(q):
     np.testing.assert_allclose(networks.logits(second, q), dense.logits_of_inputs(q), atol=1e-5)
 
 
-def test_layers_of_one_shape_start_differently():
+def test_layers_of_equal_shape_start_with_different_weights():
     actor = networks.actor_network(len(FEATURES), fc_layer_params=(16, 16, 16))
     _, second, third, _ = networks.dense_layers(actor)
     assert np.abs(second.kernel - third.kernel).max() > 0.01
@@ -55,7 +55,7 @@ def test_dropout_works_in_training_only(q):
     assert np.abs(networks.logits(actor, q, training=True) - dense.logits_of_inputs(q)).max() > 0.01
 
 
-def test_another_shape_is_refused_with_both_named():
+def test_error_names_both_shapes():
     dense = networks.to_dense(networks.actor_network(len(FEATURES), fc_layer_params=(8,)), VOCAB, FEATURES)
     with pytest.raises(UserError, match=r"\(10, 8\).*\(10, 9\)"):
         networks.load_dense(networks.actor_network(len(FEATURES), fc_layer_params=(9,)), dense)
@@ -71,18 +71,18 @@ def test_gin_sets_the_layers_of_the_problem():
     "binding",
     ["actor_network.fc_layers = (5,)", "nobody.knows = 1", "actor_network = = 3", "actor_network.fc_layer_params = ("],
 )
-def test_a_wrong_binding_is_the_users(binding):
+def test_a_wrong_binding_is_a_user_error(binding):
     with pytest.raises(UserError, match="gin"):
         networks.configure("inlining", [binding])
 
 
 @pytest.mark.parametrize("line", ["include 'none.gin'", "import nobody.has_this", "x = (", "\0"])
-def test_a_wrong_gin_file_is_the_users(tmp_path, line):
+def test_a_wrong_gin_file_is_a_user_error(tmp_path, line):
     (tmp_path / "mine.gin").write_text(line)
     with pytest.raises(UserError, match="gin"):
         networks.configure("inlining", files=[tmp_path / "mine.gin"])
 
 
-def test_a_missing_gin_file_is_named(tmp_path):
+def test_error_names_a_missing_gin_file(tmp_path):
     with pytest.raises(UserError, match=r"no gin file at .*mine\.gin"):
         networks.configure("inlining", files=[tmp_path / "mine.gin"])

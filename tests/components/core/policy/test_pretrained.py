@@ -1,4 +1,4 @@
-"""The policies that come with this project are whole, small, described, and what a release clang is built from."""
+"""The pretrained policies are complete, small, documented, and sufficient to build a release clang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.formats.policy import load_policy_info
 from components.core.policy.dense import read_dense
-from components.core.policy.pretrained import BY_PACKAGE, CARD, pretrained_policy, pretrained_problems, release
+from components.core.policy.pretrained import BY_PACKAGE, MODEL_CARD, pretrained_policy, pretrained_problems, release
 from components.core.storage import require_artifact
 
 RELEASED = Path(__file__).parents[4] / "components" / "core" / "policy" / "pretrained"
@@ -33,28 +33,28 @@ def test_a_released_policy_becomes_an_artifact(problem: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("problem", pretrained_problems())
-def test_a_released_policy_is_described(problem: str) -> None:
+def test_a_released_policy_has_a_model_card_and_results(problem: str) -> None:
     info = load_policy_info(RELEASED / problem)
-    card = (RELEASED / problem / CARD).read_text()
+    card = (RELEASED / problem / MODEL_CARD).read_text()
     assert info.corpus_digest in card and info.git_commit in card and re.search("mlgo (ppo|run) .*--seed", card)
     with open(RELEASED / problem / BY_PACKAGE) as file:
         rows = list(csv.DictReader(file))
     assert {row["trained_on"] for row in rows} == {"no", "other modules"}
-    judged_by = {"size": "policy_bytes", "score": "functions"}[problems.get(problem).objective]
-    assert all(int(row[judged_by]) > 0 for row in rows)
+    count_column = {"size": "policy_bytes", "score": "functions"}[problems.get(problem).objective]
+    assert all(int(row[count_column]) > 0 for row in rows)
 
 
-def test_there_is_one_for_inlining_and_all_are_small() -> None:
+def test_inlining_has_a_pretrained_policy_and_all_are_small() -> None:
     assert "inlining" in pretrained_problems()
     assert sum(path.stat().st_size for path in RELEASED.rglob("*") if path.is_file()) < 300_000
 
 
-def test_a_problem_without_one_is_told(tmp_path: Path) -> None:
+def test_a_problem_without_a_pretrained_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no pretrained policy for nothing"):
         pretrained_policy("nothing", tmp_path)
 
 
-def test_weights_are_released_smaller_and_the_same(tmp_path: Path) -> None:
+def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
     policy = pretrained_policy("inlining", tmp_path / "cache")
     release(policy, tmp_path / "released")
     assert (tmp_path / "released" / "weights.npz").stat().st_size < (policy / "weights.npz").stat().st_size / 3

@@ -1,4 +1,4 @@
-"""The training clang runs an emitted policy: what it logs is what the arrays say of the features that it logs."""
+"""The training clang runs a native policy: its logged logits are those of the arrays on the logged features."""
 
 import itertools
 
@@ -39,13 +39,13 @@ def test_logged_logits_and_decisions_are_those_of_the_policy(training_toolchain,
     np.testing.assert_allclose(logits, policy.logits(logged), atol=2e-5)
     decided = logged["inlining_decision"].reshape(-1)
     assert 0 < decided.sum() < len(decided)
-    # Calls that must or must not be inlined are not the policy's to decide, so not all need to agree.
+    # The policy does not decide calls that must or must not be inlined, so not all agree.
     assert np.mean(decided == logits.argmax(axis=1)) > 0.9
 
 
 @pytest.mark.toolchain
 def test_half_of_the_samples_decide_by_callee(training_toolchain, tiny_corpus, tmp_path):
-    """With a coin for a policy: under an even seed calls of a function go both ways, under an odd one all go alike."""
+    """With equal logits, an even seed decides calls of a function independently, an odd seed all of them alike."""
     toolchain = load_toolchain(training_toolchain)
     module = next(m for m in tiny_corpus.modules if m.name.startswith("lib/strings"))
     features = toolchain.features["inlining"]
@@ -54,15 +54,15 @@ def test_half_of_the_samples_decide_by_callee(training_toolchain, tiny_corpus, t
     export_fast(DensePolicy("inlining", features, buckets, coin), tmp_path, toolchain.clang)
     compiler = Compiler(toolchain.clang, "inlining")
     request = Request(module, Advisor("policy", policy=tmp_path, seed=4, samples=4, log=True))
-    divided = []
+    mixed_shares = []
     for sample in compiler(request).samples:
         decided = sample.log.contexts[0].columns["inlining_decision"].reshape(-1)
         callees = sample.callsites.callee
         assert 0.2 < decided.mean() < 0.8
-        several = [callee for callee in np.unique(callees) if (callees == callee).sum() > 2]
-        assert len(several) > 5
-        divided.append(np.mean([len(np.unique(decided[callees == callee])) == 2 for callee in several]))
-    even, odd = divided[0::2], divided[1::2]
-    assert min(even) > 0.5 and max(odd) == 0, divided
+        repeated = [callee for callee in np.unique(callees) if (callees == callee).sum() > 2]
+        assert len(repeated) > 5
+        mixed_shares.append(np.mean([len(np.unique(decided[callees == callee])) == 2 for callee in repeated]))
+    even, odd = mixed_shares[0::2], mixed_shares[1::2]
+    assert min(even) > 0.5 and max(odd) == 0, mixed_shares
     again = compiler(request).samples
     assert [s.text_size_bytes for s in again] == [s.text_size_bytes for s in compiler(request).samples]
