@@ -18,8 +18,8 @@ from components.core.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
 from components.core.formats.corpus import inspect_corpus, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
-from components.core.projects.debian.package import DISK_GIB, DebianBuild
-from components.core.projects.debian.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
+from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
+from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
 from components.core.projects.option import RECIPE
 from components.core.projects.recipe import load_recipes
 from components.core.storage import publish

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from components.core.console import say
 from components.core.formats.corpus import load_corpus
 from components.core.formats.splits import Splits, write_splits
-from components.core.projects.typed_mapping import TypedMapping
+from components.core.projects.recipe_document import Text, convert
 from components.core.storage.uri import display_path
 from components.corpus.report import Report
 from components.corpus.split import SplitConfig, split_modules
+
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+
+
+class SplitSettings(Struct, forbid_unknown_fields=True):
+    """The `split` mapping of a recipe, see SplitConfig."""
+
+    validation_fraction: Fraction | None = None
+    heldout_fraction: Fraction | None = None
+    heldout_projects: tuple[Text, ...] | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
 
 
 def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
@@ -22,15 +36,8 @@ def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, wh
         recipe: the `split` mapping of the recipe.
         where: name of the recipe, for errors.
     """
-    recipe_split = TypedMapping(recipe or {}, f"{where}: split")
-    recipe_split.only(*SplitConfig.__dataclass_fields__)
-    default = SplitConfig()
-    chosen = {
-        "validation_fraction": recipe_split.number("validation_fraction", default.validation_fraction, 0, 1),
-        "heldout_fraction": recipe_split.number("heldout_fraction", default.heldout_fraction, 0, 1),
-        "heldout_projects": recipe_split.strings("heldout_projects"),
-        "seed": recipe_split.integer("seed", 0, 2**31 - 1, default.seed),
-    }
+    settings = convert(recipe or {}, SplitSettings, f"{where}: split")
+    chosen = {name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None}
     return SplitConfig(**{**chosen, **{key: value for key, value in flags.items() if value not in (None, ())}})
 
 

@@ -7,24 +7,25 @@ from addresses or the time. Its input is made of what the recipe says, so that n
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from components.core.console import UserError
-from components.core.projects.typed_mapping import TypedMapping
+from components.core.projects.recipe_document import BenchmarkDocument, InputDocument
 
-MAX_INPUT_BYTES = 1 << 30
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 @dataclass(frozen=True)
 class Input:
-    """What an input file consists of; exactly one of `text`, `files` and `output_of` is not empty.
+    """Content of an input file; exactly one of `text`, `files` and `output_of` is not empty.
 
-    files: globs of files in the source tree. Their contents, in the order of their paths, are repeated or cut to
-        `size_bytes`.
-    output_of: the name of an earlier benchmark, whose {output} it is.
+    Attributes:
+        files: globs of files in the source tree. Their contents, in the order of their paths, are repeated or cut to
+            `size_bytes`.
+        output_of: name of an earlier benchmark; its {output} is the input.
     """
 
     text: str = ""
@@ -37,9 +38,11 @@ class Input:
 class Benchmark:
     """One run of one program.
 
-    program: glob of the program, relative to the build directory. arguments: with the placeholders {input}, {output}
-    (a file that the program writes) and {source} (the source tree). stdin: whether the program reads its input from
-    there.
+    Attributes:
+        program: glob of the program, relative to the build directory.
+        arguments: with the placeholders {input}, {output} (a file that the program writes) and {source} (the source
+            tree).
+        stdin: whether the program reads its input from standard input.
     """
 
     name: str
@@ -53,24 +56,31 @@ class Benchmark:
         return any("{output}" in argument for argument in self.arguments)
 
 
-def parse_benchmarks(top: TypedMapping) -> tuple[Benchmark, ...]:
-    """The list below the key `benchmarks`, empty if there is none. `UserError` names what is wrong with it."""
+def make_benchmarks(documents: Sequence[BenchmarkDocument], where: str) -> tuple[Benchmark, ...]:
+    """Return the benchmarks of a recipe.
+
+    Args:
+        where: the recipe and project, for errors.
+
+    Raises:
+        UserError: names, globs, placeholders or inputs are wrong.
+    """
     found: dict[str, Benchmark] = {}
-    for item in top.items("benchmarks"):
-        entry = TypedMapping(item, f"{top.where}: benchmarks")
-        name = entry.string("name")
+    for document in documents:
+        place, name = f"{where}: benchmarks", document.name
         if not _NAME.fullmatch(name):
-            raise entry.error(f"name {name!r} must be letters, digits and ._+-, and begin with a letter or digit")
+            raise _error(place, f"name {name!r} must be letters, digits and ._+-, and begin with a letter or digit")
         if name in found:
-            raise entry.error(f"two benchmarks are named {name!r}")
-        found[name] = _benchmark(entry.named(name), found)
+            raise _error(place, f"two benchmarks are named {name!r}")
+        found[name] = _benchmark(document, found, f"{place}: {name}")
     return tuple(found.values())
 
 
 def make_input(wanted: Input, source_dir: Path, place: Path) -> None:
-    """Write the input file of a benchmark to `place`; what is the output of another, the caller has.
+    """Write the input file of a benchmark to `place`, unless it is the output of another benchmark.
 
-    Raises `UserError` if no file of the source matches, or all that match are empty.
+    Raises:
+        UserError: no file of the source matches, or all that match are empty.
     """
     if not wanted.files:
         place.write_text(wanted.text, encoding="utf-8")
@@ -90,49 +100,44 @@ def make_input(wanted: Input, source_dir: Path, place: Path) -> None:
     place.write_bytes(repeated[: wanted.size_bytes])
 
 
-def _benchmark(entry: TypedMapping, earlier: dict[str, Benchmark]) -> Benchmark:
-    entry.only("name", "program", "arguments", "input", "stdin")
-    program = entry.string("program")
-    _check_glob(entry, "program", program)
-    arguments = entry.strings("arguments")
-    placeholders = {name for argument in arguments for name in _PLACEHOLDER.findall(argument)}
+def _benchmark(document: BenchmarkDocument, earlier: Mapping[str, Benchmark], where: str) -> Benchmark:
+    _require_glob(document.program, f"{where}: program")
+    placeholders = {name for argument in document.arguments for name in _PLACEHOLDER.findall(argument)}
     for name in sorted(placeholders - {"input", "output", "source"}):
-        raise entry.error(f"unknown placeholder {{{name}}}", "the placeholders are {input}, {output} and {source}")
-    made = _input(entry.mapping("input"), earlier) if "input" in entry else None
-    stdin = entry.truth("stdin", False)
-    if (made is not None) != (stdin or "input" in placeholders):
-        problem = "input is missing" if made is None else "its input is not used"
-        raise entry.error(problem, "give an input, and pass it as {input} in arguments or by stdin: true")
-    return Benchmark(entry.string("name"), program, arguments, made, stdin)
+        raise _error(where, f"unknown placeholder {{{name}}}", "the placeholders are {input}, {output} and {source}")
+    content = _input(document.input, earlier, f"{where}: input") if document.input else None
+    if (content is not None) != (document.stdin or "input" in placeholders):
+        problem = "input is missing" if content is None else "its input is not used"
+        raise _error(where, problem, "give an input, and pass it as {input} in arguments or by stdin: true")
+    return Benchmark(document.name, document.program, document.arguments, content, document.stdin)
 
 
-def _input(entry: TypedMapping, earlier: dict[str, Benchmark]) -> Input:
-    kinds = [kind for kind in ("text", "files", "output_of") if kind in entry]
-    if len(kinds) != 1:
-        raise entry.error("an input needs exactly one of text, files and output_of")
-    match kinds[0]:
-        case "text":
-            entry.only("text")
-            return Input(text=entry.string("text"))
-        case "output_of":
-            entry.only("output_of")
-            name = entry.string("output_of")
-            if name not in earlier or not earlier[name].writes_output:
-                raise entry.error(f"no benchmark {name!r} stands before this one and writes {{output}}")
-            return Input(output_of=name)
-        case _:
-            entry.only("files", "bytes")
-            files = entry.strings("files")
-            if not files:
-                raise entry.error("files is empty")
-            for glob in files:
-                _check_glob(entry, "files", glob)
-            return Input(files=files, size_bytes=entry.integer("bytes", 1, MAX_INPUT_BYTES))
+def _input(document: InputDocument, earlier: Mapping[str, Benchmark], where: str) -> Input:
+    given = {key for key in ("text", "files", "bytes", "output_of") if getattr(document, key) is not None}
+    if given not in ({"text"}, {"output_of"}, {"files", "bytes"}):
+        raise _error(where, "an input is exactly one of text, files with bytes, and output_of")
+    if document.text is not None:
+        return Input(text=document.text)
+    if document.output_of is not None:
+        name = document.output_of
+        if name not in earlier or not earlier[name].writes_output:
+            raise _error(where, f"no benchmark {name!r} stands before this one and writes {{output}}")
+        return Input(output_of=name)
+    assert document.files is not None and document.bytes is not None
+    if not document.files:
+        raise _error(where, "files is empty")
+    for glob in document.files:
+        _require_glob(glob, f"{where}: files")
+    return Input(files=document.files, size_bytes=document.bytes)
 
 
-def _check_glob(entry: TypedMapping, key: str, glob: str) -> None:
-    """Refuses what `Path.glob` cannot take, and what leads out of the directory."""
+def _require_glob(glob: str, where: str) -> None:
+    """Refuse globs that `Path.glob` does not support, and those that lead out of the directory."""
     path = PurePosixPath(glob)
-    wrong = not path.parts or path.is_absolute() or "\0" in glob
+    wrong = not path.parts or path.is_absolute()
     if wrong or any(part == ".." or ("**" in part and part != "**") for part in path.parts):
-        raise entry.error(f"{key}: {glob!r} must be a relative path or glob, without ..")
+        raise _error(where, f"{glob!r} must be a relative path or glob, without ..")
+
+
+def _error(where: str, problem: str, remedy: str = "correct the recipe") -> UserError:
+    return UserError(f"{where}: {problem}", remedy)

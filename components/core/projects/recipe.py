@@ -46,14 +46,15 @@ compile_commands.json; without one every object file below the directory counts.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from components.core.console import UserError
-from components.core.projects.benchmark import Benchmark, parse_benchmarks
-from components.core.projects.typed_mapping import TypedMapping
+from components.core.projects.benchmark import Benchmark, make_benchmarks
+from components.core.projects.recipe_document import ProjectDocument, RecipeSetDocument, SourceDocument, convert
 from components.core.storage.debsource import PACKAGE
 from components.core.storage.http_download import require_http
 from components.core.storage.input_files import MissingFile, parse_yaml, read_text
@@ -69,8 +70,9 @@ _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 class Source:
     """Where a source tree comes from.
 
-    location: a Debian source package's name, a git URL, an archive's URL, or an absolute directory, by `kind`.
-    pin: the tag of a git source, the SHA-256 (hex) of an archive, else "".
+    Attributes:
+        location: by `kind`, the name of a Debian source package, a git URL, an archive's URL, or an absolute directory.
+        pin: the tag of a git source, the SHA-256 (hex) of an archive, else "".
     """
 
     kind: Literal["deb", "git", "url", "path"]
@@ -102,13 +104,17 @@ class Recipe:
 
 @dataclass(frozen=True)
 class RecipeSet:
-    """Projects with distinct names, and `split`: the settings of the corpus' split as written, unchecked."""
+    """Projects with distinct names.
+
+    Attributes:
+        split: settings of the corpus' split, as written, unchecked.
+    """
 
     projects: tuple[Recipe, ...]
     split: dict[str, Any] = field(default_factory=dict)
 
     def project(self, name: str) -> Recipe:
-        """Raises `UserError` for an unknown name."""
+        """Return the project called `name`. UserError if there is none."""
         for recipe in self.projects:
             if recipe.name == name:
                 return recipe
@@ -117,10 +123,11 @@ class RecipeSet:
 
 
 def recipe_place(text: str) -> Path | GsUri:
-    """Where the recipe is that a user means by `text`: a file's path, a URI, or the name of one of ours ("demo").
+    """Return the place of a recipe that a user names by path, by URI, or by the name of a packaged one ("demo").
 
     Raises:
-        UserError: there is no such file on this machine, and none of ours has that name. Object storage is not asked.
+        UserError: there is no such file on this machine, and no packaged recipe of that name. Object storage is not
+            asked.
     """
     place = parse_place(text)
     if isinstance(place, GsUri) or place.is_file():
@@ -133,38 +140,50 @@ def recipe_place(text: str) -> Path | GsUri:
 
 
 def load_recipes(path: Path) -> RecipeSet:
-    """Read a recipe file of one project or of a set. `UserError` names the file and the key that is wrong.
+    """Read a recipe file of one project or of a set.
 
-    A set names the files of its projects relative to itself; those that come with this project need not be there.
+    A set names the files of its projects relative to itself; those that come with this project need not exist there.
+
+    Raises:
+        UserError: the file cannot be read, or is not a recipe; the message names the file and the key.
     """
     path = Path(path)
-    top = TypedMapping(_read_yaml(path), str(path))
-    if "projects" not in top and "packages" not in top:
-        return RecipeSet((_recipe(top, path.parent),))
-    top.only("projects", "packages", "split")
+    content = _read_yaml(path)
+    if not _is_set(content):
+        return RecipeSet((_recipe(convert(content, ProjectDocument, str(path)), str(path), path.parent),))
+    document = convert(content, RecipeSetDocument, str(path))
     recipes = []
-    for item in top.items("projects"):
-        if isinstance(item, str):
-            file = _beside(path, item)
-            recipes.append(_recipe(TypedMapping(_read_yaml(file), str(file)), file.parent))
+    for project in document.projects:
+        if isinstance(project, str):
+            file = _beside(path, project)
+            recipes.append(_recipe(convert(_read_yaml(file), ProjectDocument, str(file)), str(file), file.parent))
         else:
-            recipes.append(_recipe(TypedMapping(item, f"{path}: projects"), path.parent))
-    recipes += [_package(top, package) for package in top.strings("packages")]
+            recipes.append(_recipe(project, str(path), path.parent))
+    for package in document.packages:
+        source = _source(SourceDocument(deb=package), f"{path}: packages", path.parent)
+        recipes.append(Recipe(package.partition("=")[0], source, debian=True))
     if not recipes:
-        raise top.error("projects is empty" if "projects" in top else "packages is empty")
+        raise _error(str(path), f"{'projects' if 'projects' in content else 'packages'} is empty")
     names = [recipe.name for recipe in recipes]
     for name in names:
         if names.count(name) > 1:
-            raise top.error(f"two projects are named {name!r}")
-    split = top.mapping("split", {})
-    return RecipeSet(tuple(recipes), dict(split.value))
+            raise _error(str(path), f"two projects are named {name!r}")
+    return RecipeSet(tuple(recipes), document.split)
 
 
 def recipe_files(path: Path) -> tuple[Path, ...]:
-    """The files beside a recipe that `load_recipes` reads for it, in their order. `UserError` as there."""
-    top = TypedMapping(_read_yaml(path), str(path))
-    items = top.items("projects") if "projects" in top else ()
+    """Return the files that `load_recipes` reads for a recipe besides itself, in their order. UserError as there."""
+    content = _read_yaml(path)
+    items = convert(content, RecipeSetDocument, str(path)).projects if _is_set(content) else ()
     return tuple(_beside(path, item) for item in items if isinstance(item, str))
+
+
+def _is_set(content: Any) -> bool:
+    return isinstance(content, dict) and ("projects" in content or "packages" in content)
+
+
+def _error(where: str, problem: str, remedy: str = "correct the recipe") -> UserError:
+    return UserError(f"{where}: {problem}", remedy)
 
 
 def _beside(path: Path, name: str) -> Path:
@@ -177,115 +196,92 @@ def _read_yaml(path: Path) -> Any:
         text = read_text(path, "name a recipe: a .yaml file")
     except MissingFile:
         raise UserError(f"no recipe at {path}: no such file", "check the path") from None
-    documents = parse_yaml(text, str(path), "correct the file at the place named")
+    documents = parse_yaml(text, str(path), "correct the file at that place")
     if len(documents) > 1:
         raise UserError(f"{path} has {len(documents)} YAML documents", "a recipe is one document")
     return documents[0] if documents else None
 
 
-def _package(top: TypedMapping, package: str) -> Recipe:
-    if not PACKAGE.fullmatch(package):
-        raise top.error(f"packages: {package!r} is not the name of a source package", "NAME or NAME=VERSION")
-    return Recipe(package.partition("=")[0], Source("deb", package), debian=True)
-
-
-def _debian(top: TypedMapping, name: str, base: Path) -> Recipe:
-    top.only("name", "source", "build", "exclude", "binaries")
-    where = top.named(name)
-    if (build := where.string("build")) != "debian":
-        raise where.error(f"build: {build!r} is not known", "build: debian, or cmake, or commands")
-    source = _source(where.mapping("source"), base)
-    if source.kind not in ("deb", "path"):
-        raise where.error("build: debian needs a source package", "source: {deb: NAME}, or {path: DIRECTORY}")
-    return Recipe(name, source, debian=True, exclude=where.strings("exclude"), binaries=where.strings("binaries"))
-
-
-def _recipe(top: TypedMapping, base: Path) -> Recipe:
-    top.only(
-        "name",
-        "source",
-        "requires",
-        "prepare",
-        "cmake",
-        "commands",
-        "build",
-        "exclude",
-        "cflags",
-        "binaries",
-        "benchmarks",
-    )
-    name = top.string("name")
-    if not _NAME.fullmatch(name):
-        raise top.error(f"name {name!r} must be letters, digits and ._+- without a leading dot")
-    if "build" in top:
-        return _debian(top, name, base)
-    where = top.named(name)
-    if ("cmake" in where) == ("commands" in where):
-        raise where.error("exactly one of cmake and commands is needed, or build: debian")
-    source = _source(where.mapping("source"), base)
-    requires = where.mapping("requires", {})
-    for required in requires:
-        if not _NAME.fullmatch(required) or required == "source":
-            raise requires.error(f"name {required!r} must be letters, digits and ._+- without a leading dot")
+def _recipe(project: ProjectDocument, where: str, base: Path) -> Recipe:
+    _require_name(project.name, where)
+    where = f"{where}: {project.name}"
+    if sum(kind is not None for kind in (project.cmake, project.commands, project.build)) != 1:
+        raise _error(where, "exactly one of cmake, commands and build: debian is needed")
+    source = _source(project.source, f"{where}: source", base)
+    if project.build == "debian":
+        return _debian(project, source, where)
+    for name in project.requires:
+        _require_name(name, f"{where}: requires")
+        if name == "source":
+            raise _error(where, "requires: {source} already stands for the project's own source", "choose another name")
     recipe = Recipe(
-        name,
+        project.name,
         source,
-        requires=tuple((key, _source(requires.mapping(key), base)) for key in requires),
-        prepare=where.strings("prepare"),
-        exclude=where.strings("exclude"),
-        cflags=where.strings("cflags"),
-        binaries=where.strings("binaries"),
-        benchmarks=parse_benchmarks(where),
+        requires=tuple(
+            (name, _source(required, f"{where}: requires: {name}", base)) for name, required in project.requires.items()
+        ),
+        prepare=project.prepare,
+        commands=project.commands,
+        exclude=project.exclude,
+        cflags=project.cflags,
+        binaries=project.binaries,
+        benchmarks=make_benchmarks(project.benchmarks, where),
     )
-    if "commands" in where:
-        return replace(recipe, commands=where.strings("commands"))
-    cmake = where.mapping("cmake", {})
-    cmake.only("directory", "options", "targets")
-    options = cmake.mapping("options", {})
-    return replace(
-        recipe,
-        directory=cmake.string("directory", "."),
-        cmake_options=tuple((key, options.scalar(key)) for key in options),
-        targets=cmake.strings("targets") or ("all",),
-    )
+    cmake = project.cmake
+    if cmake is None:
+        return recipe
+    options = tuple((key, _cmake_value(key, value, where)) for key, value in cmake.options.items())
+    return replace(recipe, directory=cmake.directory, cmake_options=options, targets=cmake.targets or ("all",))
 
 
-def _source(value: TypedMapping, base: Path) -> Source:
-    kinds = [kind for kind in ("deb", "git", "url", "path") if kind in value]
-    if len(kinds) != 1:
-        raise value.error("a source needs exactly one of deb, git, url and path")
-    match kinds[0]:
-        case "deb":
-            value.only("deb")
-            if not PACKAGE.fullmatch(package := value.string("deb")):
-                raise value.error(f"deb: {package!r} is not the name of a source package", "NAME or NAME=VERSION")
+def _debian(project: ProjectDocument, source: Source, where: str) -> Recipe:
+    if source.kind not in ("deb", "path"):
+        raise _error(where, "build: debian needs a source package", "source: {deb: NAME}, or {path: DIRECTORY}")
+    recipe = Recipe(project.name, source, debian=True, exclude=project.exclude, binaries=project.binaries)
+    if any((project.requires, project.prepare, project.cflags, project.benchmarks)):
+        raise _error(where, "build: debian takes only exclude and binaries")
+    return recipe
+
+
+def _require_name(name: str, where: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise _error(where, f"name {name!r} must be letters, digits and ._+- without a leading dot")
+
+
+def _cmake_value(key: str, value: bool | int | float | str, where: str) -> str:
+    """Return a value as CMake spells it."""
+    if isinstance(value, bool):
+        return "ON" if value else "OFF"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _error(where, f"cmake: options: {key} is {value}", "write a finite number or text")
+    return str(value)
+
+
+def _source(source: SourceDocument, where: str, base: Path) -> Source:
+    given = {key: value for key in ("deb", "git", "tag", "url", "sha256", "path") if (value := getattr(source, key))}
+    if set(given) not in ({"deb"}, {"git", "tag"}, {"url", "sha256"}, {"path"}):
+        raise _error(where, "a source is exactly one of deb, git with tag, url with sha256, and path")
+    match given:
+        case {"deb": package}:
+            if not PACKAGE.fullmatch(package):
+                raise _error(where, f"{package!r} is not the name of a source package", "NAME or NAME=VERSION")
             return Source("deb", package)
-        case "git":
-            value.only("git", "tag")
-            location, tag = value.string("git"), value.string("tag")
-            for key, text in ("git", location), ("tag", tag):
+        case {"git": location, "tag": tag}:
+            for text, kind in (location, "URL"), (tag, "tag"):
                 if text.startswith("-") or not text.isprintable():
-                    raise value.error(f"{key}: {text!r} is not a {'URL' if key == 'git' else 'tag'}")
+                    raise _error(where, f"{text!r} is not a {kind}")
             return Source("git", location, tag)
-        case "url":
-            value.only("url", "sha256")
-            sha256 = value.string("sha256").lower()
+        case {"url": location, "sha256": sha256}:
+            sha256 = sha256.lower()
             if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
-                raise value.error("sha256 must be 64 hexadecimal digits")
-            location = value.string("url")
+                raise _error(where, "sha256 must be 64 hexadecimal digits")
             try:
                 require_http(location)
             except UserError as error:
-                raise value.error(f"url: {error.problem}", error.remedy) from None
+                raise _error(where, f"url: {error.problem}", error.remedy) from None
             return Source("url", location, sha256)
-        case _:
-            value.only("path")
-            return Source("path", str(_resolve(value, base)))
-
-
-def _resolve(value: TypedMapping, base: Path) -> Path:
-    path = value.string("path")
+    path = given["path"]
     try:
-        return (base / path).resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, NUL
-        raise value.error(f"path: {path!r} is not a directory's path: {error}") from None
+        return Source("path", str((base / path).resolve()))
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links
+        raise _error(where, f"path: {path!r} is not the path of a directory: {error}") from None

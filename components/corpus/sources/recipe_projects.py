@@ -13,7 +13,7 @@ from components.core.console import Progress, UserError, say
 from components.core.formats.corpus import write_description
 from components.core.processes.build_tools import stop_running
 from components.core.projects.build import BuiltProject, build_project, configure_project
-from components.core.projects.debian.package import DebianBuild
+from components.core.projects.debian_build.package import DebianBuild
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
 from components.corpus.extract import ExtractConfig, extract_objects

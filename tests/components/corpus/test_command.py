@@ -103,7 +103,7 @@ def test_extract_without_modules_fails_and_writes_nothing(build: Path, tmp_path:
         (["extract", "--compile-commands", "{t}/none.json", "--output", "{t}/c"], ["none.json", "CMAKE_EXPORT"]),
         (["build", "--recipe", "{t}/none.yaml", "--output", "{t}/c"], ["no recipe at", "none.yaml"]),
         (["build", "--recipe", "{t}/r.yaml", "--output", "{t}/c", "--clang", "no-clang"], ["no-clang", "apt-get"]),
-        (["build", "--recipe", "{t}/split.yaml", "--output", "{t}/c"], ["split: unknown key 'held'"]),
+        (["build", "--recipe", "{t}/split.yaml", "--output", "{t}/c"], ["split: Object contains unknown field `held`"]),
         (["build", "--recipe", "{t}/r.yaml", "--output", "{t}/c", "--cache-dir", "{t}/k"], ["directory", "gone"]),
         (["split", "--corpus", "{t}"], ["is not a corpus"]),
         (["combine", "--root-dir", "{t}"], ["no subdirectory"]),

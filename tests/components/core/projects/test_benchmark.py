@@ -10,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.console import UserError
-from components.core.projects.benchmark import MAX_INPUT_BYTES, Benchmark, Input, make_input, parse_benchmarks
+from components.core.projects.benchmark import Benchmark, Input, make_benchmarks, make_input
 from components.core.projects.recipe import PACKAGED, load_recipes
-from components.core.projects.typed_mapping import TypedMapping
+from components.core.projects.recipe_document import MAX_INPUT_BYTES, BenchmarkDocument, convert
 
 RUN = {"name": "run", "program": "p"}
 READS = {**RUN, "arguments": ["{input}"], "input": {"text": "x"}}
 
 
 def parse(*entries: Any) -> tuple[Benchmark, ...]:
-    return parse_benchmarks(TypedMapping({"benchmarks": list(entries)}, "r.yaml: p"))
+    documents = convert(list(entries), tuple[BenchmarkDocument, ...], "r.yaml: p: benchmarks")
+    return make_benchmarks(documents, "r.yaml: p")
 
 
 def test_every_key() -> None:
@@ -44,33 +45,33 @@ def test_every_key() -> None:
         Benchmark("script", "q", ("{source}/a", "{input}"), Input(text="1\n")),
         Benchmark("alone", "r"),
     )
-    assert parse_benchmarks(TypedMapping({}, "r.yaml")) == ()
+    assert parse() == ()
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"prog": "p"}, "unknown key 'prog'"),
+        ({"prog": "p"}, "unknown field `prog`"),
         ({"name": "a/b"}, "letters, digits"),
         ({"name": ".."}, "letters, digits"),
-        ({"name": 3}, "name must be text"),
+        ({"name": 3}, "Expected `str`, got `int` - at `.*name`"),
         ({"program": "/bin/true"}, "must be a relative path"),
         ({"program": "../true"}, "must be a relative path"),
         ({"program": "a**b"}, "must be a relative path"),
         ({"program": "."}, "must be a relative path"),
-        ({"arguments": "-v"}, "arguments must be a list"),
+        ({"arguments": "-v"}, "Expected `array`, got `str` - at `.*arguments`"),
         ({"arguments": ["{inptu}", "{input}"]}, "unknown placeholder {inptu}"),
         ({"arguments": []}, "its input is not used"),
-        ({"stdin": "yes"}, "stdin must be true or false"),
-        ({"input": {}}, "exactly one of text, files and output_of"),
-        ({"input": {"text": "a", "output_of": "b"}}, "exactly one of text, files and output_of"),
-        ({"input": {"text": "a", "bytes": 3}}, "unknown key 'bytes'"),
-        ({"input": {"files": ["*"]}}, "bytes is missing"),
+        ({"stdin": "yes"}, "Expected `bool`, got `str` - at `.*stdin`"),
+        ({"input": {}}, "exactly one of text, files with bytes, and output_of"),
+        ({"input": {"text": "a", "output_of": "b"}}, "exactly one of text, files with bytes, and output_of"),
+        ({"input": {"text": "a", "bytes": 3}}, "exactly one of text, files with bytes, and output_of"),
+        ({"input": {"files": ["*"]}}, "exactly one of text, files with bytes, and output_of"),
         ({"input": {"files": [], "bytes": 3}}, "files is empty"),
         ({"input": {"files": ["/etc/passwd"], "bytes": 3}}, "must be a relative path"),
-        ({"input": {"files": ["*"], "bytes": 0}}, "bytes must be a whole number from 1"),
-        ({"input": {"files": ["*"], "bytes": True}}, "bytes must be a whole number"),
-        ({"input": {"files": ["*"], "bytes": MAX_INPUT_BYTES + 1}}, "bytes must be a whole number"),
+        ({"input": {"files": ["*"], "bytes": 0}}, "Expected `int` >= 1 - at `.*bytes`"),
+        ({"input": {"files": ["*"], "bytes": True}}, r"Expected `int \| null`, got `bool` - at `.*bytes`"),
+        ({"input": {"files": ["*"], "bytes": MAX_INPUT_BYTES + 1}}, "Expected `int` <= 1073741824 - at `.*bytes`"),
         ({"input": {"output_of": "run"}}, "no benchmark 'run' stands before"),
     ],
 )

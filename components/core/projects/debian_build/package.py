@@ -14,7 +14,7 @@ from typing import Literal
 
 from components.core.console import UserError, say
 from components.core.processes.build_tools import log_tail
-from components.core.projects.debian.privileged import run_privileged
+from components.core.projects.debian_build.privileged import run_privileged
 from components.core.projects.recipe import Recipe, Source
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.stale_directories import make_locked

@@ -9,7 +9,7 @@ from pathlib import Path
 from components.core.console import UserError, say
 from components.core.processes.build_tools import log_tail
 from components.core.projects.build import clang_version
-from components.core.projects.debian.package import DebianBuild, base_root, build_package
+from components.core.projects.debian_build.package import DebianBuild, base_root, build_package
 from components.core.projects.recipe import Recipe
 
 _SYSTEM = Path("/usr")

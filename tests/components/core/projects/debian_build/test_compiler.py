@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.elf import Elf
-from components.core.projects.debian.package import SCRIPTS
+from components.core.projects.debian_build.package import SCRIPTS
 
 ECHO = '#!/bin/sh\necho "$0" "$@"\n'
 
