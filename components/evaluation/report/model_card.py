@@ -92,7 +92,7 @@ def write_card(directory: Path, card: Mapping[str, Any]) -> None:
 def card_markdown(card: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
     gate, corpus, training, labels = card["gate"], card["corpus"], card["training"], objective_of(card).labels
-    worst = [f"- {case_line(case)}" for case in card[labels.worst_key]] or [labels.no_worse]
+    worst = [f"- {case_line(case, labels.unit)}" for case in card[labels.worst_key]] or [labels.no_worse]
     interval = gate["reduction_percent_ci95"]
     bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
     seconds, processors = training["seconds"], training["processors"] or "an unknown number of"

@@ -50,8 +50,10 @@ def worst_cases(measured: Measurements, count: int = MAX_LISTED) -> list[dict[st
     return sorted(cases.values(), key=rank)[:count]
 
 
-def case_line(case: Mapping[str, Any]) -> str:
-    """Return one of `worst_cases` as a line of text."""
-    if "baseline_bytes" in case:
-        return f"{case['name']}: {case['baseline_bytes']:,} to {case['policy_bytes']:,} bytes"
-    return f"{case['name']} in {case['module']}: {case['baseline_score']:,.6g} to {case['policy_score']:,.6g}"
+def case_line(case: Mapping[str, Any], unit: str) -> str:
+    """Return one of `worst_cases` as a line of text. unit: that of the objective's labels."""
+    name = f"{case['name']} in {case['module']}" if "module" in case else case["name"]
+    baseline, policy = case[f"baseline_{unit}"], case[f"policy_{unit}"]
+    if isinstance(baseline, int):
+        return f"{name}: {baseline:,} to {policy:,} {unit}"
+    return f"{name}: {baseline:,.6g} to {policy:,.6g}"

@@ -93,15 +93,20 @@ def _size_rows(metrics: dict[str, Any]) -> list[tuple[str, list[Cell]]]:
 
 
 def _factor_rows(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    labels = objective_of(metrics).labels
+    less, _equal, more = labels.directions
+
     def row(title: str, comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
-        return title, [change(comparison["reduction_percent"], ("lower", "higher")) for comparison in comparisons]
+        return title, [change(comparison["reduction_percent"], (less, more)) for comparison in comparisons]
 
     columns = groups(metrics)
     rows = [row("warmstart policy", [group["warmstart"] for group in columns])] if metrics.get("warmstart") else []
     rows.append(row(policy_title(metrics), columns))
     rows.append(("95% interval, policy", [interval(group["reduction_percent_ci95"]) for group in columns]))
-    counts = [[group[f"functions_{direction}"] for direction in ("lower", "equal", "higher")] for group in columns]
-    rows.append(("functions lower / equal / higher", [" / ".join(f"{n:,}" for n in triple) for triple in counts]))
+    counts = [[group[f"{labels.cases}_{direction}"] for direction in labels.directions] for group in columns]
+    rows.append(
+        (f"{labels.cases} {' / '.join(labels.directions)}", [" / ".join(f"{n:,}" for n in triple) for triple in counts])
+    )
     return rows
 
 
