@@ -48,13 +48,15 @@ Examples:
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--minutes", type=MINUTES, help="Wall time to train, resumed parts counted.")
 @click.option("--iterations", type=click.IntRange(min=0, max=2**31 - 1), help="Iterations to train, if that is less.")
-@click.option("--modules", type=COUNT, help=f"Modules an iteration.  [default: {problems.describe_field('modules')}]")
+@click.option(
+    "--modules", type=COUNT, help=f"Modules an iteration.  [default: {problems.describe_field('training.modules')}]"
+)
 @click.option(
     "--samples",
     type=COUNT,
     help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without; of register "
     "allocation flips of each function.  "
-    f"[default: {problems.describe_field('samples')}]",
+    f"[default: {problems.describe_field('training.samples')}]",
 )
 @click.option(
     "--credit-assignment",
@@ -66,7 +68,7 @@ Examples:
     "--algorithm",
     type=click.Choice(["ppo", "dqn", "es"]),
     help="Learn a policy by gradients, values of actions (from counterfactuals only), or a policy by perturbing it.  "
-    f"[default: {problems.describe_field('algorithm')}]",
+    f"[default: {problems.describe_field('training.algorithm')}]",
 )
 @click.option(
     "--objective",

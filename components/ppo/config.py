@@ -81,7 +81,7 @@ class PpoConfig:
             raise UserError("nothing says how long to train", "pass --minutes or --iterations")
         for name in ("modules", "samples"):
             if not getattr(self, name):
-                object.__setattr__(self, name, getattr(problems.get(self.problem), name))  # frozen for all others
+                object.__setattr__(self, name, getattr(problems.get(self.problem).training, name))
         for name in ("modules", "validate_every", "max_checkpoints", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
@@ -90,7 +90,7 @@ class PpoConfig:
                 f"--min-completed-fraction {self.min_completed_fraction:g}", "give a number above 0, at most 1"
             )
         if self.algorithm is None:
-            object.__setattr__(self, "algorithm", problems.get(self.problem).algorithm)
+            object.__setattr__(self, "algorithm", problems.get(self.problem).training.algorithm)
         if self.credit_assignment is None:
             object.__setattr__(self, "credit_assignment", "module" if self.algorithm == "es" else "counterfactual")
         self._require_credit()

@@ -101,7 +101,7 @@ class SampleModule:
             (
                 np.zeros((0, *observation_shape(problem, self.features)), np.float32),
                 np.zeros(0, np.int64),
-                np.zeros((0, problem.num_actions), np.float32),
+                np.zeros((0, problem.policy.num_actions), np.float32),
                 np.zeros(0),
             ),
         ]
@@ -112,8 +112,8 @@ class SampleModule:
             parts.append(
                 (
                     observations(problem, self.features, self.buckets, columns),
-                    columns[problem.decision].reshape(-1),
-                    finite_logits(columns[problem.logits].reshape(-1, problem.num_actions)),
+                    columns[problem.policy.decision].reshape(-1),
+                    finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions)),
                     advantage,
                 )
             )

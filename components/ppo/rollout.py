@@ -212,7 +212,7 @@ class RolloutCollector:
             (),
             np.zeros((0, *observation_shape(self.problem, dense.features)), np.float32),
             np.zeros(0, np.int64),
-            np.zeros((0, self.problem.num_actions), np.float32),
+            np.zeros((0, self.problem.policy.num_actions), np.float32),
             np.zeros(0),
             0.0,
         )

@@ -148,8 +148,8 @@ class Trainer:
             )
         require_replayable([*self.modules.values(), *self.validation], config.allowed_options)
         some = self._some_observed(warmstart)
-        shape = (len(warmstart.network_features), problem.num_actions)
-        masked, scale = problem.mask is not None, networks.InputScale.fit(problem, some)
+        shape = (len(warmstart.network_features), problem.policy.num_actions)
+        masked, scale = problem.policy.mask is not None, networks.InputScale.fit(problem, some)
         ppo = PpoParameters()
         require_possible(ppo, {})  # every algorithm starts from a policy that is softened by one of them
         self.replay: ReplayBuffer | None = None
@@ -416,7 +416,7 @@ class Trainer:
     def _repeats(self, flips: Flips) -> NDArray[np.float64]:
         """float64 [N]: with how many others each flip's decision may be decided alike, 1 where it is not known."""
         names = [feature.name for feature in self.first.network_features]
-        feature = problems.get(self.config.problem).repeats
+        feature = problems.get(self.config.problem).training.repeats
         if feature not in names:
             return np.ones(len(flips))
         return invert_magnitudes(flips.observed[:, len(names) + names.index(feature)])

@@ -83,7 +83,7 @@ def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:
     """Return the files of a policy that a release clang is built from, relative to the policy's directory."""
     if embed == "cpp":
         return ("policy.h", "policy.cpp")
-    model = problems.get(problem).model_class
+    model = problems.get(problem).llvm.model_class
     return (f"aot/{model}.h", f"aot/{model}.o", "aot/libtf_xla_runtime.a")
 
 

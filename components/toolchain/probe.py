@@ -33,7 +33,7 @@ def logged_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """Return the features that a training clang logs for each decision of `problem`, without the decisions."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         log = Path(scratch, "log")
-        _compile(clang, problems.get(problem).probe, Advisor("log").flags(problem, log, None), Path(scratch))
+        _compile(clang, problems.get(problem).llvm.probe, Advisor("log").flags(problem, log, None), Path(scratch))
         return _features(clang, problem, log, decisions_expected=True)
 
 
@@ -47,7 +47,7 @@ def known_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         channel = Path(scratch, "channel")
         channel.with_suffix(".in").write_bytes(struct.pack("<q", 0) * _NUM_REPLIES)
-        flags = ["-mllvm", f"{problems.get(problem).channel_option}={channel}"]
+        flags = ["-mllvm", f"{problems.get(problem).llvm.channel_option}={channel}"]
         _compile(clang, _NO_DECISIONS_SOURCE, Advisor("release").flags(problem, None, None) + flags, Path(scratch))
         return _features(clang, problem, channel.with_suffix(".out"), decisions_expected=False)
 
@@ -59,7 +59,7 @@ def check_release(clang: Path, problem: str) -> None:
         UserError: the compile fails.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
-        _compile(clang, problems.get(problem).probe, Advisor("release").flags(problem, None, None), Path(scratch))
+        _compile(clang, problems.get(problem).llvm.probe, Advisor("release").flags(problem, None, None), Path(scratch))
 
 
 def _compile(clang: Path, text: str, flags: Sequence[str], scratch: Path) -> None:
@@ -89,4 +89,4 @@ def _features(clang: Path, problem: str, log: Path, decisions_expected: bool) ->
         raise UserError(f"{clang} does not list its features: {error.problem}", "rebuild the toolchain") from None
     if decisions_expected and content.decisions == 0:
         raise UserError(f"{clang} logged no decision for a probe that has some", "rebuild the toolchain")
-    return tuple(spec for spec in content.features if spec.name not in definition.decisions)
+    return tuple(spec for spec in content.features if spec.name not in definition.policy.decisions)

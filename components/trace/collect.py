@@ -67,7 +67,7 @@ def collect(config: TraceConfig) -> TraceStatistics:
     pool = make_pool(config.workers)
     try:
         with publish(config.output) as directory, Progress("tracing modules", len(modules)) as progress:
-            writer = TraceWriter(directory, config.problem, problems.get(config.problem).decision, features)
+            writer = TraceWriter(directory, config.problem, problems.get(config.problem).policy.decision, features)
             quarantine = Quarantine(config.max_failed_fraction, len(modules))
             compiler = Compiler(toolchain.clang, config.problem, config.timeout_s, config.allowed_options)
             started_s = time.perf_counter()
@@ -109,7 +109,7 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
     sample = result.samples[0]
     callsites, sizes = sample.callsites, sample.function_sizes
     assert sample.log is not None
-    logged = [spec for spec in sample.log.features if spec.name not in problem.decisions]
+    logged = [spec for spec in sample.log.features if spec.name not in problem.policy.decisions]
     if logged != list(features):
         raise _feature_mismatch(result.module_name, logged, features)
     contexts = sample.log.contexts
@@ -134,7 +134,7 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         caller=callsites.caller if callsites else None,
         callee=callsites.callee if callsites else None,
         columns={spec.name: concatenated(spec.name) for spec in features},
-        action=concatenated(problem.decision).reshape(-1),
+        action=concatenated(problem.policy.decision).reshape(-1),
         reward=reward,
         weak_functions=list(compress(sizes.names, sizes.weak.tolist())) if sizes else None,
     )
@@ -148,7 +148,7 @@ def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpe
     """
     problem = problems.get(problem_name)
     features = toolchain.features.get(problem_name, ())
-    features = tuple(spec for spec in features if spec.name not in problem.decisions)
+    features = tuple(spec for spec in features if spec.name not in problem.policy.decisions)
     if not features:
         known = ", ".join(sorted(toolchain.features)) or "none"
         raise UserError(

@@ -33,7 +33,7 @@ def export_tfrecord(trace_directory: Path, output: Path) -> int:
     module, context = columns.pop("module"), columns.pop("context")
     action, reward = columns.pop("action"), columns.pop("reward")
     problem = problems.get(trace.problem)
-    decision_names = [name for name in (problem.default_decision, problem.decision) if name is not None]
+    decision_names = [name for name in (problem.policy.default_decision, problem.policy.decision) if name is not None]
     columns |= {name: action for name in decision_names} | {"reward": reward}
     changes = np.flatnonzero((module[1:] != module[:-1]) | (context[1:] != context[:-1])) + 1
     bounds = [0, *changes.tolist(), len(module)] if len(module) else []

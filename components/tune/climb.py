@@ -100,10 +100,10 @@ class Climb:
         best, kept, tried, exhausted = base, found, set(request.tried), True
         if base.log.decisions:
             (columns,) = [context.columns for context in base.log.contexts if len(context)]
-            action = columns[problem.decision].reshape(-1).astype(np.int64)
+            action = columns[problem.policy.decision].reshape(-1).astype(np.int64)
             keys = _keys(base)
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
-            logits = finite_logits(columns[problem.logits].reshape(-1, problem.num_actions))
+            logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
             plan = plan_flips(
                 base,
                 action,
@@ -166,7 +166,7 @@ def all_decisions(base: Sample) -> ForcedDecisions:
     if not base.log.decisions:
         return ForcedDecisions((), np.zeros((0, 4), np.int32))
     (columns,) = [context.columns for context in base.log.contexts if len(context)]
-    action = columns[problems.get("inlining").decision].reshape(-1).astype(np.int64)
+    action = columns[problems.get("inlining").policy.decision].reshape(-1).astype(np.int64)
     return ForcedDecisions.of(dict(zip(_keys(base), action.tolist(), strict=True)))
 
 

@@ -26,10 +26,10 @@ def build(config: VocabConfig) -> int:
             "trace a corpus in which there is something to decide, built at the level that the problem is for",
         )
     problem = problems.get(trace.problem)
-    excluded = problem.excluded_features | problem.per_instruction_features | {problem.mask}
+    excluded = problem.policy.excluded_features | problem.policy.per_instruction_features | {problem.policy.mask}
     names = [spec.name for spec in trace.features if spec.name not in excluded]
-    columns = read_columns(config.trace, names if problem.mask is None else [*names, problem.mask])
-    allowed = None if problem.mask is None else columns[problem.mask].reshape(trace.decisions, -1) != 0
+    columns = read_columns(config.trace, names if problem.policy.mask is None else [*names, problem.policy.mask])
+    allowed = None if problem.policy.mask is None else columns[problem.policy.mask].reshape(trace.decisions, -1) != 0
     buckets = {}
     with publish(config.output) as directory, Progress("quantiles of features", len(names)) as progress:
         for name in names:

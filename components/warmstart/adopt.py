@@ -75,5 +75,5 @@ def _agreement(policy: DensePolicy, trace: Path) -> tuple[float, int]:
         return math.nan, 0
     rows = np.random.default_rng(0).permutation(decisions)[:MEASURED_DECISIONS]
     logits = policy.logits({name: column[rows] for name, column in columns.items()})
-    assert logits.shape[1] == problems.get(policy.problem).num_actions
+    assert logits.shape[1] == problems.get(policy.problem).policy.num_actions
     return float(np.mean(logits.argmax(axis=1) == columns["action"][rows].reshape(-1))), len(rows)

@@ -65,8 +65,8 @@ def clone(
     varying = _varying(decisions, problem)
     if not len(varying):
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
-    masked = problem.mask is not None
-    actor = networks.actor_network(len(varying), problem.num_actions, masked=masked)
+    masked = problem.policy.mask is not None
+    actor = networks.actor_network(len(varying), problem.policy.num_actions, masked=masked)
     # Magnitudes or action_ranks follow the quantiles, and the mask is last.
     columns = np.concatenate([varying, len(decisions.buckets) + varying, *([[-1]] if masked else [])]).astype(np.intp)
     observed = tf.constant(decisions.observed[rows][..., columns])
@@ -111,7 +111,7 @@ def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> 
 def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
     """Places of the features with more than one value in what is learnt from, excluded actions left out."""
     seen = decisions.observed[~decisions.heldout]
-    if problem.mask is not None:
+    if problem.policy.mask is not None:
         seen = seen[seen[..., -1] != 0]
     return np.flatnonzero(np.ptp(seen[:, : len(decisions.buckets)], axis=0) > 0)
 
@@ -162,7 +162,7 @@ def _widened(
     layers = networks.dense_arrays(actor)
     features = len(decisions.buckets)  # of all features but the mask, in their order
     narrow, bias = layers[0]
-    inputs = inputs_per_feature(problems.get(decisions.trace.problem).mask is not None)
+    inputs = inputs_per_feature(problems.get(decisions.trace.problem).policy.mask is not None)
     wide = np.zeros((inputs, features, narrow.shape[1]), np.float32)
     wide[:, varying] = narrow.reshape(inputs, len(varying), -1)
     layers[0] = (wide.reshape(inputs * features, -1), bias)

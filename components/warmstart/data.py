@@ -52,7 +52,7 @@ def load_decisions(
     trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
     problem = problems.get(trace.problem)
     features = tuple(
-        f for f in trace.features if f.name not in problem.excluded_features and (only is None or f.name in only)
+        f for f in trace.features if f.name not in problem.policy.excluded_features and (only is None or f.name in only)
     )
     seen = network_features(problem, features)
     without = [f.name for f in seen if f.name not in buckets]

@@ -128,7 +128,7 @@ def _flips_of(compiler: Compiler, module: Module, advisor: Advisor) -> tuple[NDA
     nothing = np.zeros(0)
     if base.log is None or not base.log.decisions:
         return nothing, nothing
-    action = log_columns(base)[problems.get("inlining").decision].reshape(-1)
+    action = log_columns(base)[problems.get("inlining").policy.decision].reshape(-1)
     random = np.random.default_rng(zlib.crc32(module.name.encode()))
     plan = plan_flips(base, action, np.zeros(len(action)), FLIP_COMPILES, random)
     if not plan.forced:

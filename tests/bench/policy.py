@@ -79,7 +79,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         f"-DFEATURES={len(names)}",
         f"-DROUNDS={max(ctx.repeats, 5)}",
         f"-DPLACES={','.join(map(str, word_offsets(policy.features)))}",
-        f"-DMODEL={problems.get(policy.problem).model_class}",
+        f"-DMODEL={problems.get(policy.problem).llvm.model_class}",
     ]
     for source in (POLICY_SOURCE, "driver.cpp"):
         flags = [*COMPILE_FLAGS, *macros, "-march=x86-64", "-c", source]

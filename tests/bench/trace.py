@@ -39,7 +39,7 @@ def trace_over_plain_compile(ctx: BenchContext, problem: str) -> float:
         def trace() -> None:
             directory = ctx.scratch / f"{problem}-{next(runs)}"
             directory.mkdir()
-            writer = TraceWriter(directory, problem, get(problem).decision, features)
+            writer = TraceWriter(directory, problem, get(problem).policy.decision, features)
             write_decisions(pool, compiler, modules, features, writer, Quarantine(0.0, len(modules)))
             writer.close("", "")
 

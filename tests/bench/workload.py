@@ -26,7 +26,7 @@ from tests.bench.sleeping_compile import SleepingCompile
 
 PROBLEM = problems.get("inlining")
 """The problem whose training is simulated; its objective is size."""
-FLIP_COMPILES = PROBLEM.samples
+FLIP_COMPILES = PROBLEM.training.samples
 MEASURED_TWICE = 0.1
 """Fraction of the measured decisions that are measured twice."""
 
@@ -48,7 +48,7 @@ class Workload:
 
     def names(self, count: int, seed: int = 0) -> list[str]:
         """Return the modules of the next iterations of a training, `count` in all."""
-        sampler, batch = ModuleSampler(self.weights, seed), PROBLEM.modules
+        sampler, batch = ModuleSampler(self.weights, seed), PROBLEM.training.modules
         return [name for _ in range(-(-count // batch)) for name in sampler.next_batch(batch)][:count]
 
     def requests(self, names: Sequence[str], policy: Path, shares: Sequence[int] | None = None) -> list[FlipRequest]:

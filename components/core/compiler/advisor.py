@@ -60,10 +60,12 @@ class Advisor:
         definition = problems.get(problem)
         if self.mode == "default":
             return []
-        options = list(definition.release_options if self.mode == "release" else definition.development_options)
+        options = list(
+            definition.llvm.release_options if self.mode == "release" else definition.llvm.development_options
+        )
         if self.policy is not None:
             # Absolute, because the compiler runs in another working directory.
-            options.append(f"{definition.policy_option}={self.policy.absolute()}")
+            options.append(f"{definition.llvm.policy_option}={self.policy.absolute()}")
         if self.seed is not None:
             options.append(f"-mlgo-seed={self.seed}")
         if self.samples:
@@ -71,5 +73,5 @@ class Advisor:
             if not self.logs:
                 options.append("-mlgo-sample-logs=false")
         elif self.logs:
-            options.append(f"{definition.log_option}={log}")
+            options.append(f"{definition.llvm.log_option}={log}")
         return [argument for option in options for argument in ("-mllvm", option)]

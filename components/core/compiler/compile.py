@@ -238,7 +238,7 @@ class Compiler:
         log_path = Path(f"{stem}.log")
         log = read_log(log_path)
         callsites = None
-        if problem.callsites:
+        if problem.llvm.callsites:
             calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
             callsites = read_callsites(calls_path)
             if len(callsites.caller) != log.decisions:

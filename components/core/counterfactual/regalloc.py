@@ -156,13 +156,13 @@ def _alternatives(
     Returns:
         ordinal and action, int64 [C] each, and their weights, float64 [C], all greater than 0.
     """
-    taken = context.columns[REGALLOC.decision].reshape(-1).astype(np.int64)
-    allowed = context.columns[str(REGALLOC.mask)].reshape(len(taken), REGALLOC.num_actions) != 0
+    taken = context.columns[REGALLOC.policy.decision].reshape(-1).astype(np.int64)
+    allowed = context.columns[str(REGALLOC.policy.mask)].reshape(len(taken), REGALLOC.policy.num_actions) != 0
     allowed[np.arange(len(taken)), taken] = False
     ordinal, action = np.nonzero(allowed)
     weights = np.full(len(action), 1 / max(1, len(action)))
-    if REGALLOC.logits in context.columns:
-        logits = finite_logits(context.columns[REGALLOC.logits]).reshape(allowed.shape).astype(np.float64)
+    if REGALLOC.policy.logits in context.columns:
+        logits = finite_logits(context.columns[REGALLOC.policy.logits]).reshape(allowed.shape).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         probable = (exponentials / exponentials.sum(axis=1, keepdims=True))[allowed] + _TINY
         weights = UNIFORM_SHARE * weights + (1 - UNIFORM_SHARE) * probable / probable.sum()

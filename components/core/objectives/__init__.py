@@ -1,4 +1,4 @@
-"""What a policy is trained and judged for: the size of native code, or LLVM's scores of functions."""
+"""The objectives of training and evaluation: the size of native code, or LLVM's scores of functions."""
 
 from components.core.objectives.objective import Labels, Objective
 from components.core.objectives.score import SCORE
@@ -7,4 +7,4 @@ from components.core.objectives.size import SIZE
 __all__ = ["OBJECTIVES", "SCORE", "SIZE", "Labels", "Objective"]
 
 OBJECTIVES: dict[str, Objective] = {SIZE.name: SIZE, SCORE.name: SCORE}
-"""By the name that `Problem.objective`, metrics.json and measurements.json give."""
+"""Objectives by name, as in `Problem.objective`, metrics.json and measurements.json."""

@@ -1,4 +1,4 @@
-"""How sure a reduction is: percentile bootstrap over modules."""
+"""Confidence intervals of reductions: percentile bootstrap over modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _INDICES_AT_ONCE = 4_000_000  # int64 indices held at a time: 32 MB
 
 
 def reduction_interval(baseline_bytes: np.ndarray, other_bytes: np.ndarray, seed: int) -> list[float] | None:
-    """95% interval of the total reduction, in percent, had other modules of the same kind been drawn.
+    """Return the 95% interval of the total reduction, in percent, over draws of modules of the same kind.
 
     Modules are resampled with replacement and the reduction is computed on each resample's totals (a ratio of sums,
     so big modules weigh as much as they do in the reported figure). Modules of one project resemble each other, so
@@ -21,25 +21,25 @@ def reduction_interval(baseline_bytes: np.ndarray, other_bytes: np.ndarray, seed
         seed: makes the interval the same in every run over the same sizes.
 
     Returns:
-        [low, high], or None where there are fewer than two modules or no text.
+        [low, high]; None if there are fewer than two modules or no text.
     """
     ratios = _ratios(other_bytes, baseline_bytes, seed)
     return None if ratios is None else _interval(1.0 - ratios)
 
 
 def mean_reduction_interval(log_factors: np.ndarray, module: np.ndarray, seed: int) -> list[float] | None:
-    """95% interval, in percent, of the reduction that is the geometric mean over functions.
+    """Return the 95% interval, in percent, of the reduction that is the geometric mean over functions.
 
-    Not functions are resampled but modules, each with all its functions (a cluster bootstrap): functions of a module
-    resemble each other, and an inline function is in many modules.
+    Modules are resampled, each with all its functions (a cluster bootstrap), because functions of a module resemble
+    each other and an inline function is in many modules.
 
     Args:
-        log_factors: float64 [F], per function log of score over baseline, see geometric_mean.py.
-        module: int64 [F], which module each is of.
+        log_factors: float64 [F], log(score / baseline) of each function, see geometric_mean.py.
+        module: int64 [F], the module of each function.
         seed: makes the interval the same in every run over the same scores.
 
     Returns:
-        [low, high], or None where there are fewer than two modules.
+        [low, high]; None if there are fewer than two modules.
     """
     _, place = np.unique(module, return_inverse=True)
     ratios = _ratios(np.bincount(place, weights=log_factors), np.bincount(place), seed)  # a mean is a ratio of sums
@@ -47,9 +47,9 @@ def mean_reduction_interval(log_factors: np.ndarray, module: np.ndarray, seed: i
 
 
 def _ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.ndarray | None:
-    """float64 [RESAMPLES], fewer where denominators are 0: sum over sum of each resample. Both are [N], a module each.
+    """Return the ratio of sums of each resample, float64 [RESAMPLES], fewer if sums are 0; inputs are [N modules].
 
-    None where there are fewer than two modules, or all denominators are 0."""
+    None if there are fewer than two modules, or all denominators are 0."""
     count = int(denominators.size)
     if count < 2 or not denominators.sum():
         return None

@@ -1,6 +1,6 @@
 """The interface of an objective: its labels, what a compile yields, and how outcomes are compared.
 
-Imports nothing heavy: a launcher that has no NumPy loaded prints the figures of a run that another process made.
+Imports nothing heavy: a launcher without NumPy prints the figures of a run in another process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 Outcome = Mapping[str, float]
-"""What one compile of a module yields: value of each case. The only case of a module-level objective is ""."""
+"""The result of one compile of a module: the value of each case. The only case of a module-level objective is ""."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Labels:
 
     Attributes:
         less, more: comparatives of a smaller and a larger value: "smaller", "larger".
-        quantity: what changes, in plots: "size". better: what a decrease is called there.
-        case: what is compared: "module" or "function".
-        values: what of the cases is compared: "text".
+        quantity: what changes, in plots: "size". better: the word for a decrease in plots.
+        case: the unit of comparison: "module" or "function".
+        values: the property of the cases that is compared: "text".
         unit: suffix of the keys of values in report.csv and model-card.json: "bytes".
         values_key: key of the values in measurements.json.
         directions: suffixes of the counts of cases in metrics.json: with a smaller, an equal and a larger value.
-        title: of the table that a run prints last.
+        title: title of the table that a run prints last.
         worst: heading of the cases that became worse; worst_key: their key in model-card.json; no_worse: the text if
             there are none.
-        reward: what 1% of a training's reward is.
+        reward: the meaning of 1% of a training's reward.
         axis: label of the plot's axis of baseline values.
-        projects: what is compared of whole projects.
+        projects: the property of whole projects that is compared.
     """
 
     less: str
@@ -73,13 +73,13 @@ class Objective(Protocol):
 
     Attributes:
         name: identifies the objective in files: "size" or "score".
-        labels: of reports.
+        labels: labels in reports.
         additive: values of different cases add up (bytes), so that totals mean something. Otherwise values are compared
             by the geometric mean of their changes.
         needs_log: the value is read from the training log, so that only the training clang yields it.
         sweeps_thresholds: -inline-threshold changes the value, so that a sweep is a baseline.
-        recipe_field: what a recipe lists of a project for it to be compared as a whole: "binaries" or "benchmarks".
-        programs_decide: a policy whose programs execute more instructions is not better, whatever the values are.
+        recipe_field: the recipe key that a project needs to be compared as a whole: "binaries" or "benchmarks".
+        programs_decide: a policy whose programs execute more instructions is not better, regardless of the values.
         figures: keys that every metrics.json of this objective has.
     """
 
@@ -93,13 +93,13 @@ class Objective(Protocol):
     figures: frozenset[str]
 
     def outcome(self, sample: Sample) -> Outcome:
-        """Return what a compile yielded."""
+        """Return the outcome of a compile."""
 
     def baselines(self, trace: Path) -> dict[str, Outcome]:
         """Return the outcome of each module under the heuristic, for modules with decisions, from a trace."""
 
     def reduction(self, baseline: Float64, other: Float64) -> float | None:
-        """Return by which share values [N] are below their baselines; None if that is undefined."""
+        """Return the relative reduction of values [N] against their baselines; None if undefined."""
 
     def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
         """Return the 95% interval of the reduction in percent, resampling modules; None for fewer than two.
@@ -107,26 +107,26 @@ class Objective(Protocol):
         Args:
             baseline, other: [N], values of the same cases.
             module: [N], the module of each case.
-            seed: of the bootstrap.
+            seed: seed of the bootstrap.
         """
 
     def growth_percent(self, baseline: Float64, other: Float64) -> Float64:
-        """Return by how many percent each value [N] grew, as plots and lists of regressions show it."""
+        """Return the growth of each value [N] in percent, as plots and lists of regressions show it."""
 
     def plot_positions(self, baseline: Float64) -> Float64:
-        """Return where a logarithmic plot has each baseline value [N], in the unit of `labels.axis`."""
+        """Return the position of each baseline value [N] on a logarithmic plot, in the unit of `labels.axis`."""
 
     def extent(self, baseline: Outcome) -> str:
-        """Return how large a module is, in words."""
+        """Return the size of a module as text."""
 
     def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
-        """Return for each sample of a module float64 [decisions], positive is better (PPO's sampled credit).
+        """Return PPO's sampled credit: for each sample of a module float64 [decisions], positive is better.
 
         Args:
-            samples: at least two of one module.
+            samples: at least two samples of one module.
             by_function: attribute to functions, otherwise to the whole module.
             module_weight: weight of the whole module's change next to that of functions.
         """
 
     def wants_function_sizes(self, by_function: bool) -> bool:
-        """Whether `advantages` reads the sizes of functions."""
+        """Return whether `advantages` reads the sizes of functions."""

@@ -1,4 +1,4 @@
-"""Outcomes of whole modules against those of the heuristic: rewards of a training."""
+"""Training rewards: outcomes of whole modules compared with the heuristic's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from components.core.objectives.objective import Objective, Outcome
 
 
 def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]]) -> float:
-    """Return by which share the outcomes of modules are below their baselines, all modules together.
+    """Return the relative reduction of all modules' outcomes together against their baselines.
 
     Args:
-        objective: of the outcomes.
+        objective: objective of the outcomes.
         pairs: outcome and baseline of each module. Cases without a baseline are left out.
 
     Returns:
-        The reduction, positive is better; 0 if nothing is left.
+        The reduction, positive is better; 0 if no case has a baseline.
     """
     both = [
         (baseline[case], value) for outcome, baseline in pairs for case, value in outcome.items() if case in baseline

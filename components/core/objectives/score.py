@@ -1,4 +1,4 @@
-"""Score: LLVM's score of each function. What counts is the factor by which it changes, for all functions alike."""
+"""The score objective: the factor by which LLVM's score of each function changes, all functions weighted equally."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Score:
     needs_log = True
     sweeps_thresholds = False
     recipe_field = "benchmarks"
-    # A score is LLVM's estimate of what code costs; where programs were run, they have the last word.
+    # A score is LLVM's estimate of what code costs; where programs were run, their instruction counts decide.
     programs_decide = True
     figures = frozenset({"modules", "functions", "reduction_percent", "groups"})
 

@@ -1,13 +1,13 @@
-"""PPO's sampled credit where each function has a score of its own.
+"""PPO's sampled credit for problems in which each function has its own score.
 
 The advantage of a decision in one of K samples is
 
     mean over the K samples of log(score of its function + FLOOR) - log(this sample's)
 
-The samples' mean is a baseline of this function under this very policy. A moving average over iterations would be one,
-too, but of policies as old as the last time that the module was compiled, which of a thousand modules is long ago; it
-serves where a module is compiled once an iteration, and K is at least 2. Nothing of a function's score is another
-function's doing, so that a term for the whole module, as inlining has one, would be noise.
+The samples' mean is the function's baseline under the current policy. A moving average over iterations would be a
+baseline of older policies, because one of a thousand modules is rarely compiled; it suits a single sample per
+iteration, but K is at least 2. A function's score does not depend on other functions, so that a term for the whole
+module, as inlining has one, would be noise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from components.core.objectives.geometric_mean import Float64, log_scores
 
 
 def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
-    """Per sample of one module float64 [decisions], in the order of its log: the difference in this module's docstring.
+    """Return the advantages above for each sample of one module, float64 [decisions] in the order of its log.
 
     0 for decisions in a function that some sample does not have.
     """
@@ -32,7 +32,7 @@ def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
 
 
 def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
-    """Per sample float64 [decisions], all equal: the mean of its functions' differences."""
+    """Return for each sample float64 [decisions], all equal: the mean of its functions' differences."""
     changed = _changed(samples)
     means = np.mean(list(changed.values()), axis=0) if changed else np.zeros(len(samples))
     return [
@@ -42,7 +42,7 @@ def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
 
 
 def _changed(samples: Sequence[Sample]) -> dict[str, Float64]:
-    """Function -> float64 [samples], of those that all samples have: how far each sample's log is below their mean."""
+    """Return function -> float64 [samples], mean - each sample's log score, for functions that all samples have."""
     scores = [sample.readable_scores() for sample in samples]
     common = [name for name in scores[0] if all(name in of_sample for of_sample in scores)]
     by_function = {name: log_scores([of_sample[name] for of_sample in scores]) for name in common}

@@ -1,4 +1,4 @@
-"""Size: bytes of native text. What counts is the sum over modules."""
+"""The size objective: bytes of native text, summed over modules."""
 
 from __future__ import annotations
 

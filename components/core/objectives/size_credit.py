@@ -1,23 +1,22 @@
-"""Which decision gets which share of the size that came out.
+"""PPO's sampled credit for size: the share of each decision in a module's size.
 
 A module has hundreds of decisions and one size, so its size says little about any of them. But the training clang logs
-who calls whom, and the object has each function's whole size, that of its instructions and tables. So the advantage of
-a decision in one of K samples of a module is made of
+callers and callees, and the object has the size of each function's instructions and tables. The advantage of a decision
+in one of K samples of a module is the sum of
 
     - (size of its caller - the caller's mean over the K samples),
-    - (size of its callee - the callee's mean) / (number of calls of it that were decided on), where the callee's
-      definition goes when nothing uses it any more,
+    - (size of its callee - the callee's mean) / (number of calls of it that were decided on), if the callee's
+      definition is dropped when nothing uses it any more,
     - w * (size of the module - its mean) / sqrt(number of decisions)
 
-A caller that some sample does not have was inlined into its own callers, and its size has become theirs: what it is
-judged by is the sum over itself and them, and so on upwards. A callee that is gone has size 0. Being dropped when
-unused holds for linkonce_odr as for local functions; leaving the former out makes code larger than -Oz (ARCHITECTURE,
-fact 4).
+A caller that some sample does not have was inlined into its own callers, and its size is part of theirs: it is
+judged by the sum over itself and them, and so on upwards. A dropped callee has size 0. Both linkonce_odr and local
+functions are dropped when unused; leaving the former out makes code larger than -Oz (ARCHITECTURE, fact 4).
 
-A callee goes only when all its calls are inlined, so each has its share of what that saves. Were all of it credited to
-each, to inline a large function everywhere would look right from every single call, however often its size is paid for.
-What says nothing counts as nothing: a caller that went into more than MOST_HOSTS functions, or by mandatory inlining
-only, which is no decision and not logged.
+A callee is dropped only when all its calls are inlined, so each call gets a share of the saving. If each call got all
+of it, inlining a large function everywhere would look right from every call, however often its size is paid for.
+The caller term is 0 for a caller that was inlined into more than MAX_INLINED_INTO functions, or by mandatory inlining
+only, which is not a decision and not logged.
 
 The mean over the samples of the same function is the baseline, so no value function is needed.
 """
@@ -32,23 +31,23 @@ from numpy.typing import NDArray
 from components.core.compiler.callsites import Callsites
 from components.core.compiler.compile import Sample
 
-MOST_HOSTS = 32
-"""Of how many functions together a decision in a function that is not in all samples is judged, at most."""
+MAX_INLINED_INTO = 32
+"""Maximum number of functions that judge a decision in a function that some sample does not have."""
 
 Float64 = NDArray[np.float64]
 
 
 def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
-    """Per sample float64 [decisions], all equal: how many bytes the whole module is below the samples' mean."""
+    """Return for each sample float64 [decisions], all equal: the samples' mean size - the module's size, in bytes."""
     sizes = np.array([s.text_size_bytes for s in samples], np.float64)
     return [np.full(_decisions(s), sizes.mean() - size) for s, size in zip(samples, sizes, strict=True)]
 
 
 def function_advantages(samples: Sequence[Sample], module_weight: float) -> list[Float64]:
-    """Per sample float64 [decisions], in bytes, positive is smaller: the sum in this module's docstring.
+    """Return the advantages above for each sample: float64 [decisions], in bytes, positive is smaller.
 
     Args:
-        samples: at least two of one module, with callsites and function sizes.
+        samples: at least two samples of one module, with callsites and function sizes.
         module_weight: w.
     """
     ids: dict[str, int] = {}
@@ -56,9 +55,9 @@ def function_advantages(samples: Sequence[Sample], module_weight: float) -> list
     sizes, exists = _sizes(samples, ids)
     stays = exists.all(axis=0)
     saved = sizes.mean(axis=0) - sizes
-    hosts = _hosts(samples, rows, stays)
+    inlined_into = _inlined_into(samples, rows, stays)
     saved_as_caller = np.where(stays, saved, 0.0)
-    for function, into in hosts.items():
+    for function, into in inlined_into.items():
         saved_as_caller[:, function] = saved[:, sorted(into)].sum(axis=1)
     result = []
     for k, (sample, row, whole) in enumerate(zip(samples, rows, module_advantages(samples), strict=True)):
@@ -66,15 +65,15 @@ def function_advantages(samples: Sequence[Sample], module_weight: float) -> list
         caller, callee = row[calls.caller], row[calls.callee]
         share = saved[k, callee] / np.bincount(callee, minlength=len(ids))[callee]
         as_callee = np.where(calls.discardable[calls.callee], share, 0.0)
-        # Nothing is one function's change and another's at once: not a recursive call's, nor a cycle's.
-        twice = [d == c or d in hosts.get(c, ()) for c, d in zip(caller.tolist(), callee.tolist(), strict=True)]
+        # Count each change once, also for recursive calls and cycles.
+        twice = [d == c or d in inlined_into.get(c, ()) for c, d in zip(caller.tolist(), callee.tolist(), strict=True)]
         advantage = saved_as_caller[k, caller] + np.where(twice, 0.0, as_callee)
         result.append(advantage + module_weight * whole / np.sqrt(max(1, len(whole))))
     return result
 
 
 def _sizes(samples: Sequence[Sample], ids: dict[str, int]) -> tuple[Float64, NDArray[np.bool_]]:
-    """float64 and bool [samples, functions]: bytes of each function, 0 where it is not, and whether it is there."""
+    """Return the bytes of each function, float64 [samples, functions], 0 if missing, and bool whether it exists."""
     sizes = np.zeros((len(samples), len(ids)))
     exists = np.zeros((len(samples), len(ids)), bool)
     for k, sample in enumerate(samples):
@@ -86,11 +85,13 @@ def _sizes(samples: Sequence[Sample], ids: dict[str, int]) -> tuple[Float64, NDA
     return sizes, exists
 
 
-def _hosts(samples: Sequence[Sample], rows: list[NDArray[np.int64]], stays: NDArray[np.bool_]) -> dict[int, set[int]]:
-    """Of each function that some sample does not have: itself and the functions that its code has gone to.
+def _inlined_into(
+    samples: Sequence[Sample], rows: list[NDArray[np.int64]], stays: NDArray[np.bool_]
+) -> dict[int, set[int]]:
+    """Return function -> itself and the functions that it was inlined into, if some sample does not have it.
 
-    Those it was inlined into in any sample, and those that these were inlined into if they do not stay themselves.
-    Functions with more than MOST_HOSTS are left out: what one decision does drowns in what happens to so many.
+    Includes callers in any sample and, if these do not stay themselves, their callers. Functions with more than
+    MAX_INLINED_INTO are left out, because the changes of so many functions hide the effect of one decision.
     """
     into: dict[int, set[int]] = {}
     for sample, row in zip(samples, rows, strict=True):
@@ -99,24 +100,24 @@ def _hosts(samples: Sequence[Sample], rows: list[NDArray[np.int64]], stays: NDAr
         for callee, caller in pairs.tolist():
             if not stays[callee]:
                 into.setdefault(callee, set()).add(caller)
-    hosts = {}
+    inlined_into = {}
     for function in into:
         found, left = {function}, [function]
-        while left and len(found) <= MOST_HOSTS:
+        while left and len(found) <= MAX_INLINED_INTO:
             for caller in into.get(left.pop(), ()):
                 if caller not in found:
                     found.add(caller)
                     left.append(caller)
-        if len(found) <= MOST_HOSTS:
-            hosts[function] = found
-    return hosts
+        if len(found) <= MAX_INLINED_INTO:
+            inlined_into[function] = found
+    return inlined_into
 
 
 def normalize_advantages(advantages: Float64, scale: float, clip: float = 4.0) -> NDArray[np.float32]:
-    """Signed square root, in units of `scale`, clipped: a few huge functions must not drown all others.
+    """Return the clipped signed square root in units of `scale`, so that a few huge functions do not dominate.
 
     Args:
-        advantages: [N] in bytes. scale: square root of bytes. clip: largest absolute value that comes out.
+        advantages: [N] in bytes. scale: square root of bytes. clip: largest absolute value of the result.
     """
     rooted = np.sign(advantages) * np.sqrt(np.abs(advantages))
     return np.clip(rooted / max(scale, 1e-6), -clip, clip).astype(np.float32)

@@ -49,7 +49,7 @@ def compile_aot(directory: Path, problem_name: str, clang: Path, triple: str = T
     problem = problems.get(problem_name)
     aot = directory / AOT
     aot.mkdir()
-    header, model = aot / f"{problem.model_class}.h", aot / f"{problem.model_class}.o"
+    header, model = aot / f"{problem.llvm.model_class}.h", aot / f"{problem.llvm.model_class}.o"
     # In a separate process, because it switches TensorFlow to graph mode permanently.
     _run_command(
         [
@@ -66,9 +66,9 @@ def compile_aot(directory: Path, problem_name: str, clang: Path, triple: str = T
             "--dir",
             str(directory / SAVED_MODEL),
             "--output_prefix",
-            str(aot / problem.model_class),
+            str(aot / problem.llvm.model_class),
             "--cpp_class",
-            f"llvm::{problem.model_class}",
+            f"llvm::{problem.llvm.model_class}",
             "--target_triple",
             triple,
         ],

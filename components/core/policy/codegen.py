@@ -65,8 +65,8 @@ def generate_header(policy: DensePolicy) -> str:
     return _TEMPLATES.get_template("policy.h.jinja").render(
         name=policy.problem,
         guard=f"MLGO_POLICY_{policy.problem.upper()}_H",
-        model_class=problem.model_class,
-        decision=problem.decision,
+        model_class=problem.llvm.model_class,
+        decision=problem.policy.decision,
         num_features=len(policy.features),
         offsets=offsets,
         num_words=words,

@@ -100,7 +100,7 @@ class DensePolicy:
     @cached_property
     def mask(self) -> FeatureSpec | None:
         """The feature that marks the allowed actions. ValueError if the problem has one and this policy does not."""
-        name = problems.get(self.problem).mask
+        name = problems.get(self.problem).policy.mask
         if name is None:
             return None
         for feature in self.features:

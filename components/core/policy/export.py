@@ -32,7 +32,7 @@ def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
 def write_source(dense: DensePolicy, directory: Path) -> None:
     """Write the files that a release clang is built from, output_spec.json and policy.{h,cpp}."""
     problem = problems.get(dense.problem)
-    write_output_spec(directory, problem.decision, problem.logits, dense.num_actions)
+    write_output_spec(directory, problem.policy.decision, problem.policy.logits, dense.num_actions)
     generate(dense, directory)
 
 

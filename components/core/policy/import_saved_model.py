@@ -79,10 +79,10 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
     wrapper = aot / "policy.cpp"
     wrapper.write_text(_wrapper_source(problem.name, features), encoding="utf-8")
     flags = ["-w", f"-I{aot}", f"-I{aot / 'include'}"]
-    link_inputs = [str(aot / f"{problem.model_class}.o"), str(aot / RUNTIME), "-lstdc++"]
+    link_inputs = [str(aot / f"{problem.llvm.model_class}.o"), str(aot / RUNTIME), "-lstdc++"]
     link_shared_object(directory / SHARED_OBJECT, wrapper, toolchain.clang, flags, link_inputs)
-    write_output_spec(directory, problem.decision, problem.logits, problem.num_actions)
-    info = PolicyInfo(problem.name, features, problem.num_actions, IMPORTED, git_commit=git_commit())
+    write_output_spec(directory, problem.policy.decision, problem.policy.logits, problem.policy.num_actions)
+    info = PolicyInfo(problem.name, features, problem.policy.num_actions, IMPORTED, git_commit=git_commit())
     write_policy_info(directory, info)
     return info
 
@@ -98,7 +98,7 @@ def read_signature(source: Path) -> Signature:
     except (OSError, RuntimeError, ValueError, TypeError, DecodeError, tf.errors.OpError) as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise UserError(f"{source} is not a readable SavedModel: {first_line:.200}", remedy) from None
-    known = {problem.decision: problem for problem in map(problems.get, problems.names())}
+    known = {problem.policy.decision: problem for problem in map(problems.get, problems.names())}
     decisions = [name for name in signature.outputs if name in known]
     if len(decisions) != 1:
         outputs = ", ".join(sorted(signature.outputs)) or "nothing"
@@ -108,7 +108,7 @@ def read_signature(source: Path) -> Signature:
         raise UserError(f"{source} returns {decisions[0]} as {_format_spec(decision)}, expected one int64", remedy)
     features = []
     for name, info in sorted(signature.inputs.items()):
-        if name in TIME_STEP_INPUTS or name in problem.decisions:
+        if name in TIME_STEP_INPUTS or name in problem.policy.decisions:
             continue  # not fed by a compiler; the heuristic's decision, which no policy may depend on
         spec = _tensor_spec(info)
         if spec.dtype.name not in _DTYPES or spec.shape.num_elements() is None:
@@ -140,28 +140,29 @@ def _wrapper_source(name: str, features: Sequence[FeatureSpec]) -> str:
     )
     return f"""\
 // Written by mlgo-pipeline, around the class that TensorFlow compiled. Do not edit; import the policy again instead.
-#include "{problem.model_class}.h"
+#include "{problem.llvm.model_class}.h"
 #include <cstdint>
 #include <cstring>
 
 namespace {{
-void feed(llvm::{problem.model_class} &model, const char *name, const void *value, size_t bytes) {{
+void feed(llvm::{problem.llvm.model_class} &model, const char *name, const void *value, size_t bytes) {{
   std::memcpy(model.arg_data(model.LookupArgIndex(name)), value, bytes);
 }}
 }} // namespace
 
 extern "C" {{
 __attribute__((visibility("default"))) const char *mlgo_policy_describe(void) {{
-  return {string_literal(description_json(name, features, problem.num_actions))};
+  return {string_literal(description_json(name, features, problem.policy.num_actions))};
 }}
 
 __attribute__((visibility("default"))) void mlgo_policy_logits(const void *const *inputs, float *logits) {{
-  thread_local llvm::{problem.model_class} model;
+  thread_local llvm::{problem.llvm.model_class} model;
 {arguments}
   model.Run();
   int64_t decision;
-  std::memcpy(&decision, model.result_data(model.LookupResultIndex("fetch_{problem.decision}")), sizeof decision);
-  for (int64_t action = 0; action < {problem.num_actions}; ++action)
+  const int result = model.LookupResultIndex("fetch_{problem.policy.decision}");
+  std::memcpy(&decision, model.result_data(result), sizeof decision);
+  for (int64_t action = 0; action < {problem.policy.num_actions}; ++action)
     logits[action] = action == decision ? 1.0f : 0.0f;
 }}
 }} // extern "C"

@@ -57,8 +57,8 @@ class InputScale:
     @staticmethod
     def fit(problem: Problem, observed: NDArray[np.float32]) -> InputScale:
         """Return the scale of observations [N, *S] (policy/observation.py) without excluded actions."""
-        inputs = observed if problem.mask is None else observed[observed[..., -1] != 0][:, :-1]
-        expanded = expand(inputs, problem.mask is not None).astype(np.float64)
+        inputs = observed if problem.policy.mask is None else observed[observed[..., -1] != 0][:, :-1]
+        expanded = expand(inputs, problem.policy.mask is not None).astype(np.float64)
         deviation = np.maximum(expanded.std(axis=0), MIN_DEVIATION)
         return InputScale(expanded.mean(axis=0).astype(np.float32), deviation.astype(np.float32))
 

@@ -26,13 +26,13 @@ EXCLUDED = -1e9
 
 def network_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[FeatureSpec, ...]:
     """Return the features that have quantiles: all but the mask."""
-    return tuple(feature for feature in features if feature.name != problem.mask)
+    return tuple(feature for feature in features if feature.name != problem.policy.mask)
 
 
 def observation_shape(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[int, ...]:
     """Return (2 * F,) or (A, 2 * F + 1) for a policy over `features`."""
     count = len(network_features(problem, features))
-    return (2 * count,) if problem.mask is None else (problem.num_actions, 2 * count + 1)
+    return (2 * count,) if problem.policy.mask is None else (problem.policy.num_actions, 2 * count + 1)
 
 
 def observations(
@@ -50,7 +50,7 @@ def observations(
     Raises:
         UserError: a column is missing.
     """
-    mask = next((feature for feature in features if feature.name == problem.mask), None)
+    mask = next((feature for feature in features if feature.name == problem.policy.mask), None)
     inputs = layer_inputs(network_features(problem, features), buckets, columns, mask)
     if mask is None:
         return inputs

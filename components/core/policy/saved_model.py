@@ -42,7 +42,7 @@ class PolicyModule(tf.Module):
         super().__init__(name="policy")
         problem = problems.get(policy.problem)
         self._policy = policy
-        self._outputs = (problem.decision, problem.logits)
+        self._outputs = (problem.policy.decision, problem.policy.logits)
         # Variables, not constants: TensorFlow names the outputs of a function without state "PartitionedCall", but
         # LLVM's loaders look for "StatefulPartitionedCall".
         self._layers = [(tf.Variable(w, trainable=False), tf.Variable(b, trainable=False)) for w, b in policy.layers]
@@ -170,7 +170,7 @@ def saved_model_runner(directory: Path, policy: DensePolicy) -> Runner:
     def run_rows(features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         def run_row(row: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             outputs = function(**time_step, **row)
-            return outputs[problem.decision][0], outputs[problem.logits][0]
+            return outputs[problem.policy.decision][0], outputs[problem.policy.logits][0]
 
         return tf.map_fn(run_row, features, fn_output_signature=(tf.int64, tf.float32))
 
@@ -190,7 +190,10 @@ def tflite_runner(directory: Path, policy: DensePolicy) -> Runner:
         interpreter = tf.lite.Interpreter(model_content=path.read_bytes())
         interpreter.allocate_tensors()
         problem = problems.get(policy.problem)
-        specs = [entry["tensor_spec"] for entry in output_spec(problem.decision, problem.logits, policy.num_actions)]
+        specs = [
+            entry["tensor_spec"]
+            for entry in output_spec(problem.policy.decision, problem.policy.logits, policy.num_actions)
+        ]
         inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
         outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
         feature_indices = [(f, inputs[f"{SIGNATURE}_{f.name}:0"]) for f in policy.features]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from components.core.console import UserError
 from components.core.problems.inlining import INLINING
 from components.core.problems.problem import Problem
@@ -18,8 +20,8 @@ def names() -> tuple[str, ...]:
 
 
 def describe_field(field: str) -> str:
-    """Return a field of each problem as readable text: "16 for inlining, 32 for regalloc"."""
-    return ", ".join(f"{getattr(problem, field)} for {name}" for name, problem in _PROBLEMS.items())
+    """Return a field of each problem as readable text: "training.modules" as "16 for inlining, 32 for regalloc"."""
+    return ", ".join(f"{attrgetter(field)(problem)} for {name}" for name, problem in _PROBLEMS.items())
 
 
 def get(name: str) -> Problem:

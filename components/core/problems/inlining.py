@@ -4,7 +4,7 @@ Names come from LLVM: lib/Analysis/MLInlineAdvisor.cpp (decision, model class), 
 (options); the name of the logits comes from ml-compiler-opt.
 """
 
-from components.core.problems.problem import Problem
+from components.core.problems.problem import LlvmInterface, PolicyInterface, Problem, TrainingDefaults
 
 _PROBE = """\
 static int square(int x) { return x * x; }
@@ -47,21 +47,27 @@ INLINING = Problem(
     name="inlining",
     optimization="-Oz",
     cmd_filter="^-O[sz]$",
-    decision="inlining_decision",
-    default_decision="inlining_default",
-    logits="CategoricalProjectionNetwork_logits",
-    num_actions=2,
-    excluded_features=_MODULE_SIZE | _UNINFORMATIVE,
     objective="size",
     min_reduction_percent=0.5,
-    callsites=True,
-    repeats="callee_users",
-    model_class="InlinerSizeModel",
-    model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
-    development_options=("-enable-ml-inliner=development",),
-    release_options=("-enable-ml-inliner=release",),
-    log_option="-training-log",
-    policy_option="-ml-inliner-model-under-training",
-    channel_option="-inliner-interactive-channel-base",
-    probe=_PROBE,
+    llvm=LlvmInterface(
+        callsites=True,
+        model_class="InlinerSizeModel",
+        model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
+        development_options=("-enable-ml-inliner=development",),
+        release_options=("-enable-ml-inliner=release",),
+        log_option="-training-log",
+        policy_option="-ml-inliner-model-under-training",
+        channel_option="-inliner-interactive-channel-base",
+        probe=_PROBE,
+    ),
+    policy=PolicyInterface(
+        decision="inlining_decision",
+        default_decision="inlining_default",
+        logits="CategoricalProjectionNetwork_logits",
+        num_actions=2,
+        excluded_features=_MODULE_SIZE | _UNINFORMATIVE,
+    ),
+    training=TrainingDefaults(
+        repeats="callee_users",
+    ),
 )

@@ -15,7 +15,7 @@ Names come from LLVM: lib/CodeGen/MLRegAllocEvictAdvisor.cpp (features, decision
 RegAllocScore.cpp.
 """
 
-from components.core.problems.problem import Problem
+from components.core.problems.problem import LlvmInterface, PolicyInterface, Problem, TrainingDefaults
 
 MAX_INTERFERENCES = 32
 """LLVM's MaxInterferences: the registers of the largest class of x86-64."""
@@ -36,32 +36,39 @@ REGALLOC = Problem(
     name="regalloc",
     optimization="-O2",
     cmd_filter="^-O[23]$",
-    decision="index_to_evict",
-    default_decision=None,
-    logits="RegAllocProbProjectionNetwork_logits",
-    num_actions=MAX_INTERFERENCES + 1,
-    mask="mask",
-    # No feature identifies a module: each describes live ranges, relative to the other ranges.
-    excluded_features=frozenset(),
-    per_instruction_features=frozenset({"instructions", "instructions_mapping", "mbb_frequencies", "mbb_mapping"}),
-    per_instruction_option="-regalloc-enable-development-features",
     objective="score",
     # Published gains in executed instructions are 0.3 to 1.5%; evictions are a small part of the code.
     min_reduction_percent=0.1,
-    # Modules have few decisions, and scores hardly differ: more of both are needed to see which decision was better.
-    modules=32,
-    samples=8,
-    # The value of an eviction is hard to predict: on unseen modules a network explains 1% of the variance. The action
-    # with the greatest predicted value among up to 33 is then one whose value is overestimated. Small policy steps
-    # average this out.
-    algorithm="ppo",
-    callsites=False,
-    model_class="RegAllocEvictModel",
-    model_macro="LLVM_HAVE_TF_AOT_REGALLOCEVICTMODEL",
-    development_options=("-regalloc-enable-advisor=development",),
-    release_options=("-regalloc-enable-advisor=release",),
-    log_option="-regalloc-training-log",
-    policy_option="-regalloc-model",
-    channel_option="-regalloc-evict-interactive-channel-base",
-    probe=_PROBE,
+    llvm=LlvmInterface(
+        per_instruction_option="-regalloc-enable-development-features",
+        callsites=False,
+        model_class="RegAllocEvictModel",
+        model_macro="LLVM_HAVE_TF_AOT_REGALLOCEVICTMODEL",
+        development_options=("-regalloc-enable-advisor=development",),
+        release_options=("-regalloc-enable-advisor=release",),
+        log_option="-regalloc-training-log",
+        policy_option="-regalloc-model",
+        channel_option="-regalloc-evict-interactive-channel-base",
+        probe=_PROBE,
+    ),
+    policy=PolicyInterface(
+        decision="index_to_evict",
+        default_decision=None,
+        logits="RegAllocProbProjectionNetwork_logits",
+        num_actions=MAX_INTERFERENCES + 1,
+        mask="mask",
+        # No feature identifies a module: each describes live ranges, relative to the other ranges.
+        excluded_features=frozenset(),
+        per_instruction_features=frozenset({"instructions", "instructions_mapping", "mbb_frequencies", "mbb_mapping"}),
+    ),
+    training=TrainingDefaults(
+        # Modules have few decisions, and scores hardly differ: more of both are needed to see which decision was
+        # better.
+        modules=32,
+        samples=8,
+        # The value of an eviction is hard to predict: on unseen modules a network explains 1% of the variance. The
+        # action with the greatest predicted value among up to 33 is then one whose value is overestimated. Small policy
+        # steps average this out.
+        algorithm="ppo",
+    ),
 )

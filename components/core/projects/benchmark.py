@@ -1,7 +1,7 @@
-"""Benchmarks of a project: runs of programs that its build makes, whose instructions are counted.
+"""Benchmarks of a project: runs of its built programs, whose executed instructions are counted.
 
 A run must execute the same instructions each time: one thread, no loop that ends by the clock, no hash that is seeded
-from addresses or the time. Its input is made of what the recipe says, so that nothing has to be downloaded.
+from addresses or the time. Its input is generated from the recipe, so that nothing has to be downloaded.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def make_input(wanted: Input, source_dir: Path, place: Path) -> None:
     """Write the input file of a benchmark to `place`, unless it is the output of another benchmark.
 
     Raises:
-        UserError: no file of the source matches, or all that match are empty.
+        UserError: no file of the source matches, or all matching files are empty.
     """
     if not wanted.files:
         place.write_text(wanted.text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Builds a project with a given clang and flags: its objects for a corpus, or whole to see what users would ship."""
+"""Builds a project with a given clang and flags: objects for a corpus, or whole programs as users would ship them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LINKED = (b"\x7fELF", b"!<ar")
-"""How programs and shared libraries begin, and static libraries."""
+"""First bytes of programs and shared libraries, and of static libraries."""
 _INTERRUPTED = (130, -2, -15)
 """Exit statuses of ninja when it, or a compiler it runs, gets SIGINT or SIGTERM."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with the build steps done and their total."""
+"""Called with the number of completed build steps and their total."""
 
 
 @dataclass(frozen=True)
 class BuiltProject:
-    """What a build left in `directory`.
+    """The results of a build in `directory`.
 
-    compile_commands: the compile commands of the recipe's objects, those that it excludes left out.
+    compile_commands: the compile commands of the recipe's objects, without the excluded ones.
     binaries: the programs and libraries that match the recipe's globs, symbolic links resolved, each once, sorted.
-    failed: what the build tool says could not be built; details in `log`.
+    failed: outputs that the build tool could not build; details in `log`.
     """
 
     directory: Path
@@ -64,21 +64,21 @@ def build_project(
     log: Path | None = None,
     ldflags: Sequence[str] = (),
 ) -> BuiltProject:
-    """Build a project, configuring it first where that was not done.
+    """Build a project; configure it first if it is not configured yet.
 
     Args:
-        source_dir: where `fetch_recipe` put the source. Commands run there, and leave their objects there.
-        build_dir: CMake's build directory. A source directory inside it keeps paths in commands relative, and so
-            the modules the same wherever they are built.
-        clang: the C compiler; clang++ is taken from beside it.
-        cflags: flags for every C and C++ compile ("-Oz", "-mllvm", "-enable-ml-inliner=release"); they come after
-            the project's own and so win.
-        objects_only: compile what a corpus wants, link nothing.
-        log: where the build tools' output goes, default build.log in the build directory.
-        ldflags: flags of clang for every link of a program or shared library, behind the project's own.
+        source_dir: source directory from `fetch_recipe`. Commands run there and write their objects there.
+        build_dir: CMake's build directory. A source directory inside it keeps paths in commands relative, so that
+            modules do not depend on the build's location.
+        clang: the C compiler; clang++ is taken from the same directory.
+        cflags: flags for every C and C++ compile ("-Oz", "-mllvm", "-enable-ml-inliner=release"); they follow
+            and override the project's own.
+        objects_only: compile only the recipe's objects, link nothing.
+        log: file for the build tools' output, default build.log in the build directory.
+        ldflags: flags of clang for every link of a program or shared library, after the project's own.
 
-    Raises `UserError` if nothing could be configured, or if a whole build left none of the recipe's binaries.
-    Single objects that fail do not stop the others: they are in `failed`.
+    Raises `UserError` if configuring fails, or if a whole build makes none of the recipe's binaries.
+    An object that fails does not stop the others; it is listed in `failed`.
     """
     if recipe.commands is not None:
         return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only, log, ldflags)
@@ -92,12 +92,12 @@ def build_project(
     def watch(line: str) -> None:
         if match := _NINJA_STATUS.match(line):
             if progress is not None:
-                # ninja first counts the steps that bring its own files up to date, then the real ones anew.
+                # ninja first counts the steps that update its own files, then restarts the count for the real ones.
                 progress(int(match[1]), max(int(match[2]), len(targets)))
         elif line.startswith("FAILED: "):
             failed.append(line.removeprefix("FAILED: ").strip())
 
-    # -k 0: one file that does not compile is no reason to lose the others.
+    # -k 0: continue after a file that does not compile.
     command = ["ninja", f"-j{jobs}", "-k0", *targets]
     status = run_logged(command, build_dir, log, {"NINJA_STATUS": "[%f/%t] "}, watch)
     if status in _INTERRUPTED:
@@ -116,9 +116,9 @@ def configure_project(
     log: Path | None = None,
     ldflags: Sequence[str] = (),
 ) -> None:
-    """Prepare the source and run CMake; nothing to do for recipes of commands.
+    """Prepare the source and run CMake; do nothing for recipes with commands.
 
-    Raises `UserError` with the end of the output of what failed.
+    Raises `UserError` with the end of the failed command's output.
     """
     if recipe.commands is not None:
         return
@@ -139,7 +139,7 @@ def configure_project(
         f"CMAKE_C_FLAGS_{BUILD_TYPE.upper()}": flags,
         f"CMAKE_CXX_FLAGS_{BUILD_TYPE.upper()}": flags,
         **{f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": shlex.join(ldflags) for kind in _LINKED_KINDS},
-        # Ours, and with it no compiler cache: that would return objects that tell an earlier build's command line.
+        # Our launcher replaces any compiler cache, which would return objects with an earlier build's command line.
         "CMAKE_C_COMPILER_LAUNCHER": launcher,
         "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
         # The user's package registry must not decide what a project finds.
@@ -154,19 +154,19 @@ def configure_project(
 
 
 def clangxx(clang: Path) -> Path:
-    """The C++ driver beside a clang: clang++-19 for clang-19, clang++ where the name is a link's target."""
+    """Return the C++ driver next to a clang: clang++-19 for clang-19, clang++ next to a link's target."""
     for path in (clang, clang.resolve()):
         for name in (path.name.replace("clang", "clang++", 1), "clang++"):
             if (path.parent / name).is_file():
                 return path.parent / name
-    raise UserError(f"there is no clang++ beside {clang}", "install it, or name another clang")
+    raise UserError(f"there is no clang++ next to {clang}", "install it, or name another clang")
 
 
 def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
-    """Ask a clang for its version: major, minor, patch.
+    """Return the version of a clang: major, minor, patch.
 
     Raises:
-        UserError: it does not run, or is no clang; with this remedy.
+        UserError: `clang` does not run or is not clang; with the given remedy.
     """
     try:
         said = subprocess.run(
@@ -220,7 +220,7 @@ def _run_shell(
 
 
 def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, cflags: list[str]) -> list[str]:
-    # The place of the build must not get into debug information, nor through __FILE__ into the code and its size.
+    # Keep the build's path out of debug information and, through __FILE__, out of the code and its size.
     inside = recipe.cmake_options is not None and source_dir.is_relative_to(build_dir)
     place = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
     return ["-DNDEBUG", place, *recipe.cflags, *cflags]
@@ -235,7 +235,7 @@ def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:
 
 
 def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
-    """The compile commands without excluded objects. Raises `UserError` if none is left."""
+    """Return the compile commands without excluded objects. Raises `UserError` if there are none."""
     entries: list[dict[str, Any]] = read_json(directory / _COMMANDS, f"see how {recipe.name} is built")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"{directory / _COMMANDS} is not a compilation database", f"see how {recipe.name} is built")
@@ -249,8 +249,8 @@ def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
 
 
 def excluded(name: str, recipe: Recipe) -> bool:
-    """Whether the recipe excludes an object. The last glob that matches decides, as in a .gitignore: "!" takes an
-    exclusion back."""
+    """Return whether the recipe excludes an object. The last matching glob decides, as in a .gitignore: "!" cancels
+    an exclusion."""
     found = False
     for glob in recipe.exclude:
         if fnmatch.fnmatch(name, glob.removeprefix("!")):

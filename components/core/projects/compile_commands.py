@@ -10,11 +10,11 @@ from typing import Any
 
 
 def output_of(entry: dict[str, Any]) -> str | None:
-    """The object that a command writes, as the command spells it: the argument of -o, else the "output" key."""
+    """Return the object that a command writes, as the command spells it: the argument of -o, else the "output" key."""
     arguments = entry.get("arguments")
     if not isinstance(arguments, list):
         command = str(entry.get("command", ""))
-        # Most commands need no shell's rules, and splitting by them takes a hundred times as long.
+        # Most commands need no shell quoting rules, and shlex.split takes a hundred times as long.
         arguments = _shell_split(command) if any(c in command for c in "\"'\\") else command.split()
     if "-o" in arguments[:-1]:
         return str(arguments[arguments.index("-o") + 1])
@@ -23,9 +23,9 @@ def output_of(entry: dict[str, Any]) -> str | None:
 
 
 def objects_in(content: str) -> Iterator[tuple[str, str]]:
-    """Of each command in a compilation database that names its output: its directory, and the object's path.
+    """Yield the directory and object path of each command in a compilation database that names its output.
 
-    Ends where the text is none: the step that reads it says what is wrong.
+    Stops at invalid content, because the step that reads the file reports the error.
     """
     try:
         entries = json.loads(content)

@@ -12,7 +12,7 @@ from components.core.storage.uri import GsUri
 
 
 class RecipeFile(click.ParamType):
-    """Converts to the path of a recipe that is there; what it says, reading it tells."""
+    """Converts to the path of an existing recipe, whose content is not read yet."""
 
     name = "file|uri|name"
 

@@ -1,4 +1,4 @@
-"""Recipes: YAML that says where a project's source comes from and how it is configured.
+"""Recipes: YAML files that specify the source and the configuration of a project.
 
 One project:
 
@@ -10,7 +10,7 @@ One project:
     cmake:                              # or commands: [shell lines]
       directory: build/cmake            # of CMakeLists.txt in the source, default .
       options: {BUILD_SHARED_LIBS: "ON"}
-      targets: [all]                    # what a whole build makes, default all
+      targets: [all]                    # targets of a whole build, default all
     exclude: ["*/fuzz/*"]               # optional: objects left out of a corpus, as globs of their path;
                                         # the last that matches decides, "!*/fuzz/one.c.o" takes one back
     cflags: [-Wno-error]                # optional: flags that this project needs
@@ -21,9 +21,9 @@ One project:
         arguments: [-q, "{input}", "{output}"]   # {output}: a file that it writes; also {source}
         input: {files: ["lib/*.c"], bytes: 1000000}   # content of source files in the order of their paths, repeated
                                         # or cut; or {text: TEXT}, or {output_of: an earlier benchmark}
-        stdin: true                     # the input comes on standard input, too; else nothing does
+        stdin: true                     # also pass the input on standard input, which is empty otherwise
 
-A Debian source package that is built by its own rules, with clang in place of GCC, in a root that is thrown away:
+A Debian source package that is built by its own rules, with clang in place of GCC, in a temporary root:
 
     name: zlib
     source: {deb: zlib}                 # or {path: DIRECTORY} with debian/ in it
@@ -36,7 +36,7 @@ writes to {output} the same whichever compiler built it.
 
 A set of projects, with the corpus' split:
 
-    projects: [lz4.yaml, ...]           # files beside this one, or projects spelled out as above
+    projects: [lz4.yaml, ...]           # files in this directory, or projects written as above
     packages: [zlib, fish]              # the same as a project of `build: debian` for each
     split: {validation_fraction: 0.1, heldout_fraction: 0.15, heldout_projects: [lz4], seed: 0}
 
@@ -123,11 +123,11 @@ class RecipeSet:
 
 
 def recipe_place(text: str) -> Path | GsUri:
-    """Return the place of a recipe that a user names by path, by URI, or by the name of a packaged one ("demo").
+    """Return the location of a recipe that a user names by path, by URI, or by the name of a packaged one ("demo").
 
     Raises:
         UserError: there is no such file on this machine, and no packaged recipe of that name. Object storage is not
-            asked.
+            queried.
     """
     place = parse_place(text)
     if isinstance(place, GsUri) or place.is_file():

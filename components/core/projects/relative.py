@@ -1,7 +1,7 @@
-"""A compiler launcher that keeps the place of a build out of what is compiled there.
+"""A compiler launcher that keeps the build directory's path out of compiled objects.
 
 CMake spells sources and include directories with absolute paths; clang records them in the bitcode (source_filename)
-and in its command line, so that one module would have another content hash in every directory it is built in.
+and in its command line, so the content hash of a module would depend on its build directory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ exec "$@"
 
 
 def write_launcher(build_dir: Path) -> Path:
-    """Write the launcher for commands that run in `build_dir`; returns its path, for CMAKE_C_COMPILER_LAUNCHER."""
+    """Write the launcher for commands that run in `build_dir`; return its path for CMAKE_C_COMPILER_LAUNCHER."""
     launcher = build_dir / "relative-paths"
     launcher.write_text(_SCRIPT.format(root=shlex.quote(str(build_dir.absolute()))))
     launcher.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Fetches what recipes name as their sources: Debian source packages, git tags, archives, local directories."""
+"""Fetches the sources of recipes: Debian source packages, git tags, archives, local directories."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ GIT_TIMEOUT_S = 1800.0
 
 
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
-    """Put the recipe's source at `into`/source and what it requires at `into`/<name>; returns `into`/source.
+    """Put the recipe's source at `into`/source and its requirements at `into`/<name>; return `into`/source.
 
-    A local path is used where it lies, through a link, unless the recipe's own commands run in it: then it is
-    copied, because a user's own tree is never written to. Downloads are kept below `cache` and reused.
+    A local path is linked, unless the recipe's own commands run in it: then it is copied, because a user's tree is
+    never modified. Downloads are kept below `cache` and reused.
     """
     for name, source in recipe.requires:
         _fetch(source, into / name, cache, progress, in_place=True)
@@ -99,7 +99,7 @@ def _download(source: Source, cache: Path, progress: Say) -> Path:
     archive = folder / f"{source.pin[:16]}-{name or 'archive'}"
     if archive.is_file() and _sha256(archive) == source.pin:
         return archive
-    # One build at a time: the next one finds the archive, and what a kill leaves is overwritten.
+    # One build at a time: the next one finds the archive, and overwrites what a killed build left.
     locks = cache / "locks"
     locks.mkdir(exist_ok=True)
     waiting = f"waiting for another build that downloads {source.location}"
@@ -131,7 +131,7 @@ def _sha256(path: Path) -> str:
 
 
 def _unpack(archive: Path, into: Path) -> Path:
-    """Unpack; where everything lies in one folder, as in most releases, `into` is that folder."""
+    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`."""
     scratch = into.with_name(into.name + ".unpacking")
     scratch.mkdir(parents=True)
     try:
@@ -155,7 +155,7 @@ def _unpack_zip(archive: Path, into: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as file:
             file.extractall(into)
-    # Damage is told by many names: RuntimeError for encryption, NotImplementedError for a compression.
+    # Damaged archives raise many exceptions: RuntimeError for encryption, NotImplementedError for a compression.
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
         raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None
     except OSError as error:

@@ -15,9 +15,9 @@ from components.core.rayjob.kubernetes import ApiServer
 
 TAIL = 20
 _FIRST_LINES = 1000
-"""Lines of the past that a step prints when it starts to follow a log."""
+"""Number of earlier lines that a step prints when it starts to follow a log."""
 _CLOCK_SKEW_S = 60
-"""Difference between the clocks of nodes that may be expected. Lines that are read twice are recognized."""
+"""Maximum expected difference between the clocks of nodes. Lines that are read twice are recognized."""
 
 
 class DriverLog:

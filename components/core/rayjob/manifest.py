@@ -1,6 +1,6 @@
-"""The RayJob that runs PPO on a cluster: KubeRay starts a Ray cluster for it, runs the trainer on its head, ends both.
+"""The RayJob that runs PPO on a cluster: KubeRay starts a Ray cluster, runs the trainer on its head, ends both.
 
-k8s/base has it as YAML, for people to read and to start by hand; the tests keep the two the same.
+k8s/base has the same RayJob as YAML, to read and to start manually; tests check that the two agree.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ API_VERSION = "ray.io/v1"
 
 
 def job_name(identity: Mapping[str, str], prefix: str = "ppo") -> str:
-    """The name of the RayJob for a training: the same for the same `identity` (root directory, inputs, settings)."""
+    """Return the RayJob name of a training, which depends on `identity` (root directory, inputs, settings) only."""
     text = json.dumps(dict(identity), sort_keys=True).encode()
     return f"{prefix}-{hashlib.sha256(text).hexdigest()[:20]}"
 
 
 def rayjob(spec: RayJobSpec) -> dict[str, Any]:
-    """The document, as Kubernetes takes it in JSON or YAML."""
+    """Return the manifest, which Kubernetes accepts as JSON or YAML."""
     return {
         "apiVersion": API_VERSION,
         "kind": "RayJob",
         "metadata": {"name": spec.name, "namespace": spec.namespace, "labels": dict(PART_OF)},
         "spec": {
-            # Twice through a shell, KubeRay's and the job supervisor's; `ray job submit` quotes for the second.
+            # Two shells parse this, KubeRay's and the job supervisor's; `ray job submit` quotes for the second.
             "entrypoint": shlex.join(spec.entrypoint),
-            # A pod of its own submits the job and follows its log: the way to the driver's output by `kubectl logs`.
+            # A separate pod submits the job and follows its log, so that `kubectl logs` shows the driver's output.
             "submissionMode": "K8sJobMode",
             "submitterPodTemplate": submitter_template(spec),
             "shutdownAfterJobFinishes": True,

@@ -1,4 +1,4 @@
-"""Options of the PPO step that say what a RayJob is made of (`--workers rayjob`), and what is read off them."""
+"""Options of the PPO step that configure a RayJob (`--workers rayjob`), and their parsers."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     for field in dataclasses.fields(RayJobSpec)
     if field.name not in _ELSEWHERE
 }
-"""Fields of a RayJobSpec that --ray-cluster-options may set -> what makes a value of text."""
+"""Fields of a RayJobSpec that --ray-cluster-options may set -> parser of the value."""
 
 
 def RAYJOB_OPTIONS(command: Any) -> Any:
-    """Adds the options `cluster_image`, `spot` and `cluster` to a click command; each may be empty."""
+    """Add --ray-cluster-options, --spot-node-label and --cluster-image to a click command; each may be empty."""
     for option in (
         click.option(
             "--ray-cluster-options",
             envvar="MLGO_RAY_CLUSTER_OPTIONS",
             default="",
             metavar="NAME=VALUE,...",
-            help=f"Of a RayJob, where the defaults do not fit: {', '.join(SETTINGS)}.",
+            help=f"RayJob settings that override the defaults: {', '.join(SETTINGS)}.",
         ),
         click.option(
             "--spot-node-label",
             envvar="MLGO_SPOT_NODE_LABEL",
             default="",
             metavar="LABEL=VALUE",
-            help=f"Of a RayJob: label (and taint) of the nodes that workers run on; GKE's: {'='.join(GKE_SPOT)}.",
+            help=f"Label (and taint) of the nodes that a RayJob's workers run on; on GKE: {'='.join(GKE_SPOT)}.",
         ),
         click.option(
             "--cluster-image",
             envvar=CLUSTER_VARIABLE,
             default="",
             metavar="NAME@DIGEST",
-            help=f"Of a RayJob: mlgo-cluster, as `mlgo images push` left it.  [default: ${CLUSTER_VARIABLE}]",
+            help=f"mlgo-cluster image of a RayJob, as `mlgo images push` wrote it.  [default: ${CLUSTER_VARIABLE}]",
         ),
     ):
         command = option(command)
@@ -53,7 +53,7 @@ def RAYJOB_OPTIONS(command: Any) -> Any:
 
 
 def choose_workers(context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Callback of --workers. What a RayJob is to read is not downloaded here."""
+    """Check --workers (click callback); inputs of a RayJob stay in object storage."""
     check_workers(value)
     if rayjob_workers(value):
         leave_in_storage(context, f"--workers {value} trains on other machines, which see object storage only")
@@ -61,7 +61,7 @@ def choose_workers(context: click.Context, _parameter: click.Parameter, value: s
 
 
 def parse_spot(text: str) -> tuple[str, str] | None:
-    """LABEL and VALUE; None for no text. UserError for anything else."""
+    """Return LABEL and VALUE, None for an empty text. UserError if it is malformed."""
     label, equals, value = text.partition("=")
     if text and not (label and equals and value):
         raise UserError(
@@ -72,7 +72,7 @@ def parse_spot(text: str) -> tuple[str, str] | None:
 
 
 def parse_settings(text: str) -> dict[str, Any]:
-    """Fields of a RayJobSpec by name. UserError: there is no such setting, or no whole number where one must be."""
+    """Return fields of a RayJobSpec by name. UserError if a setting is unknown or not the integer that it must be."""
     found: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         name, _equals, value = part.partition("=")

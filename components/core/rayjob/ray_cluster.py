@@ -9,28 +9,28 @@ from components.core.rayjob.spec import RAY_VERSION, RayJobSpec
 from components.core.workers.settings import NODE_SETTINGS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts the token of a pod's service account, and the CA certificate of its API server."""
+"""Directory in which Kubernetes mounts a pod's service account token and its API server's CA certificate."""
 PART_OF = {"app.kubernetes.io/part-of": "mlgo"}
-"""Label of every pod; k8s/base's network policy and disruption budget go by it."""
+"""Label of every pod; k8s/base's network policy and disruption budget select by it."""
 CREDENTIALS = "/var/run/secrets/mlgo"
 _AGENT_PORT = 52365
 _USER = 1000
 _MIB = 2**20
 _OVERHEAD_BYTES = 1024 * _MIB  # raylet, its agents, and a Python interpreter for each task
-_HEAD_STORE_BYTES = 1024 * _MIB  # policies and logs of the modules that are on their way
+_HEAD_STORE_BYTES = 1024 * _MIB  # policies and logs of modules in transit
 _WORKER_STORE_BYTES = 512 * _MIB
 _SUBMITTER_BYTES = 512 * _MIB
 _AUTOSCALER_BYTES = 512 * _MIB
-_IDLE_S = 300  # longer than a validation and an update of the policy, in which workers have nothing to do
+_IDLE_S = 300  # longer than a validation and an update of the policy, during which workers are idle
 
 
 def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
-    """The RayClusterSpec."""
+    """Return the RayClusterSpec."""
     tasks_bytes = spec.cpus_per_worker * spec.memory_per_task_bytes
     # The autoscaler patches the RayCluster. The trainer next to it, which unpickles what workers send, gets no token.
     api = {"name": "kubernetes-api", "projected": _service_account()}
     head = _pod(spec, "ray-head", spec.head_cpus, spec.head_memory_bytes, _HEAD_STORE_BYTES, api)
-    # Evicting the head ends the training: not for a smaller cluster. (By force: the disruption budget in k8s/base.)
+    # Evicting the head ends the training, so scaling down must not evict it; k8s/base's disruption budget enforces it.
     head["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     workers_bytes = tasks_bytes + _WORKER_STORE_BYTES + _OVERHEAD_BYTES
     workers = _pod(spec, "ray-worker", spec.cpus_per_worker, workers_bytes, _WORKER_STORE_BYTES)
@@ -44,7 +44,7 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
         workers["spec"]["tolerations"] = [toleration]
     return {
         "rayVersion": RAY_VERSION,
-        # KubeRay makes a token for each cluster and gives it to its pods and to the submitter.
+        # KubeRay creates a token for each cluster and passes it to the cluster's pods and the submitter.
         "authOptions": {"mode": "token"},
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {
@@ -71,7 +71,7 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
                 "maxReplicas": spec.max_workers,
                 "rayStartParams": {
                     "num-cpus": str(spec.cpus_per_worker),
-                    # What tasks may ask for. Without it KubeRay gives the whole limit away, and Linux kills.
+                    # Memory that tasks may request. By default KubeRay offers the whole limit, and Linux kills.
                     "memory": str(tasks_bytes),
                     "object-store-memory": str(_WORKER_STORE_BYTES),
                 },
@@ -82,7 +82,7 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
 
 
 def submitter_template(spec: RayJobSpec) -> dict[str, Any]:
-    """The pod template of the Kubernetes Job that submits and follows; KubeRay fills in the command."""
+    """Return the pod template of the Job that submits the job and follows its log; KubeRay adds the command."""
     return {
         "metadata": {"labels": {**PART_OF, "app.kubernetes.io/component": "submitter"}},
         "spec": {
@@ -111,7 +111,7 @@ def _pod(
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
     volumes: list[dict[str, Any]] = [
         {"name": "tmp", "emptyDir": {}},
-        # Counts as the container's memory. A little more than Ray's store, which has a header.
+        # Counts as the container's memory; slightly larger than Ray's store, which has a header.
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _quantity(store_bytes + 64 * _MIB)}},
         *more_volumes,
     ]
@@ -126,14 +126,14 @@ def _pod(
         "resources": _resources(str(cpus), memory_bytes),
         "securityContext": _container_security(),
         "volumeMounts": mounts,
-        # KubeRay's own probes are commands of wget, which no image of ours has, unless the operator is a recent one.
+        # KubeRay's own probes run wget, which our images lack, unless the operator is a recent one.
         "livenessProbe": _probe(failures=12),
         "readinessProbe": _probe(failures=3),
     }
     return {
         "metadata": {"labels": dict(PART_OF)},
         "spec": {
-            # A Ray node that restarts in its pod is another one to Ray; the autoscaler (v2) makes a new pod instead.
+            # Ray regards a node that restarts in its pod as a new one; the autoscaler (v2) makes a new pod instead.
             "restartPolicy": "Never",
             "serviceAccountName": spec.service_account,
             "automountServiceAccountToken": False,
@@ -145,7 +145,7 @@ def _pod(
 
 
 def _service_account() -> dict[str, Any]:
-    """The volume that Kubernetes itself would mount in every container of the pod."""
+    """Return the volume that Kubernetes would otherwise mount in every container of the pod."""
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     return {
         "defaultMode": 0o440,
@@ -168,7 +168,7 @@ def _probe(failures: int) -> dict[str, Any]:
 
 
 def _resources(cpu: str, memory_bytes: int) -> dict[str, Any]:
-    """Requests that are the limits: what a pod is promised is what it gets, and nobody else's pod is killed for it."""
+    """Return requests equal to the limits, so that memory is not overcommitted and no other pod is killed for it."""
     amounts = {"cpu": cpu, "memory": _quantity(memory_bytes)}
     return {"requests": dict(amounts), "limits": amounts}
 

@@ -1,4 +1,4 @@
-"""What a RayJob of ours is made of, and which values cannot be."""
+"""The parameters of a RayJob and their validation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from components.core.console import UserError
 
 RAY_VERSION = "2.60.0"
-"""Of the image. KubeRay does not look: it takes our word for which health checks and authentication there are."""
+"""Ray version of the image. KubeRay derives health checks and authentication from it without checking the image."""
 GKE_SPOT = ("cloud.google.com/gke-spot", "true")
 """Label and taint of GKE's spot nodes."""
 NAMESPACE = "mlgo"
-"""Of k8s/base, where service accounts, rights and network policies of RayJobs are."""
+"""Namespace of k8s/base, which has the service accounts, rights and network policies of RayJobs."""
 TRAINER = ("mlgo", "ppo")
 """The trainer's program in the image mlgo-cluster, whose `python` and `ray` are those of the nodes."""
 ON_HEAD = "ray:auto"
 """--workers of a trainer that runs on a cluster's head."""
 
-MAX_NAME = 47  # KubeRay appends to it: to 53 for the cluster's name, to 63 for the names of services
-_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1035, as KubeRay wants names
+MAX_NAME = 47  # KubeRay appends suffixes: up to 53 for the cluster's name, up to 63 for services
+_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1035, which KubeRay requires
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -30,17 +30,17 @@ _MIN_BYTES = 2**26
 
 @dataclass(frozen=True)
 class RayJobSpec:
-    """What differs from one training to the next, and from one cluster to the next. UserError for what cannot be.
+    """The parameters that differ between trainings or between clusters. UserError for invalid values.
 
-    name: see `job_name`. image: with a digest, of head and workers. entrypoint: the trainer's command line; its driver
+    name: see `job_name`. image: of head and workers, with a digest. entrypoint: the trainer's command line; its driver
     runs on the head, where RAY_ADDRESS is set, and may use `head_cpus` and `head_memory_bytes`.
-    service_account: of head and workers; only the head's autoscaler gets its token, for it asks Kubernetes.
-    min_workers, max_workers: pods, of `cpus_per_worker` tasks at a time with `memory_per_task_bytes` each.
-    spot: label (and taint) of nodes that may vanish: workers run there only, the head anywhere else. None: anywhere.
-    env: more variables of every Ray container.
-    credentials_secret: a Secret with `key.json`, a key of Google Cloud's, where there is no workload identity.
-    retries: how often KubeRay begins again with a new cluster when the driver or the head failed.
-    ttl_s: how long the cluster stays after the job. start_limit_s: of scheduling and pulling. deadline_s: of all of it.
+    service_account: of head and workers; only the head's autoscaler gets its token, for the Kubernetes API.
+    min_workers, max_workers: pods, each with `cpus_per_worker` parallel tasks of `memory_per_task_bytes`.
+    spot: label (and taint) of preemptible nodes: workers run only there, the head only elsewhere. None: no constraint.
+    env: additional environment variables of every Ray container.
+    credentials_secret: a Secret with `key.json`, a Google Cloud key, for clusters without workload identity.
+    retries: number of restarts with a new cluster after the driver or the head failed.
+    ttl_s: lifetime of the cluster after the job. start_limit_s: for scheduling and pulling. deadline_s: in total.
     """
 
     name: str
@@ -95,7 +95,7 @@ class RayJobSpec:
         if not self.entrypoint or not self.entrypoint[0]:
             raise UserError("the RayJob has no command to run", "give the trainer's command line")
         for argument in self.entrypoint:
-            # Kubernetes expands $(NAME) in what KubeRay makes of it, and drops one of two dollars.
+            # Kubernetes expands $(NAME) in KubeRay's command and replaces $$ by $.
             if set(argument) & {"$", "\0", "\n"}:
                 raise UserError(
                     f"{argument!r} has a character that does not survive its way to the cluster",

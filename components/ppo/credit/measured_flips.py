@@ -171,9 +171,9 @@ class MeasureModule:
         rows = None
         if base.log is not None and base.log.decisions:
             columns = log_columns(base)
-            logits = finite_logits(columns[problem.logits].reshape(-1, problem.num_actions))
+            logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
             measure = self._flip_sizes if problem.objective == "size" else self._flip_scores
-            rows = measure(request, base, columns[problem.decision].reshape(-1), logits)
+            rows = measure(request, base, columns[problem.policy.decision].reshape(-1), logits)
         if rows is None:
             none = (np.zeros(0, np.int64),) * 4
             nothing = self._no_flips()
@@ -182,7 +182,7 @@ class MeasureModule:
         flips = Flips(
             observations(problem, self.features, self.buckets, chosen),
             logits[rows.decision],
-            columns[problem.decision].reshape(-1)[rows.decision],
+            columns[problem.policy.decision].reshape(-1)[rows.decision],
             rows.alternative,
             rows.gain,
         )
@@ -247,7 +247,7 @@ class MeasureModule:
         problem = problems.get(self.compiler.problem)
         observed = np.zeros((0, *observation_shape(problem, self.features)), np.float32)
         none = np.zeros(0, np.int64)
-        return Flips(observed, np.zeros((0, problem.num_actions), np.float32), none, none, np.zeros(0))
+        return Flips(observed, np.zeros((0, problem.policy.num_actions), np.float32), none, none, np.zeros(0))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def test_warmstart_makes_a_policy_of_which_all_forms_agree(regalloc):
     report = json.loads((regalloc / "warmstart" / "report.json").read_text())
     assert report["training_agreement"] > 0.8 and report["decisions"] > 100
     info = load_policy_info(regalloc / "warmstart")
-    assert (info.problem, info.num_actions) == ("regalloc", problems.get("regalloc").num_actions)
+    assert (info.problem, info.num_actions) == ("regalloc", problems.get("regalloc").policy.num_actions)
     assert not any(len(a.differences) for a in compare(regalloc / "warmstart", regalloc / "trace", limit=100))
 
 

@@ -146,12 +146,16 @@ def test_features_and_code_equal_llvms(
         flags = advisor.flags("inlining", tmp_path / "log", None)
         ours = compile_module(training_toolchain, module, tmp_path / "ours.o", flags)
         (context,) = read_log(tmp_path / "log").contexts
-        decisions = context.columns[PROBLEM.decision]
+        decisions = context.columns[PROBLEM.policy.decision]
         decided += len(decisions)
 
         channel = tmp_path / "channel"
         channel.with_suffix(".in").write_bytes(decisions.astype("<i8").tobytes())
-        flags = [*Advisor("release").flags("inlining", None, None), "-mllvm", f"{PROBLEM.channel_option}={channel}"]
+        flags = [
+            *Advisor("release").flags("inlining", None, None),
+            "-mllvm",
+            f"{PROBLEM.llvm.channel_option}={channel}",
+        ]
         theirs = compile_module(training_toolchain, module, tmp_path / "theirs.o", flags)
         (sent,) = read_log(channel.with_suffix(".out")).contexts
         for name, column in sent.columns.items():
@@ -175,5 +179,5 @@ def test_inlining_stops_beyond_the_size_threshold(
     flags += ["-mllvm", "-ml-advisor-size-increase-threshold=0.5"]
     compile_module(training_toolchain, modules[0], tmp_path / "m.o", flags)
     (context,) = read_log(tmp_path / "log").contexts
-    assert context.columns[PROBLEM.decision].ravel()[-1] == 1  # the inlining that exceeded the threshold
-    assert context.columns[PROBLEM.decision].sum() <= 1
+    assert context.columns[PROBLEM.policy.decision].ravel()[-1] == 1  # the inlining that exceeded the threshold
+    assert context.columns[PROBLEM.policy.decision].sum() <= 1

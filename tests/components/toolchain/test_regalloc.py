@@ -74,8 +74,8 @@ def samples(toolchain: Path, module: Module, advisor: Advisor) -> tuple[Sample, 
 
 def decided(context: Context) -> tuple[np.ndarray, np.ndarray]:
     """Return the mask [N, 33] and the decisions [N] of a function."""
-    mask = context.columns["mask"].reshape(-1, PROBLEM.num_actions)
-    return mask, context.columns[PROBLEM.decision].reshape(-1)
+    mask = context.columns["mask"].reshape(-1, PROBLEM.policy.num_actions)
+    return mask, context.columns[PROBLEM.policy.decision].reshape(-1)
 
 
 def test_toolchain_json_lists_features_of_both_problems(training_toolchain: Path) -> None:
@@ -85,15 +85,17 @@ def test_toolchain_json_lists_features_of_both_problems(training_toolchain: Path
     assert specs["mask"] == FeatureSpec("mask", "int64", (1, 33))
     assert specs["use_def_density"] == FeatureSpec("use_def_density", "float32", (1, 33))
     assert specs["progress"].shape == (1,)
-    assert PROBLEM.decision not in specs and not PROBLEM.per_instruction_features & set(specs)
+    assert PROBLEM.policy.decision not in specs and not PROBLEM.policy.per_instruction_features & set(specs)
 
 
 def test_features_and_code_equal_llvms(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
     """LLVM's release mode sends the features to another process, and gets the heuristic's decisions from it."""
     total = 0
     for module in pressed_corpus:
-        log = f"{PROBLEM.log_option}={tmp_path / 'log'}"
-        ours = compile_module(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.development_options, log)
+        log = f"{PROBLEM.llvm.log_option}={tmp_path / 'log'}"
+        ours = compile_module(
+            training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.llvm.development_options, log
+        )
         assert ours == compile_module(training_toolchain, module.bitcode, tmp_path / "o")
         logged = {context.name: context for context in read_log(tmp_path / "log").contexts}
         decisions = [decided(context)[1] for context in logged.values()]
@@ -101,9 +103,11 @@ def test_features_and_code_equal_llvms(training_toolchain: Path, pressed_corpus:
         channel = tmp_path / "channel"
         replies = np.concatenate(decisions) if decisions else np.empty(0, np.int64)
         channel.with_suffix(".in").write_bytes(replies.astype("<i8").tobytes())
-        channel_option = f"{PROBLEM.channel_option}={channel}"
+        channel_option = f"{PROBLEM.llvm.channel_option}={channel}"
         assert (
-            compile_module(training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.release_options, channel_option)
+            compile_module(
+                training_toolchain, module.bitcode, tmp_path / "o", *PROBLEM.llvm.release_options, channel_option
+            )
             == ours
         )
         for sent in read_log(channel.with_suffix(".out")).contexts:
@@ -116,13 +120,13 @@ def test_features_and_code_equal_llvms(training_toolchain: Path, pressed_corpus:
 def test_per_instruction_features_are_optional(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
 ) -> None:
-    assert PROBLEM.per_instruction_option is not None
+    assert PROBLEM.llvm.per_instruction_option is not None
     module = module_named(pressed_corpus, "pressed")
-    log = f"{PROBLEM.log_option}={tmp_path / 'log'}"
-    options = (*PROBLEM.development_options, PROBLEM.per_instruction_option, log)
+    log = f"{PROBLEM.llvm.log_option}={tmp_path / 'log'}"
+    options = (*PROBLEM.llvm.development_options, PROBLEM.llvm.per_instruction_option, log)
     compile_module(training_toolchain, module.bitcode, tmp_path / "o", *options)
     specs = {spec.name: spec.shape for spec in read_log(tmp_path / "log").features}
-    assert specs["instructions_mapping"] == (1, 33, 300) and set(specs) >= PROBLEM.per_instruction_features
+    assert specs["instructions_mapping"] == (1, 33, 300) and set(specs) >= PROBLEM.policy.per_instruction_features
 
 
 def test_policy_decides_by_logits_and_respects_the_mask(
@@ -136,7 +140,7 @@ def test_policy_decides_by_logits_and_respects_the_mask(
         for context in sample.log.contexts:
             mask, actions = decided(context)
             assert mask[np.arange(len(mask)), actions].all()
-            logits = context.columns[PROBLEM.logits].reshape(mask.shape)
+            logits = context.columns[PROBLEM.policy.logits].reshape(mask.shape)
             np.testing.assert_array_equal(np.isneginf(logits), mask == 0)
             np.testing.assert_allclose(logits, policy.logits(context.columns), rtol=1e-4, atol=1e-4)
             greedy = actions == logits.argmax(axis=1)
@@ -171,7 +175,7 @@ def test_policy_with_other_feature_shapes_is_refused(
 
 
 def test_unwritable_log_fails_the_compile(training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path) -> None:
-    options = (*PROBLEM.development_options, f"{PROBLEM.log_option}={tmp_path / 'nowhere' / 'log'}")
+    options = (*PROBLEM.llvm.development_options, f"{PROBLEM.llvm.log_option}={tmp_path / 'nowhere' / 'log'}")
     with pytest.raises(subprocess.CalledProcessError):
         compile_module(training_toolchain, module_named(pressed_corpus, "pressed").bitcode, tmp_path / "o", *options)
 
@@ -192,11 +196,11 @@ def test_release_clang_embeds_one_or_two_policies(
     assert set(make_toolchain(ToolchainConfig("release", alone, policies=(dense[0],))).features) == {"regalloc"}
 
     output, differ = tmp_path / "o", 0
-    trained = (*PROBLEM.development_options, f"{PROBLEM.policy_option}={dense[0]}")
+    trained = (*PROBLEM.llvm.development_options, f"{PROBLEM.llvm.policy_option}={dense[0]}")
     for module in pressed_corpus:
         expected = compile_module(training_toolchain, module.bitcode, output, *trained)
         for release in (both, alone):
-            assert compile_module(release, module.bitcode, output, *PROBLEM.release_options) == expected
+            assert compile_module(release, module.bitcode, output, *PROBLEM.llvm.release_options) == expected
             heuristic = compile_module(release, module.bitcode, output)
             assert heuristic == compile_module(training_toolchain, module.bitcode, output)
             differ += heuristic != expected
@@ -204,13 +208,19 @@ def test_release_clang_embeds_one_or_two_policies(
     inlining = problems.get("inlining")
     module = module_named(tiny_corpus, "strings")
     expected = compile_module(
-        training_toolchain, module.bitcode, output, *inlining.development_options, f"{inlining.policy_option}={policy}"
+        training_toolchain,
+        module.bitcode,
+        output,
+        *inlining.llvm.development_options,
+        f"{inlining.llvm.policy_option}={policy}",
     )
-    assert compile_module(both, module.bitcode, output, *inlining.release_options) == expected
-    together = compile_module(both, module.bitcode, output, *inlining.release_options, *PROBLEM.release_options)
+    assert compile_module(both, module.bitcode, output, *inlining.llvm.release_options) == expected
+    together = compile_module(
+        both, module.bitcode, output, *inlining.llvm.release_options, *PROBLEM.llvm.release_options
+    )
     assert together != expected
     with pytest.raises(subprocess.CalledProcessError):  # it has no inlining policy
-        compile_module(alone, module.bitcode, output, *inlining.release_options)
+        compile_module(alone, module.bitcode, output, *inlining.llvm.release_options)
 
 
 def test_two_policies_of_one_problem_are_refused(dense: tuple[Path, DensePolicy], tmp_path: Path) -> None:

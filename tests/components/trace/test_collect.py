@@ -125,7 +125,7 @@ def test_truncated_log_is_reported_with_its_byte_offset(
 
 
 def test_vocab_is_built_from_the_trace(trace: Path, tmp_path: Path) -> None:
-    excluded = problems.get("inlining").excluded_features
+    excluded = problems.get("inlining").policy.excluded_features
     assert build(VocabConfig(trace, tmp_path / "vocab")) == len(load_trace(trace).features) - len(excluded) > 30
     values = np.loadtxt(tmp_path / "vocab" / "callee_basic_block_count.buckets")
     column = read_columns(trace, ["callee_basic_block_count"])["callee_basic_block_count"]

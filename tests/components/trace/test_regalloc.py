@@ -48,11 +48,11 @@ def test_trace_equals_clang_logs(trace: Path, pressed_corpus: Corpus, training_t
             for name in names:
                 expected = context.columns[name] if name != "progress" else context.columns[name].ravel()
                 np.testing.assert_array_equal(columns[name][rows], expected, err_msg=name)
-            np.testing.assert_array_equal(columns["action"][rows], context.columns[PROBLEM.decision].ravel())
+            np.testing.assert_array_equal(columns["action"][rows], context.columns[PROBLEM.policy.decision].ravel())
             np.testing.assert_array_equal(columns["step"][rows], np.arange(len(context)))
             assert set(columns["reward"][rows]) == {np.float32(sample.scores[context.name])}
     assert rows_seen == len(columns["module"]) > 100
-    allowed = columns["mask"].reshape(-1, PROBLEM.num_actions)
+    allowed = columns["mask"].reshape(-1, PROBLEM.policy.num_actions)
     assert allowed[np.arange(rows_seen), columns["action"]].all()
 
 
@@ -88,7 +88,7 @@ def test_exported_tfrecord_has_a_sequence_per_function(trace: Path, tmp_path: Pa
     parsed = {
         "mask": tf.io.FixedLenSequenceFeature([33], tf.int64),
         "use_def_density": tf.io.FixedLenSequenceFeature([33], tf.float32),
-        PROBLEM.decision: tf.io.FixedLenSequenceFeature([], tf.int64),
+        PROBLEM.policy.decision: tf.io.FixedLenSequenceFeature([], tf.int64),
         "reward": tf.io.FixedLenSequenceFeature([], tf.float32),
     }
     records = list(tf.data.TFRecordDataset(str(tmp_path / "out" / FILE_NAME)))
@@ -97,5 +97,5 @@ def test_exported_tfrecord_has_a_sequence_per_function(trace: Path, tmp_path: Pa
         _, sequence = tf.io.parse_single_sequence_example(record, sequence_features=parsed)
         for name in ("mask", "use_def_density"):
             np.testing.assert_array_equal(sequence[name].numpy(), columns[name][rows][:, 0])
-        np.testing.assert_array_equal(sequence[PROBLEM.decision].numpy(), columns["action"][rows])
+        np.testing.assert_array_equal(sequence[PROBLEM.policy.decision].numpy(), columns["action"][rows])
         np.testing.assert_array_equal(sequence["reward"].numpy(), columns["reward"][rows])

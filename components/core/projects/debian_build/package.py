@@ -1,4 +1,4 @@
-"""One source package built by its own rules, with what came of it."""
+"""Builds one source package by its own rules and returns its results."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from components.core.storage.stale_directories import make_locked
 SCRIPTS = Path(__file__).parent
 _BASE_SCRIPTS = ("make-base", "compiler")
 WORK = "build-"
-"""How the directories begin in which packages are built."""
+"""Prefix of the directories in which packages are built."""
 SOURCE = "/build/source"
-"""Where a package is built, in the root."""
+"""Directory in the root in which a package is built."""
 TIMEOUT_S = 1800.0
 DISK_GIB = 12
 _BASE_TIMEOUT_S = 1800.0
 _TIMED_OUT = 124
 
-# The level wins over the package's own, and nothing else than the level differs from how it is shipped. Errors that
-# clang has and GCC 12 has not are warnings: the package was never built with such a compiler.
+# The optimization level overrides the package's, and nothing else differs from the shipped build. Errors of clang that
+# GCC 12 does not have are warnings, because the package was never built with such a compiler.
 FLAGS = (
     "-g0",
     "-fno-lto",
@@ -71,12 +71,12 @@ class DebianBuild:
     """How packages are built.
 
     Attributes:
-        clang_major: of Debian's clang in the root.
+        clang_major: major version of Debian's clang in the root.
         toolchain: an install tree of another clang that compiles, None for Debian's own.
-        compile_flags: behind the package's own, of every compile. object_flags: of those that make an object.
-        link_flags: of every link.
-        jobs: compiles at a time.
-        timeout_s: of a package, from its download to the last link. disk_gib: what its root may hold.
+        compile_flags: appended to the package's flags in every compile. object_flags: in compiles to an object.
+        link_flags: in every link.
+        jobs: number of parallel compiles.
+        timeout_s: limit for a package, from its download to the last link. disk_gib: capacity of its root.
     """
 
     clang_major: int = 19
@@ -91,15 +91,15 @@ class DebianBuild:
 
 @dataclass(frozen=True)
 class PackageBuild:
-    """What a package's build left.
+    """The results of a package's build.
 
     Attributes:
-        version: Debian's, "" if the source was not even fetched.
-        work: directory for what is made of it.
+        version: Debian's version, "" if the source was not fetched.
+        work: directory for derived files.
         objects: directory of its objects, at their paths below the source tree.
         binaries: directory of the programs and libraries of its binary packages, by package.
-        failure: why there are none, "" if the build went well.
-        lasting: it would end so again; not so if a mirror did not answer, for example.
+        failure: the reason of a failure, "" if the build succeeded.
+        lasting: a repetition would end the same way; false, for example, if a mirror did not answer.
     """
 
     version: str
@@ -111,7 +111,7 @@ class PackageBuild:
 
 
 def base_root(cache: Path, clang_major: int) -> Path:
-    """Return the root that builds start from, made the first time: two minutes and 1 GB.
+    """Return the root that builds start from; the first call makes it (two minutes, 1 GB).
 
     Raises:
         UserError: it cannot be made.
@@ -143,20 +143,20 @@ def base_root(cache: Path, clang_major: int) -> Path:
 def build_package(
     recipe: Recipe, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
 ) -> Iterator[PackageBuild]:
-    """Build a package in a root of its own, and yield what it left; that is removed afterwards.
+    """Build a package in its own root and yield the results, which are removed afterwards.
 
     Args:
-        recipe: its source is a source package, or a directory that has debian/ in it, which is copied.
-        base: of `base_root`.
+        recipe: recipe with a source package, or a directory with debian/, which is copied.
+        base: root from `base_root`.
         target: `objects` compiles only, `binary` also makes what the binary packages ship.
-        log: gets all that is printed, and nothing else.
+        log: file for the build's output, and nothing else.
 
     Raises:
-        Stopped: by `stop_running`.
+        Stopped: `stop_running` was called.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
-    # Beside the root, so that one container sees both.
+    # Next to the root, so that one container sees both.
     work, held = make_locked(base.parent, f"{WORK}{recipe.name}-", base.parent)
     try:
         yield _build(recipe.source, work, base, config, target, log)
@@ -203,7 +203,7 @@ def _failure(status: int, phase: str, config: DebianBuild, log: Path) -> str:
 
 
 def _write_settings(path: Path, config: DebianBuild) -> None:
-    """Settings that the script `compiler` reads, in the words of a shell."""
+    """Write the settings that the script `compiler` reads, in shell syntax."""
     directory = "/mlgo/toolchain/bin" if config.toolchain is not None else f"/usr/lib/llvm-{config.clang_major}/bin"
     settings = {
         "CLANG": f"{directory}/clang",

@@ -26,19 +26,19 @@ def run_privileged(
     timeout_s: float,
     outside: Sequence[Path] = (),
 ) -> int:
-    """Run a command as root in mount and PID namespaces of its own, which end with it, and so do all its processes.
+    """Run a command as root in its own mount and PID namespaces, which end with it like all its processes.
 
     Args:
         command: an absolute path and arguments; everything that it needs is below `directory` or `outside`.
-        directory: where it runs, the same path inside a container.
-        log: what it prints is appended.
+        directory: working directory, the same path inside a container.
+        log: file to which the output is appended.
         outside: directories that it reads.
 
     Returns:
         Its exit status; 124 if it took longer than `timeout_s`.
 
     Raises:
-        UserError: neither root nor docker is to be had.
+        UserError: neither root nor docker is available.
     """
     limit = ["timeout", f"--kill-after={_KILLED_AFTER_S}", str(timeout_s)]
     words = [str(word) for word in command]

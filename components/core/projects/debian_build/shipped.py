@@ -1,4 +1,4 @@
-"""What a source package ships, as one of two compilers builds it."""
+"""The binaries that a source package ships, built by one of two compilers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def shipped_binaries(
     """Yield a directory with the ELF files of the package's binary packages, below each one's name.
 
     Args:
-        clang: Debian's own stands for the one of the same version in the root; another is shown there.
-        flags, link_flags: behind the package's own.
+        clang: Debian's clang selects the same version in the root; any other is mounted there.
+        flags, link_flags: appended to the package's own.
 
     Raises:
         UserError: the package cannot be built.

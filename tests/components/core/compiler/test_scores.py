@@ -57,9 +57,9 @@ def test_real_log_of_several_functions(
     clang = training_toolchain / "bin" / "clang"
     module = module_called(pressed_corpus, "pressed")
     # The scratch directory is removed after the compile, so an extra flag has the log written to a path that stays.
-    kept = ("-mllvm", f"{PROBLEM.log_option}={tmp_path / 'log'}")
+    kept = ("-mllvm", f"{PROBLEM.llvm.log_option}={tmp_path / 'log'}")
     Compiler(clang, "regalloc")(
-        Request(module, Advisor("default"), extra_flags=("-mllvm", *PROBLEM.development_options, *kept))
+        Request(module, Advisor("default"), extra_flags=("-mllvm", *PROBLEM.llvm.development_options, *kept))
     )
     reference, log = read_reference(tmp_path / "log"), read_log(tmp_path / "log")
     assert [context.name for context in log.contexts] == list(reference) == ["mix", "calls"]

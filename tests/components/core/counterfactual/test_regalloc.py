@@ -24,13 +24,13 @@ def function(
     mask = np.zeros((len(taken), 1, 33), np.int64)
     for row, actions in zip(mask, allowed, strict=True):
         row[0, actions] = 1
-    columns: dict[str, NDArray[Any]] = {"mask": mask, PROBLEM.decision: np.array(taken, np.int64)[:, None]}
+    columns: dict[str, NDArray[Any]] = {"mask": mask, PROBLEM.policy.decision: np.array(taken, np.int64)[:, None]}
     if logits is not None:
         logged = np.where(mask != 0, 0.0, -np.inf).astype(np.float32)
         for row, some in zip(logged, logits, strict=True):
             for action, logit in some.items():
                 row[0, action] = logit
-        columns[PROBLEM.logits] = logged
+        columns[PROBLEM.policy.logits] = logged
     return Context(name, columns, None)
 
 

@@ -1,4 +1,4 @@
-"""The interval means what it says."""
+"""Coverage, bounds and reproducibility of the bootstrap interval."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from components.core.objectives.bootstrap import reduction_interval
 
 
-def test_same_change_everywhere_leaves_no_doubt() -> None:
+def test_equal_changes_give_an_interval_of_zero_width() -> None:
     baseline = np.array([100, 2000, 30000])
     assert reduction_interval(baseline, baseline * 9 // 10, seed=0) == pytest.approx([10.0, 10.0])
 
@@ -23,7 +23,7 @@ def test_same_seed_same_interval() -> None:
     assert reduction_interval(baseline, policy, 7) != reduction_interval(baseline, policy, 8)
 
 
-def test_covers_the_truth_about_as_often_as_it_claims() -> None:
+def test_interval_has_nominal_coverage() -> None:
     generator = np.random.default_rng(3)
     covered = 0
     for trial in range(60):

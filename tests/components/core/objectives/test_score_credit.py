@@ -1,4 +1,4 @@
-"""What a decision is worth by its function's score, and what many scores come to."""
+"""Credit of decisions by function scores, and the reduction over many scores."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def sample(functions):
     return Sample(log=TrainingLog((), contexts), scores={name: score for name, (score, _) in functions.items()})
 
 
-def test_a_decision_is_judged_by_its_function_alone():
+def test_a_decision_is_credited_by_its_function_only():
     one, two = function_advantages([sample({"f": (9, 2), "g": (0, 1)}), sample({"g": (3, 2), "f": (9, 1)})])
     f, g = 0, np.log(3 + FLOOR) / 2
     assert one == pytest.approx([f, f, g])
@@ -43,7 +43,7 @@ def test_the_unit_of_a_function_does_not_matter():
 
 
 @given(samples)
-def test_advantages_are_of_functions_that_all_samples_have_and_add_up_to_nothing(described):
+def test_advantages_cover_common_functions_and_sum_to_zero(described):
     advantages = function_advantages([sample(functions) for functions in described])
     total: dict[str, float] = {}
     for functions, advantage in zip(described, advantages, strict=True):
@@ -60,7 +60,7 @@ def test_advantages_are_of_functions_that_all_samples_have_and_add_up_to_nothing
 
 
 @given(samples)
-def test_a_lower_score_is_never_worth_less(described):
+def test_a_lower_score_never_has_a_lower_advantage(described):
     advantages = function_advantages([sample(functions) for functions in described])
     for name in set.intersection(*map(set, described)):
         at = [sum(n for _, n in list(f.values())[: list(f).index(name)]) for f in described]
@@ -69,7 +69,7 @@ def test_a_lower_score_is_never_worth_less(described):
 
 
 @given(samples)
-def test_of_a_module_all_decisions_are_worth_the_mean_of_its_functions(described):
+def test_module_advantages_are_the_mean_over_functions(described):
     for advantage in module_advantages([sample(functions) for functions in described]):
         assert len(set(advantage.tolist())) <= 1
 

@@ -1,4 +1,4 @@
-"""The credit of a decision, against sums done by hand."""
+"""Credit of decisions, compared with sums computed manually."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from components.core.compiler.callsites import Callsites
 from components.core.compiler.compile import Sample
 from components.core.compiler.function_sizes import FunctionSizes
 from components.core.objectives.size_credit import (
-    MOST_HOSTS,
+    MAX_INLINED_INTO,
     function_advantages,
     module_advantages,
     normalize_advantages,
@@ -57,13 +57,13 @@ def test_caller_and_discardable_callee_are_both_counted():
     assert two == pytest.approx([-20 + b])
 
 
-def test_exported_callee_stays_whatever_happens_to_it():
+def test_exported_callee_is_not_credited():
     first = sample(300, [("a", "b")], {"a": 100, "b": 50})
     second = sample(260, [("a", "b")], {"a": 140, "b": 10})
     assert function_advantages([first, second], 0)[0] == pytest.approx([20])
 
 
-def test_caller_that_one_sample_dropped_is_judged_with_what_it_went_into():
+def test_dropped_caller_is_credited_with_the_functions_it_was_inlined_into():
     # a is inlined into m in the second sample: together they take 50 bytes less than before.
     first = sample(300, [("a", "b"), ("m", "a")], {"a": 100, "m": 10, "b": 5})
     second = sample(260, [("a", "b"), ("m", "a", True)], {"m": 60, "b": 5})
@@ -73,7 +73,7 @@ def test_caller_that_one_sample_dropped_is_judged_with_what_it_went_into():
     assert two == pytest.approx([both, -25])
 
 
-def test_what_is_inlined_twice_in_a_row_is_judged_with_all_that_it_went_into():
+def test_transitively_inlined_caller_is_credited_with_all_its_callers():
     first = sample(0, [("a", "x"), ("b", "a", True), ("c", "b", True)], {"c": 200, "x": 1})
     second = sample(0, [("a", "x"), ("b", "a"), ("c", "b")], {"a": 70, "b": 50, "c": 90, "x": 1})
     one = function_advantages([first, second], 0)[0]
@@ -82,8 +82,8 @@ def test_what_is_inlined_twice_in_a_row_is_judged_with_all_that_it_went_into():
     assert one[2] == pytest.approx((90 - 200) / 2)
 
 
-def test_function_that_went_into_too_many_is_not_judged_by_its_size():
-    into = [f"m{i}" for i in range(MOST_HOSTS)]
+def test_function_inlined_into_too_many_is_not_credited():
+    into = [f"m{i}" for i in range(MAX_INLINED_INTO)]
     first = sample(0, [("a", "b")] + [(m, "a") for m in into], {"a": 100, "b": 5} | dict.fromkeys(into, 10))
     second = sample(0, [("a", "b")] + [(m, "a", True) for m in into], {"b": 5} | dict.fromkeys(into, 60))
     assert function_advantages([first, second], 0)[0].tolist() == [0] + [25] * len(into)
@@ -114,7 +114,7 @@ def test_module_term_is_shared_by_its_decisions():
     assert two == pytest.approx([50 * 2 / 1])
 
 
-def test_module_advantages_add_up_to_nothing():
+def test_module_advantages_sum_to_zero():
     samples = [sample(size, [("a", "b")], {}) for size in (100, 160, 130)]
     assert np.concatenate(module_advantages(samples)).tolist() == [30, -30, 0]
 
@@ -125,7 +125,7 @@ def test_recursive_call_counts_once():
     assert function_advantages([first, second], 0)[0] == pytest.approx([20])
 
 
-def test_callee_that_its_caller_went_into_is_counted_once():
+def test_callee_that_its_caller_was_inlined_into_is_counted_once():
     # a calls b calls a; the second sample inlined a into b. What a saves and b costs is one sum, for a's call of b too.
     first = sample(0, [("a", "b"), ("b", "a")], {"a": 100, "b": 50}, {"a", "b"})
     second = sample(0, [("a", "b"), ("b", "a", True)], {"b": 120}, {"a", "b"})
@@ -135,7 +135,7 @@ def test_callee_that_its_caller_went_into_is_counted_once():
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.1, 1e3))
-def test_squash_keeps_sign_and_order_and_is_bounded(values, scale):
+def test_normalize_advantages_keeps_sign_and_order_and_is_bounded(values, scale):
     squashed = normalize_advantages(np.array(values), scale)
     assert squashed.dtype == np.float32
     assert np.all(np.abs(squashed) <= 4)

@@ -1,4 +1,4 @@
-"""Benchmarks in recipes: what they say, what is refused, and the input files that are made of them."""
+"""Benchmarks in recipes: content, validation and generated input files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named_with_its_place(change: dict[str, object], words:
     assert caught.value.problem.startswith("r.yaml: p: benchmarks") and caught.value.remedy
 
 
-def test_two_of_one_name_and_an_input_that_nothing_gives() -> None:
+def test_duplicate_names_and_missing_inputs_are_refused() -> None:
     with pytest.raises(UserError, match="two benchmarks are named 'run'"):
         parse(RUN, RUN)
     with pytest.raises(UserError, match="input is missing"):
@@ -111,7 +111,7 @@ def test_any_value_is_benchmarks_or_a_user_error(entries: list[Any]) -> None:
 
 
 @given(st.text(alphabet="ab*?[]./!-", min_size=1, max_size=8))
-def test_a_program_that_is_taken_can_be_searched_for(tmp_path_factory: pytest.TempPathFactory, glob: str) -> None:
+def test_accepted_program_globs_can_be_searched(tmp_path_factory: pytest.TempPathFactory, glob: str) -> None:
     try:
         program = parse({**RUN, "program": glob})[0].program
     except UserError:
@@ -150,7 +150,7 @@ def test_a_text_is_its_own_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["codecs", "performance"])
-def test_what_is_measured_was_not_trained_on(name: str) -> None:
+def test_benchmarked_projects_are_held_out(name: str) -> None:
     recipes = load_recipes(PACKAGED / f"{name}.yaml")
     heldout = recipes.split["heldout_projects"]
     assert all(recipes.project(project).benchmarks for project in heldout)

@@ -80,9 +80,7 @@ def test_a_whole_build_leaves_its_binaries(toy: Recipe, tmp_path: Path, clang: P
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize("commands", [None, ("make app",)])
-def test_links_have_the_flags_for_them(
-    toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None
-) -> None:
+def test_links_get_the_link_flags(toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None) -> None:
     recipe = toy
     if commands:
         recipe = dataclasses.replace(toy, cmake_options=None, commands=commands, binaries=("app",))
@@ -93,9 +91,7 @@ def test_links_have_the_flags_for_them(
 
 
 @pytest.mark.toolchain
-def test_objects_are_at_our_level_and_do_not_tell_where_they_were_built(
-    toy: Recipe, tmp_path: Path, clang: Path
-) -> None:
+def test_objects_have_our_optimization_level_and_no_build_path(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     contents = []
     for place in ("here", "some/where/else"):
         built = build(toy, tmp_path / place, clang, EMBED, objects_only=True)
@@ -107,7 +103,7 @@ def test_objects_are_at_our_level_and_do_not_tell_where_they_were_built(
 
 
 @pytest.mark.toolchain
-def test_one_bad_file_does_not_stop_the_others(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+def test_a_failing_file_does_not_stop_the_others(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     recipe = dataclasses.replace(toy, cmake_options=(("EXTRA", "bad.c"),))
     built = build(recipe, tmp_path / "b", clang, EMBED, objects_only=True)
     assert built.failed == ("CMakeFiles/toy.dir/bad.c.o",)
@@ -158,7 +154,7 @@ def test_a_project_that_cannot_be_configured(toy: Recipe, tmp_path: Path, clang:
     assert "Nope" in caught.value.problem and "build.log" in caught.value.remedy
 
 
-def test_clangxx_is_found_beside_clang(tmp_path: Path, clang: Path) -> None:
+def test_clangxx_is_found_next_to_clang(tmp_path: Path, clang: Path) -> None:
     assert clangxx(clang).name.startswith("clang++")
     assert clangxx(clang.resolve()).name == "clang++"
     with pytest.raises(UserError, match="no clang"):

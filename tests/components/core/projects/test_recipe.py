@@ -1,4 +1,4 @@
-"""Recipes: what they say, what is refused and how the error names it; the demo's own recipes load."""
+"""Recipes: content, validation and error messages; the packaged recipes load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("text", ["demmo", "nowhere/demo", "../recipes/demo", ""])
-def test_where_there_is_no_recipe_ours_are_listed(text: str) -> None:
+def test_missing_recipe_error_lists_the_packaged_ones(text: str) -> None:
     with pytest.raises(UserError, match="no recipe at") as raised:
         recipe_place(text)
     assert "abseil, " in raised.value.remedy and ", demo, " in raised.value.remedy
@@ -61,7 +61,7 @@ def test_the_demo_has_its_nine_projects_and_holds_out_known_ones() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_our_recipes_are_sound(path: Path) -> None:
+def test_packaged_recipes_are_valid(path: Path) -> None:
     recipes = load_recipes(path)
     assert len({recipe.name for recipe in recipes.projects}) == len(recipes.projects)
     heldout = recipes.split.get("heldout_projects", [])
@@ -112,7 +112,7 @@ def test_a_path_is_relative_to_the_recipe(tmp_path: Path) -> None:
     assert recipe.commands == ("make",) and recipe.cmake_options is None
 
 
-def test_a_set_names_files_or_spells_projects_out(tmp_path: Path) -> None:
+def test_a_set_names_files_or_contains_projects(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(yaml.safe_dump({**GOOD, "name": "a"}))
     (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": ["a.yaml", GOOD], "split": {"seed": 4}}))
     recipes = load_recipes(tmp_path / "set.yaml")
@@ -192,7 +192,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: dict[str,
         ("{projects: [], other: 1}", "unknown field `other`"),
     ],
 )
-def test_files_that_are_no_recipes(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_recipe_files_are_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "r.yaml").write_text(text)
     with pytest.raises(UserError, match=words):
         load_recipes(tmp_path / "r.yaml")
@@ -205,7 +205,7 @@ def test_missing_files_and_directories(tmp_path: Path) -> None:
         load_recipes(tmp_path)
 
 
-def test_two_projects_of_one_name(tmp_path: Path) -> None:
+def test_duplicate_project_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(yaml.safe_dump({"projects": [GOOD, GOOD]}))
     with pytest.raises(UserError, match="two projects are named 'p'"):
         load_recipes(tmp_path / "r.yaml")

@@ -1,4 +1,4 @@
-"""Sources from git, archives and local directories: pinned, checked, and never written to."""
+"""Sources from git, archives and local directories: pinned, verified and never modified."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_archive_is_unpacked_and_kept(tree: Path, tmp_path: Path, kind: str, 
     assert sorted(path.name for path in (tmp_path / "w1").iterdir()) == ["source"]
 
 
-def test_an_archive_that_is_not_the_one_pinned(tree: Path, tmp_path: Path, server: str) -> None:
+def test_archive_with_another_checksum_is_refused(tree: Path, tmp_path: Path, server: str) -> None:
     source = archive(tree, "tar.xz", server)
     with pytest.raises(UserError, match="has the SHA-256"):
         fetch(Source("url", source.location, "0" * 64), tmp_path / "w")
@@ -106,7 +106,7 @@ def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_
     assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
 
 
-def test_an_archive_that_is_none_or_not_there(tmp_path: Path, server: str) -> None:
+def test_invalid_and_missing_archives_are_refused(tmp_path: Path, server: str) -> None:
     path = tmp_path / "x.tar.gz"
     path.write_bytes(b"no archive")
     with pytest.raises(UserError, match="cannot unpack"):
@@ -144,7 +144,7 @@ def test_a_zip_with_a_damaged_bzip2_member(tmp_path: Path, server: str) -> None:
         fetch(Source("url", f"{server}/p.zip", hashlib.sha256(content).hexdigest()), tmp_path / "w")
 
 
-def test_a_git_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_clone_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "GIT_TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/p.git"
@@ -186,6 +186,6 @@ def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, t
         fetch(Source("path", str(tmp_path / "gone")), tmp_path / "w3")
 
 
-def test_what_a_recipe_requires_lies_beside_its_source(tree: Path, tmp_path: Path) -> None:
+def test_required_sources_are_placed_next_to_the_source(tree: Path, tmp_path: Path) -> None:
     fetch(Source("path", str(tree)), tmp_path / "w", requires=(("gtest", Source("path", str(tree / "lib"))),))
     assert (tmp_path / "w/gtest/a.c").exists() and (tmp_path / "w/source/README").exists()

@@ -1,4 +1,4 @@
-"""The RayJob: whatever is asked for, it is one that KubeRay takes, or an error that says why not."""
+"""The RayJob manifest: any spec gives a manifest that KubeRay accepts, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def pods(document: dict[str, Any]) -> dict[str, Any]:
 
 @needs_schemas
 @given(specs)
-def test_KubeRay_takes_whatever_is_made(spec: RayJobSpec) -> None:
-    """By its CRD, and by the rules of its operator (ValidateRayJobSpec) that no CRD has."""
+def test_kuberay_accepts_every_manifest(spec: RayJobSpec) -> None:
+    """Checks the CRD and the rules of the operator (ValidateRayJobSpec) that the CRD lacks."""
     stored = check(rayjob(spec))
     job, cluster = stored["spec"], stored["spec"]["rayClusterSpec"]
     assert len(stored["metadata"]["name"]) <= 47 and job["shutdownAfterJobFinishes"]
@@ -66,7 +66,7 @@ def test_KubeRay_takes_whatever_is_made(spec: RayJobSpec) -> None:
 
 
 @given(specs)
-def test_every_task_of_a_worker_has_its_memory_and_the_worker_more(spec: RayJobSpec) -> None:
+def test_worker_memory_exceeds_the_memory_of_its_tasks(spec: RayJobSpec) -> None:
     (workers,) = rayjob(spec)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     start, (container,) = workers["rayStartParams"], workers["template"]["spec"]["containers"]
     tasks = min(int(start["num-cpus"]), int(start["memory"]) // spec.memory_per_task_bytes)
@@ -79,7 +79,7 @@ def test_every_task_of_a_worker_has_its_memory_and_the_worker_more(spec: RayJobS
 
 
 @given(st.lists(arguments, min_size=1, max_size=5))
-def test_the_entrypoint_is_the_same_words_after_a_shell(argv: list[str]) -> None:
+def test_entrypoint_survives_shell_parsing(argv: list[str]) -> None:
     spec = dataclasses.replace(SPEC, entrypoint=("printf", r"%s\0", *argv))
     command = rayjob(spec)["spec"]["entrypoint"]
     done = subprocess.run(["/bin/bash", "-ce", "--", command], capture_output=True, check=True)
@@ -87,7 +87,7 @@ def test_the_entrypoint_is_the_same_words_after_a_shell(argv: list[str]) -> None
 
 
 @pytest.mark.parametrize("part", ["head", "workers", "submitter"])
-def test_pods_keep_to_the_restricted_standard_and_write_to_volumes_only(part: str) -> None:
+def test_pods_meet_the_restricted_standard_and_write_only_to_volumes(part: str) -> None:
     pod = pods(rayjob(SPEC))[part]
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]
     (container,) = pod["containers"]
@@ -97,7 +97,7 @@ def test_pods_keep_to_the_restricted_standard_and_write_to_volumes_only(part: st
         "capabilities": {"drop": ["ALL"]},
     }
     mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    # The token of a service account is for the autoscaler alone: neither the trainer nor what it unpickles has it.
+    # Only the autoscaler gets the service account's token, not the trainer, which unpickles data.
     others = {"kubernetes-api"} if part == "head" else set()
     assert {volume["name"] for volume in pod["volumes"]} - set(mounted.values()) == others and "/tmp" in mounted
     assert pod["automountServiceAccountToken"] is False and str(SERVICE_ACCOUNT) not in mounted
@@ -121,14 +121,14 @@ def test_the_head_compiles_nothing() -> None:
     assert head["rayStartParams"]["num-cpus"] == "0"
 
 
-def test_every_node_has_the_settings_of_a_node() -> None:
+def test_every_node_has_the_node_settings() -> None:
     for part in ("head", "workers"):
         (container,) = pods(rayjob(SPEC))[part]["containers"]
         env = {variable["name"]: variable["value"] for variable in container["env"]}
         assert NODE_SETTINGS.items() <= env.items()
 
 
-def test_the_same_training_has_the_same_name() -> None:
+def test_job_name_is_the_same_for_the_same_training() -> None:
     identity = {"root_dir": "gs://b/ppo", "minutes": "60"}
     name = job_name(identity)
     assert name == job_name(dict(reversed(identity.items()))) != job_name({**identity, "minutes": "61"})
@@ -158,14 +158,14 @@ def test_the_same_training_has_the_same_name() -> None:
         ({"env": {"RAY_AUTH_TOKEN": "1"}}, "KubeRay sets RAY_AUTH_TOKEN itself"),
     ],
 )
-def test_what_cannot_be_is_told(change: dict[str, Any], words: str) -> None:
+def test_invalid_specs_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as error:
         dataclasses.replace(SPEC, **change)
     assert words in error.value.problem and error.value.remedy
 
 
-def test_ray_start_has_the_options() -> None:
-    """KubeRay makes them flags of `ray start`, of the version that the document names."""
+def test_ray_start_supports_the_options() -> None:
+    """KubeRay passes them as flags to `ray start` of the version in the manifest."""
     ray = pytest.importorskip("ray")
     from ray.scripts.scripts import start
 

@@ -1,4 +1,4 @@
-"""Running a RayJob: once, whatever happens to the step that runs it."""
+"""Runs a RayJob exactly once, even if the step that runs it fails."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.Mon
         yield made
 
 
-def test_states_and_the_drivers_lines_are_told_as_they_come(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     place = make()
     place.run()
     assert capsys.readouterr().out.splitlines() == [
@@ -90,7 +90,7 @@ def test_states_and_the_drivers_lines_are_told_as_they_come(make: Make, capsys: 
     assert place.methods().count("POST") == 1 and "DELETE" not in place.methods()
 
 
-def test_one_that_is_done_is_not_done_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_successful_rayjob_is_not_started_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     place = make()
     place.run()
     capsys.readouterr()
@@ -99,7 +99,7 @@ def test_one_that_is_done_is_not_done_again(make: Make, capsys: pytest.CaptureFi
     assert "exists already; following it" in capsys.readouterr().out
 
 
-def test_of_two_steps_at_once_one_starts_it(make: Make) -> None:
+def test_only_one_of_two_concurrent_steps_starts_the_rayjob(make: Make) -> None:
     place = make((*[("Running", "RUNNING")] * 40, ("Complete", "SUCCEEDED")))
     steps = [threading.Thread(target=place.run) for _ in range(4)]
     for step in steps:
@@ -109,14 +109,14 @@ def test_of_two_steps_at_once_one_starts_it(make: Make) -> None:
     assert place.cluster.created == 1 and place.methods().count("POST") == 4
 
 
-def test_an_answer_that_is_lost_starts_no_second_one(make: Make) -> None:
+def test_lost_response_does_not_start_a_second_rayjob(make: Make) -> None:
     place = make()
     place.cluster.silent, place.cluster.silent_method = 1, "POST"
     place.run()
     assert place.cluster.created == 1 and place.methods()[:2] == ["POST", "POST"]
 
 
-def test_lost_looks_are_repeated(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_status_requests_are_retried(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     place = make()
     place.cluster.busy = 2
     place.cluster.silent, place.cluster.silent_method = 1, "GET"
@@ -126,7 +126,7 @@ def test_lost_looks_are_repeated(make: Make, capsys: pytest.CaptureFixture[str])
     assert "job SUCCEEDED" in told
 
 
-def test_a_server_that_is_away_for_too_long_ends_the_step_only(make: Make) -> None:
+def test_long_server_outage_ends_only_the_step(make: Make) -> None:
     place = make([("Running", "RUNNING")])
     threading.Timer(0.2, setattr, (place.cluster, "busy", 1000)).start()
     with pytest.raises(UserError, match=r"has not answered for 1 s: 503.*\n.*run the same command again to follow"):
@@ -135,7 +135,7 @@ def test_a_server_that_is_away_for_too_long_ends_the_step_only(make: Make) -> No
     assert list(place.cluster.jobs) == ["ppo-1"] and "DELETE" not in place.methods()
 
 
-def test_one_that_fails_is_told_with_its_last_lines_and_started_anew(make: Make) -> None:
+def test_failed_rayjob_is_reported_with_its_last_lines_and_restarted(make: Make) -> None:
     place = make(FAILS, SUCCEEDS)
     with pytest.raises(UserError) as failure:
         place.run()
@@ -150,7 +150,7 @@ def test_one_that_fails_is_told_with_its_last_lines_and_started_anew(make: Make)
     assert options["propagationPolicy"] == "Foreground" and options["preconditions"]["uid"] == first
 
 
-def test_one_that_changes_while_it_is_to_be_deleted_is_looked_at_again(make: Make) -> None:
+def test_rayjob_that_changes_before_deletion_is_read_again(make: Make) -> None:
     place = make(FAILS, SUCCEEDS)
     with pytest.raises(UserError):
         place.run()
@@ -159,26 +159,26 @@ def test_one_that_changes_while_it_is_to_be_deleted_is_looked_at_again(make: Mak
     assert place.methods().count("DELETE") == 2 and place.cluster.created == 2
 
 
-def test_one_that_somebody_stopped_has_failed(make: Make) -> None:
+def test_stopped_rayjob_has_failed(make: Make) -> None:
     place = make([("Running", "RUNNING"), ("Complete", "STOPPED")])
     with pytest.raises(UserError, match=r"failed \(STOPPED\)"):
         place.run()
 
 
-def test_one_that_KubeRay_refuses_has_failed(make: Make) -> None:
+def test_rayjob_refused_by_kuberay_has_failed(make: Make) -> None:
     place = make([("ValidationFailed", "")])
     with pytest.raises(UserError, match="ppo-1 failed"):
         place.run()
 
 
-def test_one_that_is_deleted_meanwhile_ends_the_step(make: Make) -> None:
+def test_deletion_of_the_rayjob_ends_the_step(make: Make) -> None:
     place = make([("Running", "RUNNING")])
     threading.Timer(0.3, place.cluster.jobs.clear).start()
     with pytest.raises(UserError, match="was deleted"):
         place.run()
 
 
-def test_a_token_that_is_renewed_is_read_anew(make: Make) -> None:
+def test_renewed_token_is_read_again(make: Make) -> None:
     place = make((*[("Running", "RUNNING")] * 20, ("Complete", "SUCCEEDED")))
 
     def renew() -> None:
@@ -206,13 +206,13 @@ def test_refusals_name_the_remedy(make: Make, tmp_path: Path) -> None:
         place.run(spec=elsewhere)
 
 
-def test_a_log_that_may_not_be_read_is_no_reason_to_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_log_does_not_end_the_step(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = make()
     monkeypatch.setattr("tests.kubernetes_server.PODS", "/nowhere")
     place.run()
 
 
-def test_a_line_of_the_driver_is_one_whatever_is_in_it(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_driver_lines_split_only_at_newlines(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     place = make()
     place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
     place.run()
@@ -221,7 +221,7 @@ def test_a_line_of_the_driver_is_one_whatever_is_in_it(make: Make, capsys: pytes
     assert told.count("iteration 1\n") == 1
 
 
-def test_a_log_on_a_node_that_is_gone_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_on_a_lost_node_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = make()
     answer = place.cluster.answer
 
@@ -238,7 +238,7 @@ def test_a_log_on_a_node_that_is_gone_is_not_waited_for(make: Make, monkeypatch:
 
 @needs_schemas
 @pytest.mark.parametrize("field", ["authOptions", "autoscalerOptions"])
-def test_an_older_KubeRay_refuses_what_it_would_drop(make: Make, tmp_path: Path, field: str) -> None:
+def test_older_kuberay_refuses_unknown_fields(make: Make, tmp_path: Path, field: str) -> None:
     path = SCHEMAS / "ray.io_rayjobs.yaml"
     definition = yaml.load(path.read_text(), yaml.CSafeLoader)
     (version,) = [version for version in definition["spec"]["versions"] if version["name"] == "v1"]
@@ -250,7 +250,7 @@ def test_an_older_KubeRay_refuses_what_it_would_drop(make: Make, tmp_path: Path,
         make(schemas=tmp_path / "old").run()
 
 
-def test_a_server_with_another_certificate_is_not_spoken_to(make: Make, tmp_path: Path) -> None:
+def test_server_with_another_certificate_is_refused(make: Make, tmp_path: Path) -> None:
     place = make()
     (tmp_path / "other").mkdir()
     shutil.copyfile(make_certificate(tmp_path / "other")[0], place.directory / "ca.crt")
@@ -259,7 +259,7 @@ def test_a_server_with_another_certificate_is_not_spoken_to(make: Make, tmp_path
     assert place.cluster.asked == []
 
 
-def test_outside_of_a_cluster_there_is_nothing_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cluster_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(UserError, match="not a pod with a Kubernetes service account"):
         ApiServer(tmp_path)
@@ -278,7 +278,7 @@ run_step(lambda: run_rayjob(spec, ApiServer(Path(sys.argv[1])), poll_s=0.05))
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
-def test_a_step_that_is_ended_leaves_it_running_and_follows_it_again(make: Make, by: int) -> None:
+def test_interrupted_step_leaves_the_rayjob_running_and_follows_it_again(make: Make, by: int) -> None:
     place = make()
     place.cluster.holds.clear()  # it stays in its first state
     command = [sys.executable, "-c", STEP, str(place.directory)]

@@ -1,4 +1,4 @@
-"""The script that stands in for GCC: what it passes on, what it drops, and the objects that it keeps."""
+"""The script that replaces GCC: the flags it passes on, the flags it drops, and the objects it keeps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ECHO = '#!/bin/sh\necho "$0" "$@"\n'
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory with the script under its names, and settings that have it run clang."""
+    """Return a directory with the script under its names, and settings that make it run clang."""
     (tmp_path / "source").mkdir()
     for name in ("gcc", "g++", "x86_64-linux-gnu-g++-12", "cc"):
         (tmp_path / name).symlink_to(SCRIPTS / "compiler")
@@ -46,7 +46,7 @@ def run(root: Path, name: str, *arguments: str) -> str:
 
 
 def echoing(root: Path) -> None:
-    """Has the script run programs that print their arguments."""
+    """Make the script run programs that print their arguments."""
     for name in ("c", "c++"):
         (root / name).write_text(ECHO)
         (root / name).chmod(0o755)
