@@ -21,12 +21,16 @@ class BenchContext:
         run: the run directory (logs, PPO's working directory).
         repeats: number of timings; medians are reported.
         slots: slots of the simulated Ray cluster; the goals are for 512.
+        modules_per_slot: modules of an iteration on that cluster, by slots; 12 are about 30 s of the slots.
+        requests_per_slot: requests that the head's work is measured on, by slots.
     """
 
     run: Path
     scratch: Path
     repeats: int = 3
     slots: int = 512
+    modules_per_slot: int = 12
+    requests_per_slot: int = 20
 
     @property
     def training(self) -> Path:

@@ -19,8 +19,6 @@ from tests.bench.sleeping_compile import COPY, SleepingPool, original
 from tests.bench.training import training
 from tests.bench.workload import Workload, read_workload
 
-MODULES_A_SLOT = 12
-"""Modules of an iteration: about 30 s of the slots."""
 WARM_UP = 1
 """Untimed first iterations: in the first, the slots import their modules, and validation precedes the compiles."""
 
@@ -47,7 +45,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         ctx.scratch / "root",
         ctx.scratch / "policy",
         iterations=10**6,
-        modules=MODULES_A_SLOT * ctx.slots,
+        modules=ctx.modules_per_slot * ctx.slots,
         workers="local:1",
     )
     answers = ctx.scratch / "answers"

@@ -25,13 +25,12 @@ from components.core.workers.settings import NODE_SETTINGS
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
 from components.ppo.policy_weights import emitted
 from components.ppo.rollout import end_s
+from tests.bench.context import BenchContext
 from tests.bench.workload import Workload
 
 SLOTS_PER_NODE = 64
 STORE_BYTES = 1 << 30
 HEAD_STORE_BYTES = 2 << 30
-ROUNDS = 20
-"""Requests per slot; the first and the last tenth are not measured."""
 LONGEST_S = 60.0
 """Iterations that take longer than this are skipped."""
 
@@ -95,17 +94,24 @@ def simulated(slots: int) -> Iterator[tuple[RayPool, list[int]]]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def measure_slots(workload: Workload, slots: int, iterations: Sequence[int] = (), repeats: int = 3) -> Measured:
+def measure_slots(
+    workload: Workload,
+    slots: int,
+    iterations: Sequence[int] = (),
+    repeats: int = 3,
+    requests_per_slot: int = BenchContext.requests_per_slot,
+) -> Measured:
     """Measure the work of a head for `slots` slots.
 
     Args:
         iterations: numbers of modules of iterations to time, except those that take longer than LONGEST_S.
         repeats: number of timings to take the median of.
+        requests_per_slot: number of requests; the first and the last tenth are not measured.
     """
     with simulated(slots) as (pool, head), emitted(workload.dense, workload.clang) as policy:
         pool.share(policy, POLICY_FILES)
         list(pool.map_unordered(workload.sleeping, workload.requests(workload.names(2 * slots), policy)))
-        steady = _steady(pool, workload, workload.requests(workload.names(ROUNDS * slots, 1), policy), head)
+        steady = _steady(pool, workload, workload.requests(workload.names(requests_per_slot * slots, 1), policy), head)
         iteration_s, ideal_s = {}, {}
         for count in iterations:
             batches = [workload.iteration(count, seed, policy, slots) for seed in range(repeats)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ FIGURES = {
     "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
 }
 """Figures with a goal, of a run whose problem is inlining."""
+SMALL = partial(BenchContext, repeats=1, slots=4, modules_per_slot=2, requests_per_slot=5)
 OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}
 """The tiny run has too few modules for these to be numbers."""
 
@@ -46,7 +48,7 @@ def test_every_benchmark_is_tested_and_every_goal_is_measured() -> None:
 
 @pytest.mark.parametrize("part", sorted(FIGURES))
 def test_benchmark_returns_its_figures(part: str, finished: tuple[Path, str], tmp_path: Path) -> None:
-    figures = measure_alone(part, BenchContext(finished[0], tmp_path, repeats=1, slots=4))
+    figures = measure_alone(part, SMALL(finished[0], tmp_path))
     assert FIGURES[part] <= set(figures)
     for key, figure in figures.items():
         assert math.isfinite(figure) or key in OF_FEW_MODULES, key
