@@ -1,4 +1,4 @@
-"""Where compiles run."""
+"""Worker pools: where compiles run."""
 
 from components.core.workers.factory import make_pool
 from components.core.workers.local_pool import LocalPool

@@ -1,4 +1,4 @@
-"""Workers on this machine: threads, because all the work is in the compilers that they wait for."""
+"""Workers on this machine: threads, because the compilers that they wait for do the work."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _AHEAD = 2
-"""Items in flight per worker: the one that runs and one that is ready, so that no worker waits for the consumer."""
+"""Items in flight per worker: a running one and a ready one, so that no worker waits for the consumer."""
 _KILL_INTERVAL_S = 0.02
 
 
 class LocalPool:
-    """`size` threads of this process. A WorkerPool; also a context manager that closes it."""
+    """A WorkerPool of `size` threads of this process; also a context manager that closes it."""
 
     def __init__(self, size: int) -> None:
         if size < 1:
@@ -32,7 +32,7 @@ class LocalPool:
         )
 
     def map_unordered(self, fn: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[int, R | Exception]]:
-        """See WorkerPool. One iteration at a time: giving one up kills what all of the pool's threads wait for."""
+        """See WorkerPool. One iteration at a time: cancelling one kills the children of all threads of the pool."""
         indexed = enumerate(items)
         running: dict[Future[R], int] = {}
         try:
@@ -49,20 +49,21 @@ class LocalPool:
                         raise error
                     yield index, error if error is not None else future.result()
         finally:
-            self._give_up(list(running))
+            self._cancel(list(running))
 
     def share(self, directory: Path, names: Sequence[str]) -> None:
         """See WorkerPool: threads see what this process sees."""
 
-    def _give_up(self, futures: list[Future[R]]) -> None:
-        left = {future for future in futures if not future.cancel()}
-        while left:
-            # Again and again: a thread may just be starting a child.
+    def _cancel(self, futures: list[Future[R]]) -> None:
+        pending = {future for future in futures if not future.cancel()}
+        while pending:
+            # Repeatedly, because a thread may be about to start a child.
             supervision.kill_running({thread.ident or 0 for thread in tuple(self._threads)})
-            left = wait(left, timeout=_KILL_INTERVAL_S).not_done
+            pending = wait(pending, timeout=_KILL_INTERVAL_S).not_done
 
     def close(self) -> None:
-        """Also kills what still runs: the iterator of a consumer that failed is closed only when its traceback goes."""
+        """End the threads and kill their children. The iterator of a failed consumer is closed only later, with its
+        traceback."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         while living := [thread for thread in tuple(self._threads) if thread.is_alive()]:
             supervision.kill_running({thread.ident or 0 for thread in living})

@@ -1,4 +1,4 @@
-"""What a place where work runs must offer."""
+"""The interface of worker pools."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ R = TypeVar("R")
 
 
 class WorkerPool(Protocol):
-    """Runs a function over items, several at a time.
+    """Applies a function to items in parallel.
 
-    size: how many run at the same time.
+    Attributes:
+        size: number of items that are processed at the same time.
     """
 
     @property
     def size(self) -> int: ...
 
     def map_unordered(self, fn: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[int, R | Exception]]:
-        """Yields (index of the item, fn(item) or the exception that it raised) as they are done.
+        """Yield (index of the item, fn(item) or the exception that it raised) in the order of completion.
 
-        `items` is read a bounded number ahead of what is running. `fn` and the items must pickle where the workers are
-        other processes. When the iterator is closed, or an exception such as Ctrl-C ends it, what still runs is given
-        up and killed before control returns. An item whose worker dies is run again, and yielded once.
+        `items` is read only a bounded number ahead. `fn` and the items must be picklable if the workers are other
+        processes. When the iterator is closed, or an exception such as Ctrl-C ends it, running work is killed before
+        control returns. An item whose worker dies is processed again, and yielded once.
         """
         ...
 
     def share(self, directory: Path, names: Sequence[str]) -> None:
-        """Has the workers find these files of `directory` as they are now, when `fn` or an item names the directory.
+        """Give workers the present content of these files, for functions and items that name `directory`.
 
-        For what exists on this machine only and changes, such as a policy between two iterations.
+        For directories that exist only on this machine and change, such as the policy of an iteration.
         """
         ...
 
     def close(self) -> None:
-        """Ends the workers. The pool cannot be used afterwards."""
+        """End the workers. The pool cannot be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""What the pool asks of Ray. The only file beside agent.py that imports it, when it is asked for."""
+"""The pool's interface to Ray. Only this file and ray_worker.py import Ray, and only when it is used."""
 
 from __future__ import annotations
 
@@ -17,28 +17,32 @@ from components.core.workers.settings import NODE_SETTINGS
 
 NAMESPACE = "mlgo"
 STORE_BYTES = 512 << 20
-"""Of the object store of a Ray that is started here: results on their way, a policy or two."""
+"""Object store of a Ray that is started on this machine: results in flight, and a policy or two."""
 
-_EXCHANGES = 4
-"""At the same time: the pool has two at an agent, and those of an iteration that was given up may still be there."""
+_MAX_EXCHANGES = 4
+"""Concurrent calls of an actor: the pool makes two, and those of a cancelled iteration may still be running."""
 
 
 class Cluster:
-    """A connection to Ray. local: it was started here, and ends with the connection."""
+    """A connection to Ray.
+
+    Args:
+        local: Ray was started by this process and ends with the connection.
+    """
 
     def __init__(self, ray: Any, local: bool, address: str) -> None:
         self._ray = ray
         self._local = local
         self._address = address
-        self._wanted = 0
+        self._requested = 0
 
     def nodes(self) -> dict[str, int]:
-        """Living nodes with their processors; those without, such as a head that compiles nothing, are left out."""
+        """Return the living nodes with their number of processors, without nodes that have none (the head)."""
         found = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]}
         return {node: cpus for node, cpus in found.items() if cpus}
 
-    def start_agent(self, node: str, slots: int) -> Any:
-        """An agent that takes `slots` processors of this node, as soon as they are free."""
+    def start_worker(self, node: str, slots: int) -> Any:
+        """Return the handle of a RayWorker that gets `slots` processors of this node as soon as they are free."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         from components.core.workers.ray_worker import RayWorker
@@ -46,48 +50,52 @@ class Cluster:
         actor = self._ray.remote(concurrency_groups={"control": 4})(RayWorker)
         return actor.options(
             num_cpus=slots,
-            max_concurrency=_EXCHANGES,
+            max_concurrency=_MAX_EXCHANGES,
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         ).remote(slots)
 
     def put(self, thing: Any) -> Any:
-        """A reference to `thing` in the object store."""
+        """Put `thing` into the object store and return the reference."""
         return self._ray.put(thing)
 
     def kill(self, handle: Any) -> None:
-        """Ends an agent, if it lives."""
+        """Kill an actor, if it is alive."""
         self._ray.kill(handle)
 
     def wait(self, references: Sequence[Any], timeout_s: float) -> None:
-        """Until all are done or have failed."""
+        """Wait until all are done or have failed."""
         self._ray.wait(list(references), num_returns=len(references), timeout=timeout_s)
 
     def request_cpus(self, cpus: int) -> None:
-        """Tells the cluster's autoscaler, if it has one, how many processors there is work for; 0: none any more.
+        """Tell the cluster's autoscaler, if it has one, the number of processors that there is work for; 0 at the end.
 
-        It only grows: between iterations there is little to do, and nodes should not go for that.
+        The request never shrinks in between: nodes must not be removed for the pauses between iterations.
         """
-        if self._local or 0 < cpus <= self._wanted or cpus == self._wanted:
+        if self._local or 0 < cpus <= self._requested or cpus == self._requested:
             return
         from ray.autoscaler.sdk import request_resources
 
-        self._wanted = cpus
+        self._requested = cpus
         request_resources(num_cpus=cpus)
 
-    def described(self) -> str:
-        """What the cluster has, for messages."""
+    def description(self) -> str:
+        """Return the resources of the cluster, for messages."""
         has, free = self._ray.cluster_resources(), self._ray.available_resources()
         return f"the Ray cluster has {has.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
 
     def close(self) -> None:
-        """Ends the connection, and Ray if it was started here."""
+        """End the connection, and Ray if this process started it."""
         self._ray.shutdown()
 
 
 def connect(address: str, slots: int | None) -> Cluster:
-    """See RayPool. UserError: Ray is not installed, does not answer, or another version or token is used there."""
+    """Connect to Ray, see RayPool for the arguments.
+
+    Raises:
+        UserError: Ray is not installed, does not answer, or uses another version or token.
+    """
     for name, value in NODE_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
@@ -95,12 +103,12 @@ def connect(address: str, slots: int | None) -> Cluster:
     except ImportError:
         raise UserError("--workers ray: Ray is not installed in this environment", "make setup-ray") from None
     if ray.is_initialized():
-        raise UserError("this process has a connection to Ray already")
+        raise UserError("this process is already connected to Ray")
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     cpus = slots or len(os.sched_getaffinity(0))
-    with _signals_kept():
+    with _keep_signal_handlers():
         if not address:
-            # A session that nobody else joins; its files go with this process, however it ends.
+            # A private session; its files are removed with this process, however it ends.
             directory = REAPER.scratch() / "ray"
             ray.init(
                 address="local",
@@ -120,12 +128,12 @@ def connect(address: str, slots: int | None) -> Cluster:
     return Cluster(ray, False, address)
 
 
-def _remedy(said: str) -> str:
-    if re.search(r"token|auth", said, re.IGNORECASE):
+def _remedy(message: str) -> str:
+    if re.search(r"token|auth", message, re.IGNORECASE):
         return "give the cluster's token: RAY_AUTH_TOKEN_PATH=FILE, and RAY_AUTH_MODE=token"
-    if re.search(r"version", said, re.IGNORECASE):
+    if re.search(r"version", message, re.IGNORECASE):
         return f"the cluster must run the same Ray and Python ({sys.version.split()[0]}) as this environment"
-    return "check the address (HOST:PORT of the head's GCS, 6379 by default) and that this machine is a node of it"
+    return "check the address (HOST:PORT of the head's GCS, 6379 by default) and that this machine is one of its nodes"
 
 
 def _first_line(error: BaseException) -> str:
@@ -134,12 +142,12 @@ def _first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray puts handlers of its own in place of the step's."""
+def _keep_signal_handlers() -> Iterator[None]:
+    """Restore the signal handlers of the step, which Ray replaces."""
     try:
-        kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         yield
-        for number, handler in kept.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
         supervision.restore_sigchld()
     except ValueError as error:

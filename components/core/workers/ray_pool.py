@@ -1,8 +1,8 @@
-"""Workers on a Ray cluster: Ray Core's actors, one for up to SLOTS slots of each node that has processors to give.
+"""Workers on a Ray cluster: actors of Ray Core, each with up to SLOTS processors of a node.
 
-Ray finds nodes, starts agents on them, carries items and results, and tells what died. What is ours: a bounded number
-of items is at each agent, so that a slot never waits and what an agent takes with it when it dies is little; an item
-whose agent died is sent to another, and counted once, whatever becomes of the answer to the first.
+Ray finds nodes, starts actors on them, transports items and results, and reports deaths. This file bounds the number of
+items at each actor, so that no slot waits and little is lost when an actor dies. An item whose actor died is sent to
+another actor and yielded once, even if the first answer still arrives.
 """
 
 from __future__ import annotations
@@ -28,27 +28,35 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SLOTS = 16
-"""Of one agent, at most: reading what compilers wrote is Python, which one process does one thread at a time."""
+"""Maximum slots of an actor: Python reads what compilers wrote, one thread of a process at a time."""
 _AHEAD = 0.5
-"""Items at an agent beyond its slots, as a fraction of them (one at least), so that no slot waits for the head."""
-_EXCHANGES = 2
-"""With one agent at a time; the second ends the first."""
-_LOOK_S = 1.0
-_WAIT_S = 900.0
-"""How long to wait for a first agent: a cluster that scales starts machines for it."""
-_TELL_S = 30.0
-_GIVE_UP_S = 10.0
-_END_S = 5.0
-_SUSPECT = 2
-"""An item at whose side so many agents died may be what kills them, and is run alone from then on."""
-_MOST_DEATHS = 4
-_SHARED_KEPT = 8
+"""Items at an actor beyond its slots, as a fraction of them (at least one), so that no slot waits for the head."""
+_MAX_EXCHANGES = 2
+"""Concurrent calls of one actor; the second ends the first."""
+_NODES_REFRESH_S = 1.0
+_START_TIMEOUT_S = 900.0
+"""How long to wait for the first actor: an autoscaler starts machines for it."""
+_REPORT_INTERVAL_S = 30.0
+_CANCEL_TIMEOUT_S = 10.0
+_SHUTDOWN_TIMEOUT_S = 5.0
+_SUSPECT_DEATHS = 2
+"""Deaths of its actors after which an item may be their cause; it then runs alone on an actor."""
+_MAX_DEATHS = 4
+_MAX_SHARED = 8
 
 
 @dataclass
-class _Agent:
-    """handle: Ray's. prepared: number of the function it has. items: those that it has or is about to be sent, by
-    number; unsent: of these, with what is sent. exchanges: how many there are now. alone: has a suspect."""
+class _Worker:
+    """An actor on a node.
+
+    Attributes:
+        handle: Ray's handle of the actor.
+        prepared: number of the function that it has; -2 - number while that function is being sent.
+        items: items that it has or will be sent next, by key.
+        unsent: keys and pickles of those that will be sent next.
+        exchanges: number of running calls.
+        alone: it has a suspect item, see _SUSPECT_DEATHS.
+    """
 
     handle: Any
     node: str
@@ -62,14 +70,14 @@ class _Agent:
 
     @property
     def free(self) -> int:
-        """Items that it can be sent; none beside a suspect."""
-        if (self.items and self.alone) or self.exchanges >= _EXCHANGES:
+        """Number of items that it can be sent; 0 while it has a suspect item."""
+        if (self.items and self.alone) or self.exchanges >= _MAX_EXCHANGES:
             return 0
         return self.slots + max(1, int(self.slots * _AHEAD)) - len(self.items)
 
     @property
     def load(self) -> float:
-        """Items to a slot."""
+        """Items per slot."""
         return len(self.items) / self.slots
 
 
@@ -84,34 +92,36 @@ class RayPool:
     """A WorkerPool; also a context manager that closes it.
 
     Args:
-        address: of a cluster's head, HOST:PORT or "auto" for the cluster that this machine is part of; "" starts Ray
-            on this machine alone, for as long as this pool lives.
-        slots: of this machine, where Ray is started; by default a slot for each of its processors.
-        slots_per_agent: at most.
+        address: HOST:PORT of a cluster's head, or "auto" for the cluster that this machine belongs to; "" starts Ray
+            on this machine alone, for the lifetime of this pool.
+        slots: slots of a Ray that is started; by default one per processor.
+        slots_per_worker: maximum slots of an actor.
+
+    Attributes:
+        lost: number of items that were sent again because their actor died.
     """
 
-    def __init__(self, address: str = "", slots: int | None = None, slots_per_agent: int = SLOTS) -> None:
+    def __init__(self, address: str = "", slots: int | None = None, slots_per_worker: int = SLOTS) -> None:
         self._cluster: Cluster = connect(address, slots)
-        self._slots_per_agent = slots_per_agent
-        self._agents: list[_Agent] = []
+        self._slots_per_worker = slots_per_worker
+        self._workers: list[_Worker] = []
         self._numbers = itertools.count()
         self._keys = itertools.count()
-        self._events: queue.SimpleQueue[tuple[str, _Agent, int, Any]] = queue.SimpleQueue()
-        self._looked_s = 0.0
+        self._events: queue.SimpleQueue[tuple[str, _Worker, int, Any]] = queue.SimpleQueue()
+        self._refreshed_s = 0.0
         self._shared: dict[Path, tuple[str, Any]] = {}
         self._digests: dict[Path, str] = {}
         self.lost = 0
-        """Items that were sent again because their agent died."""
 
     @property
     def size(self) -> int:
-        """Slots of the agents that are there now; waits for the first."""
-        self._cluster.request_cpus(1)  # without work an autoscaler starts nothing
-        self._await_agents()
-        return sum(agent.slots for agent in self._agents if agent.ready)
+        """Slots of the present actors; waits for the first one."""
+        self._cluster.request_cpus(1)  # without a request an autoscaler starts nothing
+        self._await_workers()
+        return sum(worker.slots for worker in self._workers if worker.ready)
 
     def share(self, directory: Path, names: Sequence[str]) -> None:
-        """See WorkerPool. The content is put into the object store once, whoever asks for it again."""
+        """See WorkerPool. Equal content is put into the object store once."""
         from components.core.workers.ray_worker import content_digest
 
         files = {name: (directory / name).read_bytes() for name in names}
@@ -121,7 +131,7 @@ class RayPool:
         known = {digest: reference for digest, reference in self._shared.values()}
         self._shared.pop(directory, None)
         self._shared[directory] = (content, known.get(content) or self._cluster.put(files))
-        for old in list(self._shared)[:-_SHARED_KEPT]:
+        for old in list(self._shared)[:-_MAX_SHARED]:
             del self._shared[old]
 
     def map_unordered(self, fn: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[int, R | Exception]]:
@@ -130,27 +140,27 @@ class RayPool:
         function = self._cluster.put(self._dumps(fn))
         self._cluster.request_cpus(len(items) if isinstance(items, Sized) else 0)
         source = enumerate(items)
-        again: deque[_Item] = deque()
+        retries: deque[_Item] = deque()
         exhausted = False
         try:
             while True:
-                self._look()
+                self._refresh_nodes()
                 self._prepare(number, function)
-                exhausted = self._fill(number, source, again) or exhausted
-                if exhausted and not again and not any(agent.items for agent in self._agents):
+                exhausted = self._fill(number, source, retries) or exhausted
+                if exhausted and not retries and not any(worker.items for worker in self._workers):
                     return
-                yield from self._next_events(again)
+                yield from self._next_events(retries)
         finally:
-            self._give_up(number)
+            self._cancel(number)
 
     def close(self) -> None:
-        """Ends the agents, and Ray where it was started here."""
+        """End the actors, and Ray if this pool started it."""
         self._cluster.request_cpus(0)
-        if ending := [agent.handle.end.remote() for agent in self._agents if agent.ready]:
-            self._cluster.wait(ending, _END_S)
-        for agent in self._agents:
-            self._cluster.kill(agent.handle)
-        self._agents.clear()
+        if ending := [worker.handle.shutdown.remote() for worker in self._workers if worker.ready]:
+            self._cluster.wait(ending, _SHUTDOWN_TIMEOUT_S)
+        for worker in self._workers:
+            self._cluster.kill(worker.handle)
+        self._workers.clear()
         self._shared.clear()
         self._cluster.close()
 
@@ -163,154 +173,154 @@ class RayPool:
     def _dumps(self, thing: object) -> bytes:
         return dumps(thing, {directory: content for directory, (content, _) in self._shared.items()}, self._digests)
 
-    def _look(self) -> None:
-        """Starts agents on nodes that have none, forgets those of nodes that are gone."""
-        if time.monotonic() - self._looked_s < _LOOK_S:
+    def _refresh_nodes(self) -> None:
+        """Start actors on nodes that have free processors."""
+        if time.monotonic() - self._refreshed_s < _NODES_REFRESH_S:
             return
-        self._looked_s = time.monotonic()
+        self._refreshed_s = time.monotonic()
         for node, cpus in self._cluster.nodes().items():
-            missing = cpus - sum(agent.slots for agent in self._agents if agent.node == node)
+            missing = cpus - sum(worker.slots for worker in self._workers if worker.node == node)
             while missing > 0:
-                slots = math.ceil(missing / math.ceil(missing / self._slots_per_agent))
-                agent = _Agent(self._cluster.start_agent(node, slots), node, slots)
-                self._agents.append(agent)
-                self._await(agent.handle.ping.remote(), "ping", agent, 0)
+                slots = math.ceil(missing / math.ceil(missing / self._slots_per_worker))
+                worker = _Worker(self._cluster.start_worker(node, slots), node, slots)
+                self._workers.append(worker)
+                self._await(worker.handle.ping.remote(), "ping", worker, 0)
                 missing -= slots
 
-    def _await_agents(self) -> None:
-        began_s = told_s = time.monotonic()
-        while not any(agent.ready for agent in self._agents):
-            self._look()
+    def _await_workers(self) -> None:
+        began_s = reported_s = time.monotonic()
+        while not any(worker.ready for worker in self._workers):
+            self._refresh_nodes()
             for _outcome in self._next_events(deque()):
                 pass
             now_s = time.monotonic()
-            if now_s - began_s > _WAIT_S:
+            if now_s - began_s > _START_TIMEOUT_S:
                 raise UserError(
-                    f"in {_WAIT_S / 60:.0f} minutes the Ray cluster gave no processor",
-                    "see `ray status`: are there nodes with processors, and is another training using them?",
+                    f"the Ray cluster provided no processor for {_START_TIMEOUT_S / 60:.0f} minutes",
+                    "see `ray status`: are there nodes with processors, and does another training use them?",
                 )
-            if now_s - told_s > _TELL_S:
-                told_s = now_s
-                say(f"waiting for workers: {self._cluster.described()}")
+            if now_s - reported_s > _REPORT_INTERVAL_S:
+                reported_s = now_s
+                say(f"waiting for workers: {self._cluster.description()}")
 
-    def _fill(self, number: int, source: Iterator[tuple[int, Any]], again: deque[_Item]) -> bool:
-        """Sends what agents have room for, the least loaded first; True if `source` has nothing more."""
-        able = [agent for agent in self._agents if agent.prepared == number]
-        others, exhausted = able, False
-        if able and (suspect := next((item for item in again if item.deaths >= _SUSPECT), None)):
-            # Alone, so that it takes nobody along, and its end says who it was.
-            alone = min(able, key=lambda agent: len(agent.items))
-            others = [agent for agent in able if agent is not alone]
+    def _fill(self, number: int, source: Iterator[tuple[int, Any]], retries: deque[_Item]) -> bool:
+        """Send items to actors with room, the least loaded first; return whether `source` is exhausted."""
+        prepared = [worker for worker in self._workers if worker.prepared == number]
+        others, exhausted = prepared, False
+        if prepared and (suspect := next((item for item in retries if item.deaths >= _SUSPECT_DEATHS), None)):
+            # Alone, so that its actor's death affects no other item and identifies the cause.
+            alone = min(prepared, key=lambda worker: len(worker.items))
+            others = [worker for worker in prepared if worker is not alone]
             if not alone.items:
-                again.remove(suspect)
+                retries.remove(suspect)
                 self._assign(alone, suspect)
-        open_ = [(agent.load, i, agent) for i, agent in enumerate(others) if agent.free > 0]
-        heapq.heapify(open_)
-        while open_ and not exhausted:
-            _, i, agent = heapq.heappop(open_)
-            item = next((item for item in again if item.deaths < _SUSPECT), None)
+        candidates = [(worker.load, i, worker) for i, worker in enumerate(others) if worker.free > 0]
+        heapq.heapify(candidates)
+        while candidates and not exhausted:
+            _, i, worker = heapq.heappop(candidates)
+            item = next((item for item in retries if item.deaths < _SUSPECT_DEATHS), None)
             if item is not None:
-                again.remove(item)
+                retries.remove(item)
             elif (found := next(source, None)) is not None:
                 item = _Item(found[0], self._dumps(found[1]))
             else:
                 exhausted = True
                 break
-            self._assign(agent, item)
-            if agent.free > 0:
-                heapq.heappush(open_, (agent.load, i, agent))
-        for agent in able:
-            if agent.unsent or (agent.items and not agent.exchanges):
-                self._exchange(agent, number)
+            self._assign(worker, item)
+            if worker.free > 0:
+                heapq.heappush(candidates, (worker.load, i, worker))
+        for worker in prepared:
+            if worker.unsent or (worker.items and not worker.exchanges):
+                self._exchange(worker, number)
         return exhausted
 
-    def _assign(self, agent: _Agent, item: _Item) -> None:
+    def _assign(self, worker: _Worker, item: _Item) -> None:
         key = next(self._keys)
-        agent.items[key] = item
-        agent.unsent.append((key, item.pickled))
-        agent.alone = item.deaths >= _SUSPECT
+        worker.items[key] = item
+        worker.unsent.append((key, item.pickled))
+        worker.alone = item.deaths >= _SUSPECT_DEATHS
 
-    def _exchange(self, agent: _Agent, number: int) -> None:
-        self._await(agent.handle.exchange.remote(number, agent.unsent), "done", agent, number)
-        agent.unsent = []
-        agent.exchanges += 1
+    def _exchange(self, worker: _Worker, number: int) -> None:
+        self._await(worker.handle.exchange.remote(number, worker.unsent), "done", worker, number)
+        worker.unsent = []
+        worker.exchanges += 1
 
     def _prepare(self, number: int, function: Any) -> None:
-        self._await_agents()
-        for agent in self._agents:
-            if agent.ready and agent.prepared != number and agent.prepared != -2 - number:
-                agent.prepared = -2 - number  # on its way
+        self._await_workers()
+        for worker in self._workers:
+            if worker.ready and worker.prepared != number and worker.prepared != -2 - number:
+                worker.prepared = -2 - number  # being sent
                 references = dict(self._shared.values())
-                self._await(agent.handle.prepare.remote(number, function, references), "prepared", agent, number)
+                self._await(worker.handle.prepare.remote(number, function, references), "prepared", worker, number)
 
-    def _await(self, reference: Any, kind: str, agent: _Agent, number: int) -> None:
-        reference.future().add_done_callback(lambda future: self._events.put((kind, agent, number, future)))
+    def _await(self, reference: Any, kind: str, worker: _Worker, number: int) -> None:
+        reference.future().add_done_callback(lambda future: self._events.put((kind, worker, number, future)))
 
-    def _next_events(self, again: deque[_Item]) -> Iterator[tuple[int, Any]]:
-        """Handles what has come, waiting for something at most until it is time to look at the nodes again."""
+    def _next_events(self, retries: deque[_Item]) -> Iterator[tuple[int, Any]]:
+        """Handle all events that have arrived; wait for the first one for at most the interval of node refreshes."""
         try:
-            event = self._events.get(timeout=_LOOK_S)
+            event = self._events.get(timeout=_NODES_REFRESH_S)
         except queue.Empty:
             return
         while True:
-            yield from self._handle(*event, again)
+            yield from self._handle(*event, retries)
             try:
                 event = self._events.get_nowait()
             except queue.Empty:
                 return
 
     def _handle(
-        self, kind: str, agent: _Agent, number: int, future: Any, again: deque[_Item]
+        self, kind: str, worker: _Worker, number: int, future: Any, retries: deque[_Item]
     ) -> Iterator[tuple[int, Any]]:
         error = future.exception()
         if error is not None:
-            items, agent.items = agent.items, {}
-            if agent in self._agents:
-                self._agents.remove(agent)
-                self._cluster.kill(agent.handle)
-                if agent.ready:  # one that never was may be on a node that is going: not again at once
-                    self._looked_s = 0.0
-                    say(f"a worker with {agent.slots} slots is gone; what it had is compiled again elsewhere")
+            items, worker.items = worker.items, {}
+            if worker in self._workers:
+                self._workers.remove(worker)
+                self._cluster.kill(worker.handle)
+                if worker.ready:  # otherwise its node may be leaving: do not replace it at once
+                    self._refreshed_s = 0.0
+                    say(f"a worker with {worker.slots} slots died; its modules are compiled again elsewhere")
             for lost in items.values():
-                yield from self._lost(lost, error, again)
+                yield from self._lost(lost, error, retries)
         elif kind == "ping":
-            agent.ready = True
+            worker.ready = True
         elif kind == "prepared":
-            if (failure := future.result()) and agent.prepared == -2 - number:
+            if (failure := future.result()) and worker.prepared == -2 - number:
                 raise failure
-            if agent.prepared == -2 - number:
-                agent.prepared = number
+            if worker.prepared == -2 - number:
+                worker.prepared = number
         else:
-            agent.exchanges -= 1
+            worker.exchanges -= 1
             for key, content in future.result():
-                # None: it is of an iteration that was given up.
-                if item := agent.items.pop(key, None):
+                # None for an item of a cancelled iteration.
+                if item := worker.items.pop(key, None):
                     _succeeded, result = pickle.loads(content)
                     yield item.index, result
 
-    def _lost(self, item: _Item, error: Exception, again: deque[_Item]) -> Iterator[tuple[int, Any]]:
+    def _lost(self, item: _Item, error: Exception, retries: deque[_Item]) -> Iterator[tuple[int, Any]]:
         item.deaths += 1
         self.lost += 1
-        if item.deaths < _MOST_DEATHS:
-            again.append(item)
+        if item.deaths < _MAX_DEATHS:
+            retries.append(item)
             return
         yield (
             item.index,
             UserError(
-                f"{item.deaths} workers died over the same work: {str(error).splitlines()[0]}",
-                "give the workers more memory, or take the module out of the corpus (Ray's log names the worker's end)",
+                f"{item.deaths} workers died processing the same item: {str(error).splitlines()[0]}",
+                "give the workers more memory, or take the module out of the corpus (Ray's log has the cause)",
             ),
         )
 
-    def _give_up(self, number: int) -> None:
-        """Kills what still runs of this function, and waits for that."""
-        busy = [agent for agent in self._agents if agent.items]
-        pending = [agent.handle.give_up.remote(number) for agent in busy]
+    def _cancel(self, number: int) -> None:
+        """Kill what still runs of this function, and wait for that."""
+        busy = [worker for worker in self._workers if worker.items]
+        pending = [worker.handle.cancel.remote(number) for worker in busy]
         if pending:
-            self._cluster.wait(pending, _GIVE_UP_S)
-        for agent in busy:
-            agent.items, agent.unsent = {}, []
-        # Answers that are on their way are to items that nobody knows any more.
+            self._cluster.wait(pending, _CANCEL_TIMEOUT_S)
+        for worker in busy:
+            worker.items, worker.unsent = {}, []
+        # Drop answers to items that are no longer known.
         with contextlib.suppress(queue.Empty):
             while True:
                 for _outcome in self._handle(*self._events.get_nowait(), deque()):

@@ -1,10 +1,10 @@
-"""How a function and its items get to a worker on another machine: pickled, and with the files that they name.
+"""Pickles functions and items for workers on other machines, with the files that they name.
 
-Paths are what does not travel. Of those in an object, a pickler of ours turns
+Paths are not valid on another machine. The pickler replaces
 
-    the mirror of an artifact in object storage   into its URI; the worker fetches the artifact, once
-    a module of such a corpus                     into its URI and name; the worker reads this module's files only
-    a directory that was shared (WorkerPool)      into the digest of its content, which is in Ray's object store
+    the mirror of an artifact in object storage   by its URI; the worker fetches the artifact once
+    a module of such a corpus                     by the URI and its name; the worker fetches only its files
+    a shared directory (WorkerPool.share)         by the digest of its content, which is in Ray's object store
 
 and leaves every other path as it is: it must name the same file on the worker, as on a shared file system.
 """
@@ -24,35 +24,35 @@ from components.core.storage import digest
 from components.core.storage.manifest import MANIFEST
 from components.core.storage.uri import uri_of
 
-_HERE: dict[str, Any] = {}
-"""What a worker resolves with; see `arrive`."""
+_RESOLVERS: dict[str, Any] = {}
+"""Functions of a worker that find files, see `set_resolvers`."""
 
 
 def dumps(thing: object, shared: Mapping[Path, str], digests: dict[Path, str]) -> bytes:
-    """Pickles `thing`.
+    """Pickle `thing`.
 
     Args:
-        shared: directory -> digest of the content that workers are given for it.
-        digests: of artifacts, by directory; filled here, for a manifest of 20,000 modules is not read for each item.
+        shared: directory -> digest of the content that workers get for it.
+        digests: cache of artifacts' digests by directory; reading the manifest of 20,000 modules takes long.
     """
     stream = io.BytesIO()
     _Pickler(stream, shared, digests).dump(thing)
     return stream.getvalue()
 
 
-def arrive(
+def set_resolvers(
     shared: Callable[[str], Path],
     artifact: Callable[[str, str], Path],
     files: Callable[[str, str, tuple[str, ...]], Path],
 ) -> None:
-    """Says how this process, a worker, finds what `dumps` left out.
+    """Set how this process, a worker, finds the files that `dumps` replaced.
 
     Args:
         shared: digest of shared content -> its directory here.
         artifact: URI and digest of an artifact -> its directory here.
-        files: URI and digest of an artifact, and names of some of its files -> a directory that has these.
+        files: URI and digest of an artifact, and names of some of its files -> a directory with these.
     """
-    _HERE.update(shared=shared, artifact=artifact, files=files)
+    _RESOLVERS.update(shared=shared, artifact=artifact, files=files)
 
 
 class _Pickler(pickle.Pickler):
@@ -77,15 +77,15 @@ class _Pickler(pickle.Pickler):
         files += module_profiles(module)
         names = tuple(path.relative_to(module.directory).as_posix() for path in files)
         where = (str(uri_of(root)), self._digest(root), names)
-        return _module_here, (where, module.name, module.thinlto, module.command_override)
+        return _resolve_module, (where, module.name, module.thinlto, module.command_override)
 
     def _path(self, path: Path) -> Any:
         if path in self._shared:
-            return _shared_here, (self._shared[path],)
+            return _resolve_shared, (self._shared[path],)
         root = _artifact_of(path)
         if root is None:
             return NotImplemented
-        return _path_here, (str(uri_of(root)), self._digest(root), path.relative_to(root).as_posix())
+        return _resolve_path, (str(uri_of(root)), self._digest(root), path.relative_to(root).as_posix())
 
     def _digest(self, root: Path) -> str:
         if root not in self._digests:
@@ -94,7 +94,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _artifact_of(path: Path) -> Path | None:
-    """The artifact that `path` is or lies in, if that is the mirror of one in object storage."""
+    """Return the artifact that contains `path` if it is the mirror of one in object storage, else None."""
     if uri_of(path) is None:
         return None
     for directory in (path, *path.parents):
@@ -103,20 +103,20 @@ def _artifact_of(path: Path) -> Path | None:
         if (directory / MANIFEST).is_file():
             return directory
     raise UserError(
-        f"{uri_of(path)} is no artifact that a worker elsewhere could fetch: it has no {MANIFEST}",
+        f"{uri_of(path)} is not an artifact, which workers could fetch: it has no {MANIFEST}",
         "import it: mlgo corpus import --input URI --output URI",
     )
 
 
-def _shared_here(content: str) -> Path:
-    return Path(_HERE["shared"](content))
+def _resolve_shared(content: str) -> Path:
+    return Path(_RESOLVERS["shared"](content))
 
 
-def _path_here(uri: str, content: str, relative: str) -> Path:
-    return Path(_HERE["artifact"](uri, content)) / relative
+def _resolve_path(uri: str, content: str, relative: str) -> Path:
+    return Path(_RESOLVERS["artifact"](uri, content)) / relative
 
 
-def _module_here(
+def _resolve_module(
     where: tuple[str, str, tuple[str, ...]], name: str, thinlto: bool, override: tuple[str, ...] | None
 ) -> Module:
-    return Module(name, Path(_HERE["files"](*where)), thinlto, override)
+    return Module(name, Path(_RESOLVERS["files"](*where)), thinlto, override)

@@ -128,7 +128,7 @@ class MeasureAsTold:
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., MeasuredModules]]:
     """A measurement of modules by name, each in three shares, with `MeasureAsTold`."""
-    give_up = LocalPool._give_up
+    give_up = LocalPool._cancel
 
     def release_and_give_up(pool: LocalPool, futures: Any) -> None:
         MeasureAsTold.release.set()
@@ -137,7 +137,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
     MeasureAsTold.compiled, MeasureAsTold.release = [], threading.Event()
     monkeypatch.setattr(rollout, "MeasureModule", MeasureAsTold)
     monkeypatch.setattr(rollout, "choose_shares", lambda compile_s, *_: [3] * len(compile_s))
-    monkeypatch.setattr(LocalPool, "_give_up", release_and_give_up)
+    monkeypatch.setattr(LocalPool, "_cancel", release_and_give_up)
     dense = SimpleNamespace(features=(), buckets={})
     with LocalPool(4) as pool:
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine: each is a raylet of its own, with its own cache."""
+"""A Ray cluster of several nodes on this machine: each is a raylet with its own cache."""
 
 from __future__ import annotations
 

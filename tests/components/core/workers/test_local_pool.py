@@ -16,7 +16,7 @@ from components.core.processes import supervision
 from components.core.workers import LocalPool, WorkerPool, make_pool
 
 
-def test_every_item_comes_back_once_with_its_index() -> None:
+def test_every_item_is_yielded_once_with_its_index() -> None:
     with LocalPool(3) as pool:
         items = [5, 0, 7, 0, 9]
         outcomes = dict(pool.map_unordered(lambda n: 630 // n, items))
@@ -24,19 +24,19 @@ def test_every_item_comes_back_once_with_its_index() -> None:
     assert [type(outcomes[i]) for i in (1, 3)] == [ZeroDivisionError] * 2
 
 
-def test_it_is_used_again_and_again() -> None:
+def test_pool_can_be_used_repeatedly() -> None:
     with LocalPool(2) as pool:
         for n in (0, 1, 50):
             assert sorted(pool.map_unordered(str, range(n))) == [(i, str(i)) for i in range(n)]
 
 
-def test_as_many_at_once_as_it_has_workers() -> None:
+def test_concurrency_is_the_number_of_workers() -> None:
     barrier = threading.Barrier(3)  # passed only if three wait at the same time
     with LocalPool(3) as pool:
         assert len(list(pool.map_unordered(lambda _: barrier.wait(timeout=60), range(6)))) == 6
 
 
-def test_items_are_read_only_a_little_ahead() -> None:
+def test_items_are_read_a_bounded_number_ahead() -> None:
     read = 0
 
     def items() -> Iterator[int]:
@@ -51,7 +51,7 @@ def test_items_are_read_only_a_little_ahead() -> None:
     assert read == 1000
 
 
-def test_closing_the_iterator_kills_what_runs(marker: str, living_with: Callable[[str], list[int]]) -> None:
+def test_closing_the_iterator_kills_running_work(marker: str, living_with: Callable[[str], list[int]]) -> None:
     def work(n: int) -> object:
         return n if n == 0 else supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)
 
@@ -67,9 +67,7 @@ def test_closing_the_iterator_kills_what_runs(marker: str, living_with: Callable
     assert time.monotonic() - started < 600  # not the hour that they would sleep
 
 
-def test_closing_the_pool_kills_what_a_failed_consumer_left(
-    marker: str, living_with: Callable[[str], list[int]]
-) -> None:
+def test_closing_the_pool_kills_work_of_a_failed_consumer(marker: str, living_with: Callable[[str], list[int]]) -> None:
     def work(n: int) -> object:
         return n if n == 0 else supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)
 
@@ -82,7 +80,7 @@ def test_closing_the_pool_kills_what_a_failed_consumer_left(
 
 
 @pytest.mark.parametrize("interrupt", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_step_ends_at_once_and_alone(
+def test_interrupted_step_ends_at_once_without_orphans(
     interrupt: signal.Signals, marker: str, living_with: Callable[[str], list[int]], tmp_path: Path
 ) -> None:
     program = f"""
@@ -105,7 +103,7 @@ run_step(main)
     assert messages == f"{INTERRUPTED}\n"
 
 
-def test_pools_by_name() -> None:
+def test_make_pool_by_specification() -> None:
     pool: WorkerPool = make_pool("local:3")
     assert pool.size == 3
     pool.close()
@@ -115,6 +113,6 @@ def test_pools_by_name() -> None:
 
 
 @pytest.mark.parametrize("spec", ["", "local:", "local:0", "local:-1", "local:two", "cloud", "ray:4", "ray:h", "ray:"])
-def test_pools_that_are_not_known(spec: str) -> None:
+def test_unknown_specifications_are_refused(spec: str) -> None:
     with pytest.raises(UserError, match="--workers"):
         make_pool(spec)

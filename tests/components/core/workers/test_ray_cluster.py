@@ -1,4 +1,4 @@
-"""Connecting to a Ray cluster: what a refusal says, and that it does not say the token."""
+"""Refused connections to a Ray cluster: the message has a remedy and not the token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = "5ec4e7" * 8
         ("could not connect", "check the address"),
     ],
 )
-def test_a_cluster_that_refuses_is_told_with_a_remedy_and_without_the_token(
+def test_refusing_cluster_is_reported_with_remedy_without_token(
     said: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def init(**given: Any) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, with real Ray processes and real compiles: nothing is lost, nothing counted twice."""
+"""Faults of a cluster with real Ray processes and compiles: nothing is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -60,14 +60,12 @@ def expected(clang: Path, corpus: Corpus) -> list:
         return sizes(pool, clang, corpus.modules)
 
 
-def test_workers_compile_as_this_machine_does(
-    cluster_pool: RayPool, clang: Path, corpus: Corpus, expected: list
-) -> None:
+def test_workers_compile_like_this_machine(cluster_pool: RayPool, clang: Path, corpus: Corpus, expected: list) -> None:
     assert sizes(cluster_pool, clang, corpus.modules) == expected
     assert cluster_pool.size == 2 * SLOTS  # and none on the head
 
 
-def test_modules_that_do_not_compile_are_set_aside_as_on_one_machine(  # their kinds in its name would be in paths
+def test_failing_modules_are_quarantined_as_on_one_machine(  # their kinds in its name would be in paths
     cluster_pool: RayPool, fragile_clang: Path, make_corpus: Callable[..., Corpus], tmp_path: Path
 ) -> None:
     names = ["app/good.c", "app/crash.c", "app/hang.c", "app/flaky.c", "app/fine.c"]
@@ -94,7 +92,7 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_a_worker_process_killed_in_the_middle_of_compiles(
+def test_worker_process_killed_during_compiles(
     cluster_pool: RayPool,
     slow_clang: Path,
     corpus: Corpus,
@@ -116,7 +114,7 @@ def test_a_worker_process_killed_in_the_middle_of_compiles(
     until(lambda: not living_with(marker), "an end of all compiles")
 
 
-def test_a_node_killed_in_the_middle_of_an_iteration(
+def test_node_killed_during_an_iteration(
     nodes: Nodes,
     cluster_pool: RayPool,
     slow_clang: Path,
@@ -139,7 +137,7 @@ def test_a_node_killed_in_the_middle_of_an_iteration(
     assert sizes(cluster_pool, slow_clang, corpus.modules[:2]) and cluster_pool.size == 2 * SLOTS
 
 
-def test_an_iteration_that_is_given_up_leaves_no_compile_behind(
+def test_cancelled_iteration_leaves_no_compile(
     cluster_pool: RayPool,
     slow_clang: Path,
     corpus: Corpus,
@@ -154,6 +152,6 @@ def test_an_iteration_that_is_given_up_leaves_no_compile_behind(
     assert sizes(cluster_pool, slow_clang, corpus.modules) == expected
 
 
-def test_what_only_the_user_can_mend_names_the_worker(cluster_pool: RayPool, corpus: Corpus, tmp_path: Path) -> None:
+def test_user_error_names_the_worker(cluster_pool: RayPool, corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"on the worker .*: .*/no-clang is not a program"):
         sizes(cluster_pool, tmp_path / "no-clang", corpus.modules)

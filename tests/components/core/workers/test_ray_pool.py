@@ -28,18 +28,18 @@ def pool() -> Iterator[RayPool]:
         yield ray
 
 
-def test_every_item_comes_back_once_with_its_index(pool: RayPool) -> None:
+def test_every_item_is_yielded_once_with_its_index(pool: RayPool) -> None:
     outcomes = dict(pool.map_unordered(partial(operator.floordiv, 630), [5, 0, 7, 0, 9]))
     assert {i: o for i, o in outcomes.items() if not isinstance(o, Exception)} == {0: 126, 2: 90, 4: 70}
     assert [type(outcomes[i]) for i in (1, 3)] == [ZeroDivisionError] * 2
 
 
-def test_it_is_used_again_and_again(pool: RayPool) -> None:
+def test_pool_can_be_used_repeatedly(pool: RayPool) -> None:
     for n in (0, 1, 50):
         assert sorted(pool.map_unordered(str, range(n))) == [(i, str(i)) for i in range(n)]
 
 
-def test_as_many_at_once_as_it_has_slots(pool: RayPool) -> None:
+def test_concurrency_is_the_number_of_slots(pool: RayPool) -> None:
     assert pool.size == 2
     list(pool.map_unordered(abs, [1]))  # agents are there
     began_s = time.monotonic()
@@ -47,7 +47,7 @@ def test_as_many_at_once_as_it_has_slots(pool: RayPool) -> None:
     assert 2 <= time.monotonic() - began_s < 3.5
 
 
-def test_items_are_read_only_a_little_ahead(pool: RayPool) -> None:
+def test_items_are_read_a_bounded_number_ahead(pool: RayPool) -> None:
     read = 0
 
     def items() -> Iterator[int]:
@@ -61,7 +61,7 @@ def test_items_are_read_only_a_little_ahead(pool: RayPool) -> None:
     assert read == 200
 
 
-def test_a_result_does_not_wait_for_what_runs_beside_it(pool: RayPool) -> None:
+def test_result_does_not_wait_for_parallel_items(pool: RayPool) -> None:
     began_s = time.monotonic()
     outcomes = pool.map_unordered(time.sleep, [0.0, 4.0, 4.0, 4.0])
     assert next(iter(outcomes)) == (0, None)
@@ -73,7 +73,7 @@ def blob(size: int) -> bytes:
     return b"x" * size
 
 
-def test_results_of_any_size_come_back(pool: RayPool) -> None:
+def test_results_of_any_size_are_returned(pool: RayPool) -> None:
     sizes = [10, 3_000_000, 0, *[700_000] * 6, 50_000]
     assert {i: len(o) for i, o in pool.map_unordered(blob, sizes) if isinstance(o, bytes)} == dict(enumerate(sizes))
 
@@ -84,7 +84,7 @@ def quit_thread(n: int) -> int:
     return n
 
 
-def test_what_is_no_ordinary_exception_is_told_too(pool: RayPool) -> None:
+def test_unusual_exceptions_are_returned(pool: RayPool) -> None:
     outcomes = dict(pool.map_unordered(quit_thread, range(3)))
     assert (outcomes[0], outcomes[2]) == (0, 2)
     assert isinstance(outcomes[1], RuntimeError) and "SystemExit: 3" in str(outcomes[1])
@@ -102,7 +102,7 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_closing_the_iterator_kills_what_runs(
+def test_closing_the_iterator_kills_running_work(
     pool: RayPool, marker: str, living_with: Callable[[str], list[int]]
 ) -> None:
     outcomes = pool.map_unordered(partial(shell, marker), range(50))
@@ -123,7 +123,7 @@ def slow_square(marker: str, n: int) -> int:
     return n * n
 
 
-def test_a_worker_that_is_killed_loses_nothing_and_leaves_nothing(
+def test_killed_worker_loses_nothing_and_leaves_nothing(
     pool: RayPool, marker: str, living_with: Callable[[str], list[int]]
 ) -> None:
     victim: Any = next(iter(pool.map_unordered(who, [0])))[1]
@@ -145,10 +145,10 @@ def die(n: int) -> int:
     return n
 
 
-def test_what_kills_every_worker_is_told_and_the_rest_is_done(pool: RayPool) -> None:
+def test_item_that_kills_every_worker_is_reported_and_others_finish(pool: RayPool) -> None:
     outcomes = dict(pool.map_unordered(die, range(8)))
     told = outcomes.pop(3)
-    assert isinstance(told, UserError) and "workers died over the same work" in told.problem
+    assert isinstance(told, UserError) and "workers died processing the same item" in told.problem
     assert outcomes == {n: n for n in range(8) if n != 3}
 
 
@@ -156,7 +156,7 @@ def status(_item: object) -> int:
     return subprocess.run(["sh", "-c", "exit 3"], check=False).returncode
 
 
-def test_the_exit_status_of_children_is_seen_there_and_here(pool: RayPool) -> None:
+def test_exit_status_of_children_is_seen_by_both_sides(pool: RayPool) -> None:
     """Ray's subreaper ignores SIGCHLD: a compiler that failed would look as if it had not."""
     assert [outcome for _, outcome in pool.map_unordered(status, range(3))] == [3, 3, 3]
     assert status(0) == 3
@@ -166,7 +166,7 @@ def read(path: Path) -> tuple[str, int]:
     return (path / "policy").read_text(), (path / "policy").stat().st_ino
 
 
-def test_shared_files_arrive_as_they_were(pool: RayPool, tmp_path: Path) -> None:
+def test_shared_files_arrive_unchanged(pool: RayPool, tmp_path: Path) -> None:
     inodes = set()
     for text in ("first", "second", "second"):
         (tmp_path / "policy").write_text(text)
@@ -178,7 +178,7 @@ def test_shared_files_arrive_as_they_were(pool: RayPool, tmp_path: Path) -> None
     assert (tmp_path / "policy").stat().st_ino not in inodes
 
 
-def test_pools_by_name() -> None:
+def test_make_pool_by_specification() -> None:
     with pytest.raises(UserError, match=r"cannot be used|Ray already"):
         make_pool("ray:127.0.0.1:1")
     for spec in ("ray:", "ray:4", "ray:host", "ray:host:port", "ray:a b:1"):
@@ -186,6 +186,6 @@ def test_pools_by_name() -> None:
             make_pool(spec)
 
 
-def test_it_is_a_worker_pool(pool: RayPool) -> None:
+def test_ray_pool_satisfies_the_protocol(pool: RayPool) -> None:
     typed: WorkerPool = pool
     assert typed.size == 2

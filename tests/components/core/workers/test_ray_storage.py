@@ -1,4 +1,4 @@
-"""Workers that share no disk with the trainer: what they compile, and with what, comes from object storage."""
+"""Workers that share no disk with the trainer get modules and compiler from object storage."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def sizes(pool: RayPool | LocalPool, compiler: Compiler, corpus: Corpus) -> list
     return sorted((request.module.name, result.samples[0].text_size_bytes) for request, result in done)
 
 
-def test_workers_fetch_the_compiler_once_and_modules_one_by_one(
+def test_workers_fetch_compiler_once_and_modules_individually(
     nodes: Nodes, cluster_pool: RayPool, corpus: Corpus, toolchain: Path, clang: Path
 ) -> None:
     with LocalPool(2) as local:
@@ -97,7 +97,7 @@ def test_workers_fetch_the_compiler_once_and_modules_one_by_one(
         assert list((nodes.cache(number) / "gs" / BUCKET / "toolchain").rglob("bin/clang"))
 
 
-def test_a_corpus_that_was_replaced_meanwhile_is_told(
+def test_corpus_replaced_during_training_is_reported(
     cluster_pool: RayPool, corpus: Corpus, clang: Path, make_corpus: Callable[..., Corpus], tmp_path: Path
 ) -> None:
     made = make_corpus(tmp_path / "corpus", {"app/m0.c": C.format(i=0)})

@@ -1,4 +1,4 @@
-"""An agent's own part, without a cluster: what it does when calls come late or overlap."""
+"""The actor without a cluster: calls that arrive late or overlap."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ def download(_item: object) -> str:
     return "late"
 
 
-def run(agent: RayWorker, number: int, function: Callable[[Any], Any], *items: object) -> list[Any]:
-    assert agent.prepare(number, pickle.dumps(function), {}) is None
-    return results(agent, number, *items)
+def run(worker: RayWorker, number: int, function: Callable[[Any], Any], *items: object) -> list[Any]:
+    assert worker.prepare(number, pickle.dumps(function), {}) is None
+    return results(worker, number, *items)
 
 
-def results(agent: RayWorker, number: int, *items: object) -> list[Any]:
+def results(worker: RayWorker, number: int, *items: object) -> list[Any]:
     """(whether it succeeded, result) of each item, in order."""
-    done = dict(agent.exchange(number, [(key, pickle.dumps(item)) for key, item in enumerate(items)]))
+    done = dict(worker.exchange(number, [(key, pickle.dumps(item)) for key, item in enumerate(items)]))
     while len(done) < len(items):
-        done |= dict(agent.exchange(number, []))
+        done |= dict(worker.exchange(number, []))
     return [pickle.loads(done[key]) for key in range(len(items))]
 
 
-def test_giving_up_what_takes_its_time_spares_the_next_functions_compiles() -> None:
+def test_slow_cancellation_spares_compiles_of_the_next_function() -> None:
     BEGUN.clear()
     GO_ON.clear()
-    agent = RayWorker(2)
-    assert agent.prepare(0, pickle.dumps(download), {}) is None
-    slow = threading.Thread(target=agent.exchange, args=(0, [(0, pickle.dumps(0))]))
+    worker = RayWorker(2)
+    assert worker.prepare(0, pickle.dumps(download), {}) is None
+    slow = threading.Thread(target=worker.exchange, args=(0, [(0, pickle.dumps(0))]))
     slow.start()
     assert BEGUN.wait(20)
-    ending = threading.Thread(target=agent.give_up, args=(0,))
+    ending = threading.Thread(target=worker.cancel, args=(0,))
     ending.start()
     try:
-        assert run(agent, 1, compile_for, 0.5) == [(True, "0")]
+        assert run(worker, 1, compile_for, 0.5) == [(True, "0")]
         assert ending.is_alive()
     finally:
         GO_ON.set()
@@ -62,8 +62,8 @@ def test_giving_up_what_takes_its_time_spares_the_next_functions_compiles() -> N
     assert not ending.is_alive() and not slow.is_alive()
 
 
-def test_a_function_that_is_there_late_does_not_replace_a_later_one() -> None:
-    agent = RayWorker(1)
-    assert run(agent, 1, str, 5) == [(True, "5")]
-    assert agent.prepare(0, pickle.dumps(abs), {}) is None
-    assert results(agent, 1, -5) == [(True, "-5")]
+def test_late_function_does_not_replace_a_later_one() -> None:
+    worker = RayWorker(1)
+    assert run(worker, 1, str, 5) == [(True, "5")]
+    assert worker.prepare(0, pickle.dumps(abs), {}) is None
+    assert results(worker, 1, -5) == [(True, "-5")]

@@ -1,4 +1,4 @@
-"""What a pool on Ray leaves behind: nothing."""
+"""A closed pool on Ray leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def scratch(_item: object) -> Path:
     return REAPER.scratch()
 
 
-def test_a_pool_that_is_closed_leaves_no_files_of_its_workers(tmp_path: Path) -> None:
+def test_closed_pool_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("shared")
-    with RayPool(slots=2, slots_per_agent=1) as pool:
+    with RayPool(slots=2, slots_per_worker=1) as pool:
         pool.share(tmp_path, ["policy"])
         places = {place for _, place in pool.map_unordered(scratch, range(20)) if isinstance(place, Path)}
         assert places and all(any(place.iterdir()) for place in places)
