@@ -179,7 +179,7 @@ def test_shared_files_arrive_unchanged(pool: RayPool, tmp_path: Path) -> None:
 
 
 def test_make_pool_by_specification() -> None:
-    with pytest.raises(UserError, match=r"cannot be used|Ray already"):
+    with pytest.raises(UserError, match=r"cannot be used|already connected"):
         make_pool("ray:127.0.0.1:1")
     for spec in ("ray:", "ray:4", "ray:host", "ray:host:port", "ray:a b:1"):
         with pytest.raises(UserError, match="--workers"):
