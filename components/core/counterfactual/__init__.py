@@ -1,1 +1,1 @@
-"""What a decision is worth, measured by compiling again with it taken the other way."""
+"""Exact credit of decisions, measured by compiling again with a decision flipped."""

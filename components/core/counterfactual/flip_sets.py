@@ -1,7 +1,7 @@
-"""Which flips share a counterfactual compile.
+"""Chooses the flips that share a counterfactual compile.
 
-Flips whose influences are disjoint do not disturb each other's measurement, so a compile takes as many as fit. A small
-module is exhausted in a few compiles; of a large one a random part is measured.
+Flips that influence disjoint sets of functions do not disturb each other's measurement, so a compile contains as many
+as possible. A few compiles measure all flips of a small module, and a random part of those of a large one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy.typing as npt
 from components.core.counterfactual.influence import Flip
 
 MAX_MEASUREMENTS = 2
-"""Of one flip in one base: a second one tells how far others disturbed it, a third one nothing."""
+"""Measurements of a flip per base compile: the second one shows how much others disturbed the first; a third adds
+nothing."""
 
 
 def uncertainty(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -29,11 +30,11 @@ def choose_flip_sets(
     count: int,
     random: np.random.Generator,
 ) -> list[npt.NDArray[np.intp]]:
-    """Return at most `count` sets of flips, fewer when nothing unmeasured is left.
+    """Return at most `count` sets of flips, fewer when all flips are in a set.
 
-    Flips that no set has yet come first, in random order: those of several decisions, which touch more and would find
-    no place behind the others, before them in every other set. Then come those that the policy is least sure of, which
-    are measured once more.
+    Each set begins with flips that are in no set yet, in random order. In every other set, flips of several decisions
+    precede the others: they influence more functions and would not fit in afterwards. Flips that are measured a second
+    time follow, those that the policy is least sure of first.
 
     Args:
         uncertainty: float64 [flips], larger is less sure.

@@ -1,9 +1,8 @@
-"""Which inlining decisions can be flipped, and which functions that can change, read from the base's log.
+"""Determines which inlining decisions can be flipped, and which functions a flip can change, from the base's log.
 
-A decision is about a call of `callee` in `caller`. Taking it the other way changes the caller; the functions that the
-caller's code was inlined into; and the callee, where its definition may go when nothing uses it. The code of a callee
-that the object does not define comes or goes with the decision, and with it come or go the functions that are in the
-object only if it calls them.
+A decision is about a call of `callee` in `caller`. A flip changes the caller, the functions that the caller's code was
+inlined into, and the callee if its definition is dropped when it has no uses. If the object does not define the callee,
+a flip adds or removes its code, and with it the functions that are in the object only because that code calls them.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ import numpy.typing as npt
 from components.core.compiler.callsites import Callsites
 
 MAX_INFLUENCED = 40
-"""A decision whose caller went into more functions is not measured: in one compile it would exclude most others."""
+"""A decision is not measured if its caller was inlined into more functions: it would exclude most other flips."""
 FEW_CALLS = 12
-"""Of a callee with more calls that are decided alike, all together nearly never pay where none does alone. They are
-flipped at once because that measures them all: tests call a helper hundreds of times from one function, and single
-flips of one function exclude each other."""
+"""If more calls of a callee have the same decision, flipping all of them almost never pays when no single flip does.
+They are flipped together because that measures all of them: tests call a helper hundreds of times in one function, and
+single flips in one function exclude each other."""
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Decisions of a base that are taken the other way together; functions are indices of `Callsites.names`.
+    """Decisions of a base compile that are flipped together; functions are indices of `Callsites.names`.
 
     Attributes:
-        decisions: intp [n], ascending: one, or all calls of `callee` that the base decided alike.
-        callee: what they call.
+        decisions: intp [n], ascending: a single one, or those about all calls of `callee` with the same decision.
+        callee: the called function.
         changes: the functions whose size the flip can change.
-        touches: `changes` and the callee: two flips may share a compile if theirs are disjoint.
+        touches: `changes` and the callee; flips may share a compile if their `touches` are disjoint.
     """
 
     decisions: npt.NDArray[np.intp]
@@ -40,54 +39,55 @@ class Flip:
     touches: frozenset[int]
 
 
-def single_flips(calls: Callsites, hosts: InlinedInto) -> list[Flip]:
-    """Return the flips of one decision that can be measured, in the order of the decisions."""
-    brought = Brought(calls, hosts.exists)
+def single_flips(calls: Callsites, inlined_into: InlinedInto) -> list[Flip]:
+    """Return the measurable flips of single decisions, in the order of the decisions."""
+    dependent = DependentDefinitions(calls, inlined_into.exists)
     flips: list[Flip] = []
-    for i in np.flatnonzero(hosts.emitted).tolist():
+    for i in np.flatnonzero(inlined_into.emitted).tolist():
         callee = int(calls.callee[i])
-        changes = hosts.of(int(calls.caller[i]))
+        changes = inlined_into.of(int(calls.caller[i]))
         if changes is not None:
-            changes = changes | brought.by(callee)
+            changes = changes | dependent.on(callee)
             flips.append(Flip(np.array([i], np.intp), callee, changes, changes | {callee}))
     return flips
 
 
-def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], hosts: InlinedInto) -> list[Flip]:
-    """Return the flips of all calls of a callee that were refused, or of all that were inlined, where they are several.
+def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_into: InlinedInto) -> list[Flip]:
+    """Return the flips of all refused calls of a callee, or of all inlined ones, if there are at least two.
 
-    A definition that the linker may drop goes when its last call does, so the first of two refused calls looks like a
-    loss, and the second one, too: only together do they pay. Of other definitions only many calls are flipped together.
+    A discardable definition is dropped with its last call. Therefore, inlining one of two refused calls looks like a
+    loss for either call; only inlining both pays. Calls of other definitions are flipped together only if there are
+    more than FEW_CALLS.
 
     Args:
         action: int64 [N], 1 to inline.
     """
-    brought = Brought(calls, hosts.exists)
+    dependent = DependentDefinitions(calls, inlined_into.exists)
     flips: list[Flip] = []
     order = np.lexsort((action, calls.callee.astype(np.int64)))
-    order = order[hosts.emitted[order]]
+    order = order[inlined_into.emitted[order]]
     ends = np.flatnonzero(np.diff(calls.callee[order]) | np.diff(action[order])) + 1
     for decisions in np.split(order, ends):
         callee = int(calls.callee[decisions[0]]) if len(decisions) else -1
         if len(decisions) < 2 or not (calls.discardable[callee] or len(decisions) > FEW_CALLS):
             continue
-        if action[decisions[0]] == 0 and not hosts.exists[callee]:
+        if action[decisions[0]] == 0 and not inlined_into.exists[callee]:
             continue
-        of_callers = [hosts.of(caller) for caller in set(calls.caller[decisions].tolist())]
-        known = [changed for changed in of_callers if changed is not None]
-        changes = brought.by(callee).union(*known)
-        if len(known) == len(of_callers) and len(changes) <= MAX_INFLUENCED:
+        per_caller = [inlined_into.of(caller) for caller in set(calls.caller[decisions].tolist())]
+        known = [changed for changed in per_caller if changed is not None]
+        changes = dependent.on(callee).union(*known)
+        if len(known) == len(per_caller) and len(changes) <= MAX_INFLUENCED:
             flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes | {callee}))
     return flips
 
 
 class InlinedInto:
-    """The functions that each function's code was inlined into, itself first, however deeply.
+    """The functions that contain each function's code: itself and, transitively, those that it was inlined into.
 
     Attributes:
         exists: bool [M], whether the object defines the function.
-        emitted: bool [N], whether the code that a decision is about is in the object, in its caller or where that was
-            inlined. What is available_externally, and what only that calls, is decided about and dropped.
+        emitted: bool [N], whether the object contains the code that a decision is about, in the caller or in a function
+            that it was inlined into. Code of available_externally functions, and what only they call, is dropped.
     """
 
     def __init__(self, calls: Callsites, exists: npt.NDArray[np.bool_]) -> None:
@@ -102,40 +102,40 @@ class InlinedInto:
         self.emitted = np.array([caller in found for caller in calls.caller.tolist()], bool)
 
     def of(self, function: int) -> frozenset[int] | None:
-        """Return the function and its hosts; None if they are more than MAX_INFLUENCED."""
+        """Return the function and those it was inlined into; None if they are more than MAX_INFLUENCED."""
         if function not in self._known:
-            found, left = {function}, [function]
-            while left and len(found) <= MAX_INFLUENCED:
-                for caller in self._into.get(left.pop(), ()):
+            found, pending = {function}, [function]
+            while pending and len(found) <= MAX_INFLUENCED:
+                for caller in self._into.get(pending.pop(), ()):
                     if caller not in found:
                         found.add(caller)
-                        left.append(caller)
+                        pending.append(caller)
             self._known[function] = frozenset(found) if len(found) <= MAX_INFLUENCED else None
         return self._known[function]
 
 
-class Brought:
-    """The functions whose definitions may come or go when a callee's code does, the callee itself among them."""
+class DependentDefinitions:
+    """The functions whose definitions may appear or disappear with the code of a callee, including the callee."""
 
     def __init__(self, calls: Callsites, exists: npt.NDArray[np.bool_]) -> None:
         refused = ~calls.inlined
-        comes = calls.discardable & ~exists
-        # What is not defined though a function of the object calls it is available_externally: it never comes.
-        comes[calls.callee[refused & exists[calls.caller]]] = False
-        bringing = refused & comes[calls.callee]
+        may_appear = calls.discardable & ~exists
+        # A function that the object calls and does not define is available_externally: it is never emitted.
+        may_appear[calls.callee[refused & exists[calls.caller]]] = False
+        bringing = refused & may_appear[calls.callee]
         self._calls: dict[int, set[int]] = {}
         for caller, callee in zip(calls.caller[bringing].tolist(), calls.callee[bringing].tolist(), strict=True):
             self._calls.setdefault(caller, set()).add(callee)
         self._discardable = calls.discardable
         self._exists = exists
 
-    def by(self, callee: int) -> frozenset[int]:
-        """Return the callee, if it is discardable; if the object does not define it, what its code calls, too."""
+    def on(self, callee: int) -> frozenset[int]:
+        """Return the callee if it is discardable and, if the object does not define it, the functions that it calls."""
         found: set[int] = {callee} if self._discardable[callee] else set()
-        # What a callee that is defined calls is defined already.
-        left = [] if self._exists[callee] else [callee]
-        while left:
-            new = self._calls.get(left.pop(), set()) - found
+        # The functions that a defined callee calls are defined already.
+        pending = [] if self._exists[callee] else [callee]
+        while pending:
+            new = self._calls.get(pending.pop(), set()) - found
             found |= new
-            left += new
+            pending += new
         return frozenset(found)

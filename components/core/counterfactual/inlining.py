@@ -1,13 +1,14 @@
-"""What single inlining decisions are worth, measured by compiling a module again with some of them flipped.
+"""Exact credit of inlining decisions, measured by compiling a module again with some decisions flipped.
 
-The base is a compile under the policy's own decisions. Each further compile has flips of single decisions and of all
-calls of a callee that do not disturb each other (`flip_sets`), and takes the base's other decisions as they were; what
-changes in the functions that a flip can change (`influence`), it caused. If one of them other than the callee
-disappears, its code went elsewhere and the measurement is void. What a compile saves by all calls of a callee is shared
-by those that it came to: where F inlines G, the call of X that it takes along is gone once G's own is inlined.
+The base is a compile under the policy's own decisions. Each further compile flips single decisions, and decisions about
+all calls of a callee, that do not disturb each other (`flip_sets`), and repeats all other decisions of the base. The
+changes in the functions that a flip can change (`influence`) are attributed to the flip. If one of them other than the
+callee disappears, its code moved elsewhere and the measurement is void. The saving of a flip of several calls is
+divided by the number of calls that the compile reached: if F inlines G, a call of X that comes with G no longer exists
+once the call in G itself is inlined.
 
-Sizes are whole sizes: instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of
-the variance of a decision's worth on unseen modules, flips 60 to 80% (ARCHITECTURE.md, fact 6).
+Sizes include instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of the
+variance of a decision's gain on unseen modules, flips 60 to 80% (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from components.core.counterfactual.influence import FEW_CALLS, Flip, InlinedInt
 Float64 = npt.NDArray[np.float64]
 
 MAX_ROWS = 32
-"""Of one flip: hundreds of decisions that are alike, with the same mean, would outnumber all others of a module."""
+"""Rows per flip: hundreds of equal decisions with the same mean would outnumber all others of a module."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,12 @@ class FlipPlan:
     """The counterfactual compiles of one module.
 
     Attributes:
-        flips: what can be flipped in the base.
-        group_size: int64 [N], of each decision how many are in the flip of a few that it is part of, else 1.
-        flip_sets: per compile, indices of the flips in it.
-        forced: per compile, the same for the compiler, and every other decision as the base took it.
-        numbers: per compile, the number of its flip set among all of the module's.
+        flips: the flips that the base allows.
+        group_size: int64 [N], for each decision the number of decisions in the flip of at most FEW_CALLS calls that
+            contains it, else 1.
+        flip_sets: for each compile, the indices of its flips.
+        forced: for each compile, its decisions: those of its flips, and all others as in the base.
+        numbers: for each compile, the number of its flip set among all of the module's.
     """
 
     flips: tuple[Flip, ...]
@@ -49,25 +51,25 @@ class FlipPlan:
     numbers: range
 
     def share(self, share: int, shares: int) -> FlipPlan:
-        """Return every `shares`-th compile from number `share` on: the first sets flip more than the last."""
+        """Return every `shares`-th compile from number `share` on, because the first sets contain the most flips."""
         every = slice(share, None, shares)
         return replace(self, flip_sets=self.flip_sets[every], forced=self.forced[every], numbers=self.numbers[every])
 
 
 @dataclass(frozen=True)
 class MeasuredFlips:
-    """What the flips of one base were measured to save; m rows, one for each decision of each measurement, or for
-    MAX_ROWS of them, evenly spaced.
+    """Measured savings of the flips of one base; m rows, one for each decision of each measurement, or for MAX_ROWS of
+    them, evenly spaced.
 
     Attributes:
-        flip: intp [m], the plan's flip.
-        flip_set: int64 [m], the number of the flip set that it was in; no decision is twice in one.
-        decision: intp [m], index of one of the flip's decisions that the compile came to.
-        together: int64 [m], of how many decisions of the flip the compile came to.
-        saved_bytes: float64 [m], by how much the objective is smaller with the flip, divided by `together`.
-        attributed_error_bytes: over the compiles, sum of |attributed change - real change of the text|.
-        attributed_bytes: over all measurements, sum of |attributed change|.
-        void: measurements that were thrown away.
+        flip: intp [m], index of the flip in the plan.
+        flip_set: int64 [m], number of its flip set; no decision is twice in one.
+        decision: intp [m], index of one of the flip's decisions that the compile reached.
+        together: int64 [m], number of the flip's decisions that the compile reached.
+        saved_bytes: float64 [m], reduction of the objective with the flip, divided by `together`.
+        attributed_error_bytes: sum over the compiles of |attributed change - real change of the text|.
+        attributed_bytes: sum over all measurements of |attributed change|.
+        void: number of discarded measurements.
     """
 
     flip: npt.NDArray[np.intp]
@@ -92,19 +94,20 @@ def plan_flips(
 
     Args:
         base: with callsites and function sizes.
-        action: int64 [N], the base's decisions, 1 to inline. uncertainty: float64 [N] of the policy.
+        action: int64 [N], the base's decisions, 1 to inline.
+        uncertainty: float64 [N], of the policy.
         known: whether a flip need not be measured.
     """
     calls = _callsites(base)
-    hosts = InlinedInto(calls, ~np.isnan(_sizes(base, calls.names)))
-    groups = callee_flips(calls, action, hosts)
-    flips = tuple(flip for flip in (*single_flips(calls, hosts), *groups) if not known(flip))
+    inlined_into = InlinedInto(calls, ~np.isnan(_sizes(base, calls.names)))
+    groups = callee_flips(calls, action, inlined_into)
+    flips = tuple(flip for flip in (*single_flips(calls, inlined_into), *groups) if not known(flip))
     group_size = np.ones(len(action), np.int64)
     for group in groups:
         if len(group.decisions) <= FEW_CALLS:
             group_size[group.decisions] = len(group.decisions)
-    of_flips = np.array([uncertainty[flip.decisions].mean() for flip in flips], np.float64)
-    chosen = choose_flip_sets(flips, of_flips, compiles, random)
+    flip_uncertainty = np.array([uncertainty[flip.decisions].mean() for flip in flips], np.float64)
+    chosen = choose_flip_sets(flips, flip_uncertainty, compiles, random)
     forced = pin_flips(base, action, [[flips[i] for i in flip_set.tolist()] for flip_set in chosen])
     return FlipPlan(flips, group_size, tuple(chosen), forced, range(len(chosen)))
 
@@ -112,12 +115,12 @@ def plan_flips(
 def pin_flips(
     base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
 ) -> tuple[ForcedDecisions, ...]:
-    """Return what has the compiler do each set of flips and take all other decisions as the base did.
+    """Return forced decisions for each set of flips that repeat all other decisions of the base.
 
-    Features tell of the whole module, so that after a flip a policy also decides otherwise about calls that have
-    nothing to do with it. What that changes is not the flip's worth, and it is in functions that other flips of the set
-    change. About calls that the base did not have the policy decides. Calls of one pair are told apart by their number,
-    so where a flip takes copies of a call away, a later one of the pair is taken for the first of them.
+    Features describe the whole module, so after a flip the policy would also change decisions about unrelated calls.
+    Those changes are not part of the flip's gain, and would occur in functions that other flips of the set change. The
+    policy decides about calls that the base did not have. Calls of the same caller and callee are identified by their
+    ordinal: if a flip removes copies of a call, a later call of the pair is mistaken for the first of them.
     """
     calls = _callsites(base)
     ordinal = ordinals(calls.caller, calls.callee)
@@ -134,7 +137,7 @@ def pin_flips(
 def force_flips(
     base: Sample, action: npt.NDArray[np.int64], flip_sets: Sequence[Sequence[Flip]]
 ) -> tuple[ForcedDecisions, ...]:
-    """Return what has the compiler do each set of flips and leave all other decisions to the policy."""
+    """Return forced decisions for each set of flips that leave all other decisions to the policy."""
     calls = _callsites(base)
     ordinal = ordinals(calls.caller, calls.callee)
     decisions = [np.sort(np.concatenate([flip.decisions for flip in flips])) for flips in flip_sets]
@@ -144,7 +147,7 @@ def force_flips(
 def _forced(
     calls: Callsites, ordinal: npt.NDArray[np.int32], action: npt.NDArray[np.int64], forced: npt.NDArray[np.intp]
 ) -> ForcedDecisions:
-    """Key and action of the decisions that are forced, with only the names that occur."""
+    """Return the forced decisions by key, with only the names that occur."""
     keys = np.stack([calls.caller[forced], calls.callee[forced]], 1)
     used, places = np.unique(keys, return_inverse=True)
     rows = np.concatenate([places.reshape(-1, 2), ordinal[forced, None], action[forced, None]], 1)
@@ -157,9 +160,9 @@ def measure_flips(
     """Attribute the changes of the flipped compiles to their flips.
 
     Args:
-        flipped: one for each of the plan's compiles, with function sizes; all of the base's decisions were forced.
-        objects: function name -> how many of the project's objects define it, of those that several do. A function's
-            bytes count by the share that the link keeps, 1 / number. None counts what each module has.
+        flipped: a sample with function sizes for each of the plan's compiles, with all decisions of the base forced.
+        objects: function name -> number of the project's objects that define it, if more than one. The bytes of a
+            function are weighted by the share that the link keeps, 1 / number. None gives every module full weight.
     """
     calls = _callsites(base)
     before = _sizes(base, calls.names)
@@ -187,8 +190,8 @@ def measure_flips(
             if not len(reached):
                 continue
             each = -float((change * kept)[functions].sum()) / len(reached)
-            told = reached[:: -(-len(reached) // MAX_ROWS)]
-            measured += [(i, number, decision, len(reached), each) for decision in told.tolist()]
+            sampled = reached[:: -(-len(reached) // MAX_ROWS)]
+            measured += [(i, number, decision, len(reached), each) for decision in sampled.tolist()]
         error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
     flip_, flip_set, decision_, together, saved = zip(*measured, strict=True) if measured else ((),) * 5
     return MeasuredFlips(
@@ -204,7 +207,7 @@ def measure_flips(
 
 
 def _sizes(sample: Sample, names: Sequence[str]) -> Float64:
-    """float64 [names]: bytes of each function, NaN where the object does not define it."""
+    """Return float64 [names], the bytes of each function, NaN if the object does not define it."""
     if sample.function_sizes is None:
         raise ValueError("flips need the sizes of functions")
     sizes = sample.function_sizes.by_name()

@@ -1,15 +1,15 @@
-"""Exact credit for register allocation: what taking another action in a decision does to the score of its function.
+"""Exact credit of register allocation decisions: the change of a function's score when one decision is flipped.
 
-A decision of the register allocator changes the score of its own function only. The worth of a flip, which is to take
-another action in one decision, is what its function's score changes by,
+A decision of the register allocator changes only the score of its own function. A flip takes another action in one
+decision; its worth is
 
     worth = log(score of the base + FLOOR) - log(score with the flip + FLOOR)
 
-positive if the flip is better. It is exact, and includes what the base policy decides differently behind the flip. The
-base's own action has the worth 0.
+which is positive if the flip is better. It is exact and includes what the base policy decides differently after the
+flip. The base's own action has the worth 0.
 
-Flips are measured in one compile that forks at each of them (`Request.flips`, some milliseconds a flip); or in several,
-with one flip in each function of a module (`Request.forced`), which comes to the same.
+Flips are measured in one compile that forks at each of them (`Request.flips`, some milliseconds per flip), or in
+several compiles with one flip in each function of the module (`Request.forced`); both give the same scores.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from components.core.policy.observation import finite_logits
 from components.core.problems.regalloc import REGALLOC
 
 UNIFORM_SHARE = 0.2
-"""Share of the uniform distribution over a function's alternatives in the one that its flips are drawn from; the rest
-is in proportion to the base policy's probabilities."""
+"""Flips of a function are drawn from a mixture: this share of the uniform distribution over its alternatives, the rest
+in proportion to the base policy's probabilities."""
 
-_TINY = 1e-30  # a policy may be so sure that all alternatives have the probability 0
+_TINY = 1e-30  # all alternatives of a confident policy may have the probability 0
 
 
 @dataclass(frozen=True)
 class Flips:
-    """M flips of decisions of a module's base compile, sorted by function, in each the most wanted first.
+    """M flips of a module's base compile, sorted by function, within each the most important first.
 
     Attributes:
         module: name of the module.
         function: int64 [M], index of `names`.
-        row: int64 [M], the decision: a row of the log's columns, all contexts one after the other.
-        ordinal: int64 [M], the same within its function.
-        action: int64 [M], what is tried in place of the base's action; the mask allows it.
-        names: of all functions with decisions.
+        row: int64 [M], row of the decision in the log's columns, with all contexts concatenated.
+        ordinal: int64 [M], index of the decision within its function.
+        action: int64 [M], the action that replaces the base's; the mask allows it.
+        names: names of all functions with decisions.
     """
 
     module: str
@@ -59,23 +59,25 @@ class Flips:
         return len(self.row)
 
     def decisions(self) -> ForcedDecisions:
-        """Return all of them, for one compile that measures each alone: `Request.flips`."""
+        """Return all flips, for one compile that measures each of them separately: `Request.flips`."""
         return self._decisions(np.arange(len(self)))
 
     def compiles(self) -> tuple[ForcedDecisions, ...]:
-        """Return them with one of each function at most, for as many compiles as it takes: `Request.forced`."""
+        """Return the flips by compile, at most one of each function in a compile: `Request.forced`."""
         compile_of = self._compile_of()
         return tuple(self._decisions(np.flatnonzero(compile_of == i)) for i in range(compile_of.max(initial=-1) + 1))
 
     def scores(self, samples: Sequence[Sample]) -> npt.NDArray[np.float32]:
-        """Return float32 [M], the scores in the samples of `compiles()`, as `Sample.flip_scores` has those of
-        `decisions()`; NaN for what a sample does not have."""
+        """Return the scores in the samples of `compiles()`, float32 [M], NaN if a sample lacks the function.
+
+        `Sample.flip_scores` has the same for the compile of `decisions()`.
+        """
         flips = zip(self._compile_of().tolist(), self.function.tolist(), strict=True)
         found = [(samples[i].scores or {}).get(self.names[function], np.nan) for i, function in flips]
         return np.array(found, np.float32)
 
     def _compile_of(self) -> npt.NDArray[np.int64]:
-        """int64 [M]: how many-th flip of its function each is."""
+        """Return the index of each flip among those of its function, int64 [M]."""
         return np.arange(len(self)) - np.searchsorted(self.function, self.function)
 
     def _decisions(self, flips: npt.NDArray[np.intp]) -> ForcedDecisions:
@@ -86,7 +88,7 @@ class Flips:
 
 @dataclass(frozen=True)
 class MeasuredFlips:
-    """What M flips of one module are worth; see Flips for `row` and `action`.
+    """Measured worths of M flips of one module; see Flips for `row` and `action`.
 
     Attributes:
         row: int64 [M].
@@ -105,13 +107,13 @@ class MeasuredFlips:
 def choose_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> Flips:
     """Return up to `per_function` flips of each function of a module.
 
-    A function with fewer alternatives has all of them tried. From one with more they are drawn without replacement, by
-    the base policy's probability of the action: what it finds probable, and where it is unsure. Without logits, which
-    are a policy's, all are equally probable.
+    If a function has fewer alternatives, all of them are chosen. Otherwise they are drawn without replacement, by the
+    base policy's probability of the action, which prefers likely actions and decisions that it is unsure of. In a log
+    without a policy's logits, all alternatives are equally likely.
 
     Args:
-        log: of the base compile.
-        seed: with the same one the same flips are chosen.
+        log: log of the base compile.
+        seed: determines the choice.
     """
     rng = np.random.default_rng([seed, _hash(module)])
     empty = np.empty(0, np.int64)
@@ -119,7 +121,7 @@ def choose_flips(module: str, log: TrainingLog, per_function: int, seed: int) ->
     first_row = 0
     for function, context in enumerate(log.contexts):
         ordinal, action, weight = _alternatives(context)
-        # Weights and this noise, the largest first: a draw without replacement.
+        # The Gumbel-top-k trick: a draw without replacement.
         noisy = np.log(weight) + rng.gumbel(size=len(weight))
         order = np.argsort(-noisy, kind="stable")[:per_function]
         rows = first_row + ordinal[order]
@@ -130,19 +132,19 @@ def choose_flips(module: str, log: TrainingLog, per_function: int, seed: int) ->
 
 
 def measure_flips(flips: Flips, base: Sample, scores: npt.NDArray[np.float32]) -> MeasuredFlips:
-    """Return what flips are worth.
+    """Return the worths of flips.
 
     Args:
         base: the compile that the flips were chosen from.
-        scores: float32 [M], of their functions with each flip.
+        scores: float32 [M], score of the flip's function with each flip.
 
     Raises:
-        CompileError: a decision or a function of the base did not occur again, so what was compiled is not the base.
+        CompileError: a decision or a function of the base did not occur again: the compiles differ in more than flips.
     """
     missing = sorted({flips.names[i] for i in flips.function[np.isnan(scores)].tolist()})
     if missing or base.scores is None:
         raise CompileError(
-            flips.module, "log", f"flips in {', '.join(missing[:3])} did not occur; is the base another?"
+            flips.module, "log", f"flips in {', '.join(missing[:3])} did not occur; was the base another compile?"
         )
     before = log_scores([base.scores[name] for name in flips.names])
     return MeasuredFlips(flips.row, flips.action, before[flips.function] - log_scores(scores))

@@ -38,8 +38,8 @@ def flips_of_callees(calls: Callsites, action: np.ndarray, exists: np.ndarray) -
 
 def test_a_function_s_code_is_followed_however_deeply_it_went() -> None:
     calls = callsites("abcd", [("b", "a", True), ("c", "b", True), ("d", "c", False), ("d", "a", True)])
-    hosts = InlinedInto(calls, np.ones(4, bool))
-    assert [named(calls, hosts.of(i)) for i in range(4)] == ["abcd", "bc", "c", "d"]
+    inlined_into = InlinedInto(calls, np.ones(4, bool))
+    assert [named(calls, inlined_into.of(i)) for i in range(4)] == ["abcd", "bc", "c", "d"]
 
 
 def test_cycles_of_inlining_end() -> None:
@@ -73,10 +73,10 @@ def test_what_only_an_absent_callee_calls_comes_with_its_code(inlined: bool) -> 
         "cdefx",
     )
     exists = np.array([name == "a" for name in calls.names])
-    hosts = InlinedInto(calls, exists)
-    of_a = [flip for flip in single_flips(calls, hosts) if flip.decisions[0] >= 4]
+    inlined_into = InlinedInto(calls, exists)
+    of_a = [flip for flip in single_flips(calls, inlined_into) if flip.decisions[0] >= 4]
     assert [named(calls, flip.changes) for flip in of_a] == ["ae", "acdx", "acdx"]
-    together = callee_flips(calls, calls.inlined.astype(np.int64), hosts)
+    together = callee_flips(calls, calls.inlined.astype(np.int64), inlined_into)
     assert [named(calls, flip.changes) for flip in together if calls.names[flip.callee] == "x"] == ["acdx"] * inlined
 
 
