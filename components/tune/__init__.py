@@ -1,1 +1,1 @@
-"""The tune step: search for the inlining decisions that make one program smallest, by measured flips."""
+"""The tune step: searches for the inlining decisions that make one program smallest, by measured flips."""

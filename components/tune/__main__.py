@@ -21,66 +21,66 @@ from components.tune.config import Objective, TuneConfig
     context_settings={"show_default": True},
     epilog="""\b
 Examples:
-  # a plan for a program's modules, from the policy that comes with this project
+  # a plan for a program's modules, starting from the pretrained policy
   mlgo tune --corpus runs/mine/corpus --toolchain runs/mine/training --output runs/mine/plan
-  # from a policy of your own, and checked with the clang that carries it
+  # starting from your own policy, verified with the release clang that embeds it
   mlgo tune --corpus runs/mine/corpus --toolchain runs/mine/training --policy runs/mine/policy \\
     --release-toolchain runs/mine/release --minutes 60 --output runs/mine/plan
-  # how it is used
+  # use the plan
   runs/mine/release/bin/clang -Oz -mllvm -enable-ml-inliner=release \\
     -mllvm -mlgo-inline-plan=runs/mine/plan/inline.plan -c file.c
 """,
 )
-@click.option("--corpus", type=ARTIFACT, required=True, help="The program's modules; all of them, whatever its split.")
+@click.option("--corpus", type=ARTIFACT, required=True, help="The program's modules. The split is ignored.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
 @click.option(
     "--policy",
     type=ArtifactOr(PRETRAINED),
     default=PRETRAINED,
     metavar="pretrained|DIR|URI",
-    help="What the search starts from, and what decides about calls that are not in the plan.",
+    help="Policy that the search starts from, and that decides about calls that are not in the plan.",
 )
 @click.option(
     "--release-toolchain",
     type=ARTIFACT,
-    help="Release toolchain that carries this policy: every module is compiled with it and the plan, twice.",
+    help="Release toolchain with this policy; verify the plan by compiling every module with it twice.",
 )
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the plan; made, or replaced.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the plan; created or replaced.")
 @click.option(
     "--root-dir",
     type=WORK_DIR,
-    help="Keeps what is found; the same command goes on from there. By default beside the output.",
+    help="Directory of the search's state, from which the same command continues.  [default: OUTPUT-search]",
 )
 @click.option("--minutes", type=MINUTES, default=TuneConfig.minutes, help="Wall time of the search.")
 @click.option(
     "--flip-compiles",
     type=COUNT,
     default=TuneConfig.flip_compiles,
-    help="Compiles of a module, in a round of the search, that measure flips of its decisions.",
+    help="Compiles of a module per round that measure flips of its decisions.",
 )
 @click.option(
     "--objective",
     type=click.Choice(get_args(Objective)),
     default=TuneConfig.objective,
-    help="Count of a function's bytes what the link keeps, or all that its modules have.",
+    help="What to minimize: bytes by the share that the link keeps, or bytes of all modules.",
 )
-@click.option("--seed", type=SEED, default=TuneConfig.seed, help="Of the order in which flips are tried.")
+@click.option("--seed", type=SEED, default=TuneConfig.seed, help="Seed of the order in which flips are tried.")
 @click.option("--workers", default=TuneConfig.workers, help=WORKERS_HELP)
-@click.option("--timeout-s", type=TIMEOUT_S, default=TuneConfig.timeout_s, help="Of one compile.")
+@click.option("--timeout-s", type=TIMEOUT_S, default=TuneConfig.timeout_s, help="Timeout of one compile.")
 @click.option(
     "--max-failed-fraction",
     type=FRACTION,
     default=TuneConfig.max_failed_fraction,
-    help="More modules than this failing stops the step.",
+    help="Stop if more than this fraction of the modules fails.",
 )
 @ALLOW_CC1_OPTION
 def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
-    Writes inline.plan, which the release clang takes, tune.json and modules.csv (what was found). The search climbs
-    from the policy's decisions by measured flips; it can be interrupted, and goes on when it is run again.
+    Writes inline.plan for the release clang, and the results as tune.json and modules.csv. The search starts from the
+    policy's decisions and applies measured flips. An interrupted search continues when the command runs again.
     """
-    # Here, not above: --help need not wait for NumPy.
+    # Imported here so that --help does not wait for NumPy.
     from components.core.compiler.advisor import Advisor
     from components.core.compiler.inline_plan import PLAN_FILE
     from components.core.policy.pretrained import pretrained_policy
@@ -92,12 +92,12 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     say(f"{figures['modules']} modules, {figures['rounds']} rounds, text:")
     for title, key in (("LLVM's heuristic", "heuristic"), ("policy", "policy"), ("plan", "plan")):
         reduction = figures.get(f"{key}_reduction_percent")
-        told = "" if reduction is None else f"  {-reduction:+.2f}%"
-        say(f"  {title:<18}{figures[f'{key}_bytes']:>12,} bytes{told}")
+        change = "" if reduction is None else f"  {-reduction:+.2f}%"
+        say(f"  {title:<18}{figures[f'{key}_bytes']:>12,} bytes{change}")
     if "release_modules" in figures:
         say(
-            f"  the release clang makes {figures['release_as_found']} of {figures['release_modules']} modules as small "
-            f"as was found, {figures['release_identical_twice']} of them twice to the same bit"
+            f"  the release clang reproduces the size of {figures['release_as_found']} of {figures['release_modules']} "
+            f"modules, {figures['release_identical_twice']} with bit-identical objects in two compiles"
         )
     flags = " ".join(Advisor("release").flags("inlining", None, None))
     say(f"use it with: {flags} -mllvm -mlgo-inline-plan={display_path(output / PLAN_FILE)}")

@@ -1,10 +1,11 @@
-"""One round of the search on one module: measure flips, take those that pay, keep the best that was compiled.
+"""One round of hill climbing on one module: measure flips, combine those that pay, keep the smallest object.
 
-The search climbs from the policy's decisions. A round compiles the module with what was found so far (the base), then
-with sets of flips that do not disturb each other (core/counterfactual). All flips that save something are then
-taken together, half of them, and so on; the smallest object of the round is the next base. So no estimate is believed
-without a compile, and a round never ends with a larger module than it began with. Theodoridis, Grosser and Su
-("Understanding and Exploiting Optimal Function Inlining", ASPLOS 2022) found what LLVM's heuristic leaves to be gained.
+The search starts from the policy's decisions. A round compiles the module with the decisions found so far (the base),
+then with sets of flips that do not disturb each other (core/counterfactual), and then with all flips that save
+something, the best half of them, and the best quarter. The smallest object of the round becomes the next base. Every
+result is therefore confirmed by a compile, and a round never makes a module larger. Theodoridis, Grosser and Su
+("Understanding and Exploiting Optimal Function Inlining", ASPLOS 2022) measured how far LLVM's heuristic is from the
+optimum.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from components.core.counterfactual.inlining import MeasuredFlips, force_flips, 
 from components.core.policy.observation import finite_logits
 
 SHARES = (1.0, 0.5, 0.25)
-"""Of the flips that pay, the best: how many are taken together in the compiles at the end of a round."""
-LEAST_BYTES = 1.0
-"""A flip that saves less is left."""
+"""Shares of the flips that pay, the best first, that the last compiles of a round combine."""
+MIN_SAVED_BYTES = 1.0
+"""Flips that save less are ignored."""
 
 
 @dataclass(frozen=True)
 class ClimbRequest(Request):
-    """A round on a module; `advisor` is that of the policy, with a log.
+    """A request for a round on a module; `advisor` is that of the policy, with a log.
 
     Attributes:
         found: decisions that differ from the policy's.
-        tried: calls that were flipped since the search last began with all of them.
-        number: of the round; another one tries other flips first.
+        tried: calls that were flipped since the last time that all of them were to be tried.
+        number: number of the round; it determines which flips are tried first.
     """
 
     found: Mapping[Key, int] | None = None
@@ -48,22 +49,22 @@ class ClimbRequest(Request):
 
 @dataclass(frozen=True)
 class Round:
-    """What a round found.
+    """The result of a round.
 
     Attributes:
         source: the module's source file.
-        base_bytes: text of the module as the round began, size_bytes: as it ended.
-        base_worth, worth: the objective, in bytes, at the beginning and at the end.
+        base_bytes, size_bytes: text of the module before and after the round.
+        base_linked_bytes, linked_bytes: the objective, see `linked_bytes`, before and after the round.
         found, tried: see ClimbRequest.
-        exhausted: nothing was left to be tried.
+        exhausted: no untried flip was left.
     """
 
     module: str
     source: str
     base_bytes: int
     size_bytes: int
-    base_worth: float
-    worth: float
+    base_linked_bytes: float
+    linked_bytes: float
     found: dict[Key, int]
     tried: frozenset[Key]
     exhausted: bool
@@ -71,10 +72,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Climb:
-    """Does rounds; may be pickled and called in any thread or process.
+    """Performs rounds; may be pickled and called in any thread or process.
 
     Attributes:
-        flip_compiles: of a round.
+        flip_compiles: compiles per round that measure flips.
         objects: project -> function -> number of the project's objects that define it, see `measure_flips`.
     """
 
@@ -84,10 +85,10 @@ class Climb:
     objects: Mapping[str, Mapping[str, int]]
 
     def __call__(self, request: ClimbRequest) -> Round:
-        """Do a round.
+        """Perform a round.
 
         Raises:
-            CompileError, UserError: as Compiler does.
+            CompileError, UserError: as Compiler.
         """
         problem = problems.get(self.compiler.problem)
         objects = self.objects.get(request.module.project, {})
@@ -96,7 +97,7 @@ class Climb:
         (base,) = self._compile(request, request.advisor, [found])
         assert base.callsites is not None and base.log is not None
         calls = base.callsites
-        base_worth = best_worth = worth(base, objects)
+        base_linked_bytes = best_linked_bytes = linked_bytes(base, objects)
         best, kept, tried, exhausted = base, found, set(request.tried), True
         if base.log.decisions:
             (columns,) = [context.columns for context in base.log.contexts if len(context)]
@@ -114,14 +115,14 @@ class Climb:
             )
             if plan.forced:
                 exhausted = False
-                # A set may be kept, and what is kept are decisions that differ from the policy's: not the plan's, which
-                # has all others, too.
-                of_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
-                sets = [found | forced.actions() for forced in force_flips(base, action, of_sets)]
+                # A set may become the next base. The base consists of decisions that differ from the policy's; the sets
+                # of the plan would also contain all other decisions.
+                flip_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
+                sets = [found | forced.actions() for forced in force_flips(base, action, flip_sets)]
                 flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
-                of_base = unreached_of_base(flipped, sets, keys)
-                measured = measure_flips(base, plan, of_base, objects)
-                tried |= {keys[i] for i in {*measured.decision.tolist(), *flips_unreached(of_sets, of_base)}}
+                on_base = unreached_of_base(flipped, sets, keys)
+                measured = measure_flips(base, plan, on_base, objects)
+                tried |= {keys[i] for i in {*measured.decision.tolist(), *flips_unreached(flip_sets, on_base)}}
                 paying = _paying(plan.flips, measured)
                 trials = [found | f.actions() for f in _together(base, action, paying)]
                 more: Sequence[Sample] = ()
@@ -129,15 +130,15 @@ class Climb:
                     advisor = Advisor("policy", policy=policy, samples=len(trials))
                     more = self._compile(request, advisor, trials)
                 for decisions, sample in zip([*sets, *trials], [*flipped, *more], strict=True):
-                    if (found_worth := worth(sample, objects)) < best_worth:
-                        best, kept, best_worth = sample, decisions, found_worth
+                    if (trial_bytes := linked_bytes(sample, objects)) < best_linked_bytes:
+                        best, kept, best_linked_bytes = sample, decisions, trial_bytes
         return Round(
             request.module.name,
             calls.source,
             base.text_size_bytes,
             best.text_size_bytes,
-            base_worth,
-            best_worth,
+            base_linked_bytes,
+            best_linked_bytes,
             kept,
             frozenset(tried),
             exhausted,
@@ -150,8 +151,8 @@ class Climb:
         return self.compiler(Request(request.module, advisor, want_functions=True, forced=forced)).samples
 
 
-def worth(sample: Sample, objects: Mapping[str, int]) -> float:
-    """Return the bytes of a module, a function that several objects define counted by the share that the link keeps."""
+def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
+    """Return the bytes of a module, with functions that several objects define weighted by the share that a link keeps."""
     assert sample.function_sizes is not None
     dropped = 0.0
     if objects:
@@ -161,7 +162,7 @@ def worth(sample: Sample, objects: Mapping[str, int]) -> float:
 
 
 def all_decisions(base: Sample) -> ForcedDecisions:
-    """Return every decision of a compile: a plan has them all, so that it does not depend on the policy."""
+    """Return every decision of a compile. A plan contains all decisions, so that it does not depend on the policy."""
     assert base.log is not None and base.callsites is not None
     if not base.log.decisions:
         return ForcedDecisions((), np.zeros((0, 4), np.int32))
@@ -171,7 +172,7 @@ def all_decisions(base: Sample) -> ForcedDecisions:
 
 
 def _keys(base: Sample) -> list[Key]:
-    """Of each decision."""
+    """Return the key of each decision."""
     calls = base.callsites
     assert calls is not None
     ordinal = ordinals(calls.caller, calls.callee).tolist()
@@ -182,20 +183,20 @@ def _keys(base: Sample) -> list[Key]:
 def unreached_of_base(
     samples: Sequence[Sample], sets: Sequence[Mapping[Key, int]], keys: Sequence[Key]
 ) -> list[Sample]:
-    """Samples of these sets of decisions whose `unreached` are decisions of the base, which has them by `keys`."""
-    places = {key: i for i, key in enumerate(keys)}
+    """Return the samples with `unreached` as indices of the base's decisions, whose keys are `keys`."""
+    index_of = {key: i for i, key in enumerate(keys)}
     result = []
     for sample, decisions in zip(samples, sets, strict=True):
         forced = list(decisions)
-        unreached = [places[forced[row]] for row in sample.unreached.tolist() if forced[row] in places]
+        unreached = [index_of[forced[row]] for row in sample.unreached.tolist() if forced[row] in index_of]
         result.append(replace(sample, unreached=np.array(unreached, np.intp)))
     return result
 
 
 def flips_unreached(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[Sample]) -> set[int]:
-    """Return the base's decisions that were to be flipped in compiles that never came to them.
+    """Return the base's decisions that should have been flipped in compiles that did not reach them.
 
-    They were tried as well: another call of their flip took the call away, and would do so again.
+    They count as tried: another call of their flip removed the call, and would do so again.
     """
     return {
         decision
@@ -206,7 +207,7 @@ def flips_unreached(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[Sampl
 
 
 def _saved(measured: MeasuredFlips) -> dict[int, float]:
-    """Flip -> bytes that it saved, mean of its measurements."""
+    """Return for each flip the bytes that it saved, the mean of its measurements."""
     rows: dict[int, list[float]] = {}
     saved_bytes = measured.saved_bytes * measured.together
     for flip, saved in zip(measured.flip.tolist(), saved_bytes.tolist(), strict=True):
@@ -215,12 +216,12 @@ def _saved(measured: MeasuredFlips) -> dict[int, float]:
 
 
 def _paying(flips: Sequence[Flip], measured: MeasuredFlips) -> list[Flip]:
-    """The flips that save something and do not touch each other, the one that saves most first."""
+    """Return the flips that save something and do not disturb each other, those that save most first."""
     total = _saved(measured)
     chosen: list[Flip] = []
     busy: set[int] = set()
     for number in sorted(total, key=lambda flip: (-total[flip], flip)):
-        if total[number] < LEAST_BYTES:
+        if total[number] < MIN_SAVED_BYTES:
             break
         if busy.isdisjoint(flips[number].touches):
             busy |= flips[number].touches

@@ -17,7 +17,7 @@ def tune(  # type: ignore[no-untyped-def]
     plan: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Search for a plan: the inlining decisions that make the corpus' own modules smallest, starting from the policy's.
+    """Search for the inlining decisions that make the modules of the corpus smallest, starting from a policy.
 
     Args:
         corpus: Corpus of the code to tune.

@@ -1,4 +1,4 @@
-"""What the tune step is told."""
+"""Configuration of the tune step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class TuneConfig:
         corpus: artifact with the program's modules. Its split does not matter: a plan is for these modules.
         toolchain: artifact of a training clang.
         policy: directory of the policy that the search starts from, and that decides what is not in the plan.
-        root_dir: keeps what is found, module by module; the same command goes on from there.
+        root_dir: directory of the search's state by module, from which the same command continues.
         output: artifact to write.
-        release_toolchain: artifact of a release clang that carries the policy; it then compiles every module with the
-            plan, twice. None leaves that out.
-        minutes: wall time of the search, resumed parts not counted.
-        flip_compiles: counterfactual compiles of a module in a round.
-        objective: "linked" counts a function that several objects define by the share that the link keeps.
+        release_toolchain: artifact of a release clang with the policy, which compiles every module twice with the plan;
+            None to skip this verification.
+        minutes: wall time of the search, without earlier parts of a resumed search.
+        flip_compiles: counterfactual compiles of a module per round.
+        objective: "linked" weights functions that several objects define by the share that the link keeps.
         workers: see components/core/workers/factory.py.
     """
 

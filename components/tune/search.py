@@ -1,4 +1,4 @@
-"""The search over all modules: rounds on those that may still get smaller, until the time is over."""
+"""The search over all modules: rounds on those that may still become smaller, until the time limit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from components.tune.climb import Climb, ClimbRequest, Round
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 
-LEAST_GAIN = 1e-3
-"""Share of a module. When trying all of its decisions has saved less, it is finished."""
+MIN_GAIN = 1e-3
+"""A module is finished when a trial of all its decisions has saved less than this share of its size."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Survey:
     compiler: Compiler
 
     def __call__(self, request: Request) -> tuple[int, list[str]]:
-        """Return its text in bytes, and the functions of which the linker keeps one definition."""
+        """Return its text size in bytes, and the functions of which the linker keeps one definition."""
         (sample,) = self.compiler(request).samples
         assert sample.function_sizes is not None
         sizes = sample.function_sizes
@@ -50,7 +50,7 @@ def search(
     """Search until `config.minutes` are over or nothing improves.
 
     Returns:
-        What was found, by module; those that do not compile are left out.
+        The state of each module, without those that do not compile.
 
     Raises:
         UserError: too many modules do not compile.
@@ -62,7 +62,7 @@ def search(
     by_name = {module.name: module for module in modules}
     with Progress("searching: rounds") as progress:
         while wave := [name for name, state in states.items() if not state.finished and name not in quarantine]:
-            wave.sort(key=lambda name: -states[name].heuristic_bytes)  # the longest first, so that workers end together
+            wave.sort(key=lambda name: -states[name].heuristic_bytes)  # longest first, so that workers finish together
             requests = [
                 ClimbRequest(
                     by_name[name],
@@ -75,12 +75,13 @@ def search(
             ]
             with closing(compile_all(pool, climb, requests, quarantine)) as rounds:
                 for _request, done in rounds:
-                    _take(states[done.module], done)
+                    _update(states[done.module], done)
                     directory.save(done.module, states[done.module])
-                    begun = [state for state in states.values() if state.rounds]
+                    started = [state for state in states.values() if state.rounds]
                     progress.advance(
-                        modules=f"{sum(state.finished for state in begun)} of {len(states)} finished",
-                        saved_percent=100 * (1 - sum(s.size_bytes for s in begun) / sum(s.policy_bytes for s in begun)),
+                        modules=f"{sum(state.finished for state in started)} of {len(states)} finished",
+                        saved_percent=100
+                        * (1 - sum(s.size_bytes for s in started) / sum(s.policy_bytes for s in started)),
                     )
                     if time.monotonic() > deadline_s:
                         break
@@ -89,16 +90,16 @@ def search(
     return {name: state for name, state in states.items() if state.rounds and name not in quarantine}
 
 
-def _take(state: ModuleState, done: Round) -> None:
-    """Add a round to what is known of its module."""
+def _update(state: ModuleState, done: Round) -> None:
+    """Add the result of a round to the state of its module."""
     if not state.rounds:
         state.source, state.policy_bytes = done.source, done.base_bytes
     state.rounds += 1
     state.size_bytes, state.found, state.tried = done.size_bytes, done.found, done.tried
-    state.gained_bytes += done.base_worth - done.worth
+    state.gained_bytes += done.base_linked_bytes - done.linked_bytes
     if done.exhausted:
-        # What saved nothing before may do so after what was found since: once more from the start.
-        state.finished = state.gained_bytes <= LEAST_GAIN * done.size_bytes
+        # Flips that saved nothing may do so after later changes, so all of them are tried again.
+        state.finished = state.gained_bytes <= MIN_GAIN * done.size_bytes
         state.gained_bytes, state.tried = 0.0, frozenset()
 
 
@@ -110,7 +111,7 @@ def _survey(
     pool: WorkerPool,
     quarantine: Quarantine,
 ) -> tuple[dict[str, ModuleState], dict[str, dict[str, int]]]:
-    """Return every module's state, and by project in how many modules each weak function is, of those in several."""
+    """Return the state of every module and, by project, the number of modules with each weak function, if several."""
     weak: dict[str, Counter[str]] = {}
     states: dict[str, ModuleState] = {}
     requests = [Request(module, Advisor("default"), want_functions=True) for module in modules]
@@ -121,7 +122,7 @@ def _survey(
             states[name] = directory.load(name) or ModuleState(size)
             weak.setdefault(project_of(name), Counter()).update(functions)
     if not states:
-        raise UserError("no module of the corpus compiles", "see whether corpus and clang belong together")
+        raise UserError("no module of the corpus compiles", "check that the corpus was made for this clang")
     if config.objective == "modules":
         return states, {}
     shared = {project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()}

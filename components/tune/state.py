@@ -1,4 +1,4 @@
-"""What a search knows of each module, kept on disk: a search that was killed goes on with its last round."""
+"""State of a search by module, kept on disk: a killed search continues after its last round."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from components.core.storage.output_files import replace_text
 
 _VERSION = 1
 _SEARCH = "search.json"
-_REMEDY = "remove it: the search of this module then begins from nothing"
+_REMEDY = "remove it; the search of this module then starts again"
 
 
 @dataclass
 class ModuleState:
-    """A module in the search.
+    """State of the search of a module.
 
     Attributes:
         source: name of its source file, "" before its first round.
-        heuristic_bytes, policy_bytes, size_bytes: its text under LLVM's heuristic, the policy, and what was found.
+        heuristic_bytes, policy_bytes, size_bytes: text under LLVM's heuristic, the policy, and the decisions found.
         found, tried: see ClimbRequest.
-        rounds: that were done.
-        gained_bytes: how much was saved since `tried` was empty.
-        finished: nothing that is left to be tried would save anything.
+        rounds: number of finished rounds.
+        gained_bytes: savings since `tried` was empty.
+        finished: no further flip is expected to save anything.
     """
 
     heuristic_bytes: int
@@ -44,33 +44,33 @@ class ModuleState:
 
 
 class SearchDirectory:
-    """What is kept of one search, in a folder of a root directory that is named by what decides its outcome.
+    """The state of one search, in a folder of a root directory that is named by a fingerprint of its inputs.
 
     Args:
-        root: where searches are kept.
-        made_of: name -> what it is, of all that decides the outcome. A search that differs in any begins from nothing.
+        root: directory of the states of searches.
+        inputs: name and value of everything that determines the result. A search with other inputs starts anew.
     """
 
-    def __init__(self, root: Path, made_of: Mapping[str, str]) -> None:
-        name = hashlib.sha256(json.dumps(dict(made_of), sort_keys=True).encode()).hexdigest()[:16]
+    def __init__(self, root: Path, inputs: Mapping[str, str]) -> None:
+        name = hashlib.sha256(json.dumps(dict(inputs), sort_keys=True).encode()).hexdigest()[:16]
         self._modules = root / name / "modules"
         make_directory(self._modules)
-        replace_text(root / name / _SEARCH, json.dumps({"version": _VERSION, "made_of": dict(made_of)}))
+        replace_text(root / name / _SEARCH, json.dumps({"version": _VERSION, "made_of": dict(inputs)}))
 
     def load(self, module: str) -> ModuleState | None:
-        """Return what is known of a module; None if nothing is."""
+        """Return the state of a module; None if there is none."""
         path = self._path(module)
         if not path.exists():
             return None
         document: dict[str, Any] = read_json(path, _REMEDY)
-        with expect_shape(path, "what is known of a module", _REMEDY):
+        with expect_shape(path, "the state of a module in a search", _REMEDY):
             document.pop("module")
             found = {(caller, callee, n): action for caller, callee, n, action in document.pop("found")}
             tried = frozenset((caller, callee, n) for caller, callee, n in document.pop("tried"))
             return ModuleState(**document, found=found, tried=tried)
 
     def save(self, module: str, state: ModuleState) -> None:
-        """Keep what is known of a module."""
+        """Write the state of a module."""
         document = vars(state) | {
             "module": module,
             "found": [[*key, action] for key, action in state.found.items()],

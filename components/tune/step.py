@@ -32,12 +32,12 @@ from components.tune.config import TuneConfig
 from components.tune.search import search
 from components.tune.state import ModuleState, SearchDirectory
 
-FIGURES, BY_MODULE = "tune.json", "modules.csv"
+METRICS, BY_MODULE = "tune.json", "modules.csv"
 _PROBLEM = "inlining"
 
 
 def tune(config: TuneConfig) -> dict[str, Any]:
-    """Search, and publish the plan as `config.output`; return what its tune.json holds.
+    """Search, and publish the plan as `config.output`; return the content of its tune.json.
 
     Raises:
         UserError: an input is missing, damaged or does not fit the others; too many modules do not compile.
@@ -47,7 +47,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
     _check_policy(config.policy, toolchain)
-    directory = SearchDirectory(config.root_dir, _made_of(config))
+    directory = SearchDirectory(config.root_dir, _inputs(config))
     quarantine = Quarantine(config.max_failed_fraction, len(corpus))
     compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     with (
@@ -60,7 +60,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         planned = _planned(compiler, policy, modules, states, pool, quarantine)
         states = {name: state for name, state in states.items() if name in planned}
         if not states:
-            raise UserError("the time was over before a module's first round", "give more --minutes")
+            raise UserError("the time limit was reached before the first round of any module", "give more --minutes")
         major = int(toolchain.llvm_version.split(".")[0])
         decisions = [PlannedModule(states[name].source, planned[name]) for name in sorted(planned)]
         write_plan(partial / PLAN_FILE, decisions, major)
@@ -69,7 +69,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
             kept = [module for module in modules if module.name in states]
             built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
         figures = _figures(config, toolchain, states, quarantine) | built
-        (partial / FIGURES).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
     return figures
 
@@ -78,11 +78,11 @@ def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
     if config.release_toolchain is None:
         return None
     release = load_toolchain(config.release_toolchain).require_mode("release")
-    carried = release.built.get("policies", {}).get(_PROBLEM)
-    if carried is None or release.llvm_version != training.llvm_version:
+    embedded = release.built.get("policies", {}).get(_PROBLEM)
+    if embedded is None or release.llvm_version != training.llvm_version:
         raise UserError(
             f"the clang in {display_path(config.release_toolchain)} is LLVM {release.llvm_version} with policies for "
-            f"{', '.join(release.built.get('policies', {})) or 'nothing'}, and the plan is of inlining with LLVM "
+            f"{', '.join(release.built.get('policies', {})) or 'nothing'}, but the plan is for inlining with LLVM "
             f"{training.llvm_version}",
             "mlgo toolchain --mode release --policy DIR, with the policy that the search starts from",
         )
@@ -93,12 +93,13 @@ def _check_policy(policy: Path, toolchain: Toolchain) -> None:
     info = load_policy_info(policy)
     if info.problem != _PROBLEM:
         raise UserError(
-            f"{display_path(policy)} is a policy for {info.problem}, and plans are of inlining", "name another"
+            f"{display_path(policy)} is a policy for {info.problem}, but plans are for inlining",
+            "name an inlining policy",
         )
     check_features(info.features, toolchain.features.get(_PROBLEM, ()))
 
 
-def _made_of(config: TuneConfig) -> dict[str, str]:
+def _inputs(config: TuneConfig) -> dict[str, str]:
     artifacts = {"corpus": config.corpus, "training clang": config.toolchain, "policy": config.policy}
     return {
         **{name: digest(path) if (path / MANIFEST).exists() else "" for name, path in artifacts.items()},
@@ -108,7 +109,7 @@ def _made_of(config: TuneConfig) -> dict[str, str]:
 
 @contextmanager
 def _loadable(policy: Path, clang: Path) -> Iterator[Path]:
-    """The policy as the training clang loads it, compiled if it is not yet."""
+    """Yield the policy in the form that the training clang loads; compile it if necessary."""
     if all((policy / name).is_file() for name in POLICY_FILES):
         yield policy
         return
@@ -119,12 +120,12 @@ def _loadable(policy: Path, clang: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Decisions:
-    """Compiles a module with what was found, and then with all of that compile's decisions forced."""
+    """Compiles a module with the decisions found, and again with all decisions of that compile forced."""
 
     compiler: Compiler
 
     def __call__(self, request: Request) -> tuple[int, int, ForcedDecisions]:
-        """Return the module's text in both, in bytes, and the decisions."""
+        """Return the text size of both in bytes, and the decisions."""
         (base,) = self.compiler(request).samples
         decisions = all_decisions(base)
         again = Request(request.module, request.advisor, forced=(decisions,))
@@ -139,7 +140,7 @@ def _planned(
     pool: WorkerPool,
     quarantine: Quarantine,
 ) -> dict[str, ForcedDecisions]:
-    """Every decision of each module, of which a compile confirms that they make it as small as was found."""
+    """Return every decision of each module for which a compile confirms the size that was found."""
     advisor = Advisor("policy", policy=policy, log=True)
     requests = [Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].found),)) for module in modules]
     planned: dict[str, ForcedDecisions] = {}
@@ -151,18 +152,20 @@ def _planned(
             if size == again == states[name].size_bytes:
                 planned[name] = decisions
             else:
-                say(f"{name} is left out of the plan: {states[name].size_bytes} bytes, then {size} and {again}")
+                say(
+                    f"{name} is left out of the plan: found {states[name].size_bytes} bytes, but compiles give {size} and {again}"
+                )
     return planned
 
 
 @dataclass(frozen=True)
-class _Twice:
+class _CompileTwice:
     """Compiles a module twice."""
 
     compiler: Compiler
 
     def __call__(self, request: Request) -> tuple[int, bool]:
-        """Return its text in bytes, and whether both objects are the same."""
+        """Return its text size in bytes, and whether both objects are identical."""
         first, second = (self.compiler(request).samples[0] for _ in range(2))
         return first.text_size_bytes, first.object_digest == second.object_digest
 
@@ -176,16 +179,16 @@ def _verify(
     pool: WorkerPool,
     quarantine: Quarantine,
 ) -> dict[str, int]:
-    """Build with the plan: how many modules the release clang makes as small as was found, and twice alike."""
+    """Compile with the plan; count the modules with the size that was found, and those with identical objects."""
     compiler = Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     flags = tuple(plan_flags(plan))
     requests = [Request(module, Advisor("release"), extra_flags=flags, want_digest=True) for module in modules]
-    as_found = alike = 0
+    as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
-        for request, (size, same) in compile_all(pool, _Twice(compiler), requests, quarantine, progress):
+        for request, (size, same) in compile_all(pool, _CompileTwice(compiler), requests, quarantine, progress):
             as_found += size == states[request.module.name].size_bytes
-            alike += same
-    return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": alike}
+            identical += same
+    return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": identical}
 
 
 def _figures(
@@ -200,7 +203,7 @@ def _figures(
         "version": 1,
         "problem": _PROBLEM,
         "llvm_version": toolchain.llvm_version,
-        **_made_of(config),
+        **_inputs(config),
         "modules": len(states),
         "finished_modules": sum(state.finished for state in states.values()),
         "rounds": sum(state.rounds for state in states.values()),

@@ -8,7 +8,7 @@ divided by the number of calls that the compile reached: if F inlines G, a call 
 once the call in G itself is inlined.
 
 Sizes include instructions, unwind entry and exception table. Sampled returns of whole modules explain 0.6% of the
-variance of a decision's gain on unseen modules, flips 60 to 80% (docs/performance.md).
+variance of a decision's gain on unseen modules, flips 60 to 80%.
 """
 
 from __future__ import annotations
