@@ -152,7 +152,7 @@ class Climb:
 
 
 def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
-    """Return the bytes of a module, with functions that several objects define weighted by the share that a link keeps."""
+    """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps."""
     assert sample.function_sizes is not None
     dropped = 0.0
     if objects:

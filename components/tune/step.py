@@ -152,9 +152,8 @@ def _planned(
             if size == again == states[name].size_bytes:
                 planned[name] = decisions
             else:
-                say(
-                    f"{name} is left out of the plan: found {states[name].size_bytes} bytes, but compiles give {size} and {again}"
-                )
+                found = states[name].size_bytes
+                say(f"{name} is left out of the plan: found {found} bytes, compiled to {size} and {again}")
     return planned
 
 

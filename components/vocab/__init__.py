@@ -1,1 +1,1 @@
-"""The vocab step: the distribution of each feature over a trace, as quantiles that a policy normalises by."""
+"""The vocab step: computes the quantiles of each feature over a trace, by which a policy normalizes."""

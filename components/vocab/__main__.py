@@ -15,8 +15,8 @@ from components.vocab.config import VocabConfig
 
 
 @click.command()
-@click.option("--trace", type=ARTIFACT, required=True, help="Trace to read: what the trace step made.")
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the vocab; made, or replaced.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace to read.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the vocab; created or replaced.")
 def main(trace: Path, output: Path) -> None:
     """Compute the quantiles of each feature over all decisions of a trace.
 

@@ -1,4 +1,4 @@
-"""Makes a vocab from a trace."""
+"""Computes a vocab from a trace."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from components.vocab.quantiles import quantiles
 
 
 def build(config: VocabConfig) -> int:
-    """Makes the vocab artifact `config.output` and returns the number of features in it.
+    """Write the vocab artifact `config.output` and return its number of features, which are those a policy may use.
 
-    The problem's excluded features are left out. UserError if the trace has no decisions, or a value that is no number.
+    Raises:
+        UserError: the trace has no decisions, or a value that is not finite.
     """
     trace = load_trace(config.trace)
     if trace.decisions == 0:
         raise UserError(
             f"the trace in {config.trace} has no decisions",
-            "trace a corpus in which there is something to decide, built at the level that the problem is for",
+            "trace a corpus with decisions, compiled at the optimization level of the problem",
         )
     problem = problems.get(trace.problem)
     excluded = problem.policy.excluded_features | problem.policy.per_instruction_features | {problem.policy.mask}
@@ -35,7 +36,7 @@ def build(config: VocabConfig) -> int:
         for name in names:
             values = columns[name].reshape(trace.decisions, -1)
             if allowed is not None:
-                # What is said of an action that is not allowed is 0, and nobody looks at it.
+                # Values of masked actions are 0 and never used.
                 values = values[allowed] if values.shape == allowed.shape else values
                 values = values[~np.isnan(values)]
             if not np.isfinite(values).all() or values.size == 0:

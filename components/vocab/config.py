@@ -1,4 +1,4 @@
-"""What a run of the vocab step is asked for."""
+"""Configuration of the vocab step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class VocabConfig:
-    """trace: input artifact. output: the vocab."""
+    """One run of the vocab step.
+
+    Attributes:
+        trace: input artifact.
+        output: the vocab artifact to write.
+    """
 
     trace: Path
     output: Path

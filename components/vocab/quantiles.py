@@ -11,7 +11,7 @@ from components.core.formats.vocab import QUANTILES
 
 
 def quantiles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The 1000 quantiles of all elements of `values` (any shape, at least one), float64 nondecreasing.
+    """Return the 1000 quantiles of all elements of `values` (any shape, at least one), float64 nondecreasing.
 
     The k-th, k = 0 ... 999, is the value of rank ceil(k * (N - 1) / 999) among the N sorted values, counted from 0: the
     first is the minimum, the last the maximum, and each is a value that really occurred (numpy's method "higher", but

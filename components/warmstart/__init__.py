@@ -1,1 +1,1 @@
-"""The warmstart step: a policy that imitates LLVM's heuristic."""
+"""The warmstart step: trains a policy that imitates LLVM's heuristic."""

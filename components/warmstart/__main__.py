@@ -23,24 +23,24 @@ _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 Example:
   mlgo warmstart --trace runs/demo/trace --vocab runs/demo/vocab --toolchain runs/demo/training \\
     --output runs/demo/warmstart
-Example: what comes with this project, to be fine-tuned
+Example: fine-tune the pretrained policy
   mlgo warmstart --start-from pretrained --trace runs/mine/trace --vocab runs/mine/vocab \\
     --toolchain runs/mine/training --output runs/mine/warmstart
 """
 )
 @preset_option({"tiny": {"epochs": 20}})
-@click.option("--trace", type=ARTIFACT, required=True, help="What the trace step made: the decisions to imitate.")
-@click.option("--vocab", type=ARTIFACT, required=True, help="What the vocab step made of that trace.")
-@click.option("--toolchain", type=ARTIFACT, required=True, help="The training toolchain that made the trace.")
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; made, or replaced.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace of the decisions to imitate.")
+@click.option("--vocab", type=ARTIFACT, required=True, help="Vocab of that trace.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain that made the trace.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; created or replaced.")
 @click.option(
     "--start-from",
     type=ArtifactOr(HEURISTIC, PRETRAINED),
     default=HEURISTIC,
     show_default=True,
     metavar="heuristic|pretrained|DIR|URI",
-    help="What training starts from: a policy that imitates the heuristic, the one that comes with this project, or "
-    "one of yours. The latter two are taken as they are, with the normalization that they bring.",
+    help="Policy that training starts from: a new one that imitates the heuristic, the pretrained one, or your own. "
+    "The latter two are not changed and keep their normalization.",
 )
 @click.option(
     "--epochs",
@@ -54,50 +54,50 @@ Example: what comes with this project, to be fine-tuned
     type=COUNT,
     default=_DEFAULTS.batch_size,
     show_default=True,
-    help="Decisions in a training step, at most; of few decisions it is smaller.",
+    help="Maximum decisions per training step; smaller for small traces.",
 )
 @click.option(
     "--learning-rate",
     type=FiniteFloatRange(min=0, min_open=True, max=1e6),
     default=_DEFAULTS.learning_rate,
     show_default=True,
-    help="Adam's, at its peak; it falls to zero along a cosine.",
+    help="Peak learning rate of Adam; it decays to zero along a cosine.",
 )
 @click.option(
     "--entropy-weight",
     type=FiniteFloatRange(min=0, max=1e6),
     default=_DEFAULTS.entropy_weight,
     show_default=True,
-    help="Above zero: keep the policy unsure, for PPO to explore more.",
+    help="Weight of an entropy bonus, so that PPO explores more.",
 )
 @click.option(
     "--temperature",
     type=FiniteFloatRange(min=0, min_open=True, max=1e6),
     default=_DEFAULTS.temperature,
     show_default=True,
-    help="Divides the exported logits: the same decisions, more varied samples above 1.",
+    help="Divisor of the exported logits: above 1, samples vary more; decisions stay the same.",
 )
 @click.option(
     "--features",
     type=click.Choice(["extended", "llvm"]),
     default=_DEFAULTS.features,
     show_default=True,
-    help="What the policy, and the one trained from it, sees: all that the training clang logs, or what upstream LLVM "
-    "can tell a policy.",
+    help="Features of this policy and of those trained from it: all that the training clang logs, or those of upstream "
+    "LLVM.",
 )
 @click.option(
     "--heldout-fraction",
     type=FiniteFloatRange(0, 0.9),
     default=_DEFAULTS.heldout_fraction,
     show_default=True,
-    help="Share of the modules that only measure the agreement.",
+    help="Fraction of the modules on which agreement is measured; they are not trained on.",
 )
 @click.option(
     "--seed",
     type=SEED,
     default=_DEFAULTS.seed,
     show_default=True,
-    help="Of the initial weights, the order of the decisions and the held-out modules.",
+    help="Seed of the initial weights, the order of the decisions and the held-out modules.",
 )
 @click.option(
     "--gin-file",
@@ -114,15 +114,14 @@ Example: what comes with this project, to be fine-tuned
     help="One hyperparameter, e.g. actor_network.fc_layer_params=(64,64,32); may be repeated.",
 )
 def main(start_from: Path | str, **arguments: Any) -> None:
-    """Train a policy that imitates LLVM's heuristic, or take a trained one: the start of reinforcement learning, and a
-    baseline.
+    """Train a policy that imitates LLVM's heuristic, or adopt a trained one, as the start of reinforcement learning.
 
-    Writes a whole policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries of the training, and
-    report.json with the agreement on decisions of held-out modules.
+    Writes a policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries, and report.json with the
+    agreement on decisions of held-out modules.
     """
-    # Both before TensorFlow is imported, which takes seconds: --help should not wait for it.
+    # Before TensorFlow is imported, which takes seconds: --help must not wait for it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # matrix products in AVX-512 where there is any
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # matrix products with AVX-512 if available
     from components.warmstart.train import train
 
     config = WarmstartConfig(start_from=str(start_from), **arguments)

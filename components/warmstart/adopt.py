@@ -1,4 +1,4 @@
-"""A trained policy in place of one that imitates the heuristic: reinforcement learning then goes on from it."""
+"""Adopts a trained policy as the start of reinforcement learning, instead of one that imitates the heuristic."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ MEASURED_DECISIONS = 200_000
 
 
 def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> Report:
-    """Publish the policy that `config.start_from` names as `config.output`, made for this toolchain.
+    """Publish the policy that `config.start_from` names as `config.output`, built for this toolchain.
 
-    It keeps its normalization: the quantiles of the code that it was first trained on. The trace only tells how often
-    it decides as the heuristic does.
+    It keeps its normalization, the quantiles of the code that it was first trained on. The trace only serves to measure
+    its agreement with the heuristic.
 
     Raises:
-        UserError: it is no policy, or one of another problem or of features that this toolchain does not have.
+        UserError: it is not a policy, is for another problem, or has features that this toolchain lacks.
     """
     place = pretrained_policy(problem) if config.start_from == PRETRAINED else Path(config.start_from)
     policy, info = read_dense(place), load_policy_info(place)
     if policy.problem != problem:
         raise UserError(
-            f"--start-from {display_path(place)} is a policy for {policy.problem}, and the trace is of {problem}",
+            f"--start-from {display_path(place)} is a policy for {policy.problem}, but the trace is of {problem}",
             "name a policy for the same problem",
         )
     check_features(policy.features, toolchain.features[problem])
@@ -56,19 +56,19 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
         loss=math.nan,
     )
     with publish(config.output) as partial:
-        made = dataclasses.replace(
+        adopted = dataclasses.replace(
             info,
             trace_digest=digest(config.trace),
             toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
         )
-        export_policy(policy, partial, toolchain.clang, made)
+        export_policy(policy, partial, toolchain.clang, adopted)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
     return report
 
 
 def _agreement(policy: DensePolicy, trace: Path) -> tuple[float, int]:
-    """Share of at most MEASURED_DECISIONS of the trace that the policy decides alike, and how many those are."""
+    """Return the policy's agreement with at most MEASURED_DECISIONS decisions of the trace, and their number."""
     columns = read_columns(trace, ["action", *(feature.name for feature in policy.features)])
     decisions = len(columns["action"])
     if not decisions:

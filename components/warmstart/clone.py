@@ -22,20 +22,23 @@ from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import Decisions
 
 WARMUP = 0.02
-"""The share of all steps in which the learning rate rises: Adam's first steps are badly scaled."""
+"""Fraction of the steps in which the learning rate rises, because Adam's first steps are badly scaled."""
 MIN_STEPS = 600
-"""Of the optimizer, if that leaves MIN_BATCH decisions to a step."""
+"""Minimum optimizer steps, if batches of MIN_BATCH decisions allow that many."""
 MIN_BATCH = 128
 SAMPLE_DECISIONS = 20_000
-"""Decisions on which agreement is measured during training; the last figure is taken on all of them."""
+"""Decisions on which agreement is measured during training; the final figure uses all of them."""
 
 
 @dataclass(frozen=True)
-class Cloned:
-    """What came of it.
+class CloneResult:
+    """A trained policy and how it was trained.
 
-    decisions_per_s: decisions consumed by training steps per second of the training loop's wall time, its evaluation
-    left out; tracing_s is the wall time of TensorFlow's tracing, which happens once whatever the number of decisions.
+    Attributes:
+        decisions_per_s: decisions per second of the training loop's wall time, without its evaluation.
+        training_s: that wall time.
+        tracing_s: wall time of TensorFlow's tracing, which does not depend on the number of decisions.
+        loss: mean of the last epoch, nats per decision.
     """
 
     policy: DensePolicy
@@ -49,19 +52,20 @@ def clone(
     config: WarmstartConfig,
     decisions: Decisions,
     on_epoch: Callable[[int, float, DensePolicy], None] = lambda epoch, loss, policy: None,
-) -> Cloned:
-    """Trains a network on the decisions that are not held out.
+) -> CloneResult:
+    """Train a network on the decisions that are not held out.
 
     Args:
-        on_epoch: called after each epoch with its number from 1, its mean loss (nats a decision) and the policy.
+        on_epoch: called after each epoch with its number from 1, its mean loss (nats per decision) and the policy.
 
-    UserError if no feature varies.
+    Raises:
+        UserError: no feature varies.
     """
     tf.keras.utils.set_random_seed(config.seed)
     problem = problems.get(decisions.trace.problem)
     rows = np.flatnonzero(~decisions.heldout)
-    # A feature that never varies teaches nothing: its weights stay zero instead of what they happened to start with, so
-    # that a value met later changes no decision by chance.
+    # The weights of features that never vary stay zero instead of their random initial values, so that other values
+    # later do not change decisions at random.
     varying = _varying(decisions, problem)
     if not len(varying):
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
@@ -72,14 +76,14 @@ def clone(
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
     batch_size = _batch_size(config, len(rows))
-    steps = len(rows) // batch_size  # what an epoch leaves over waits for the next shuffle
+    steps = len(rows) // batch_size  # the remainder waits for the next shuffle
 
     started_s = time.monotonic()
     epoch = _epoch_function(actor, config, observed, action, steps, batch_size)
     tracing_s = time.monotonic() - started_s
 
     def policy() -> DensePolicy:
-        return _widened(actor, decisions, varying, config.temperature)
+        return _expand_features(actor, decisions, varying, config.temperature)
 
     training_s, loss = 0.0, float("nan")
     order = np.random.default_rng(config.seed)
@@ -88,7 +92,7 @@ def clone(
         loss = float(epoch(tf.constant(order.permutation(len(rows)).astype(np.int32))))
         training_s += time.monotonic() - started_s
         on_epoch(number, loss, policy())
-    return Cloned(
+    return CloneResult(
         policy=policy(),
         decisions_per_s=config.epochs * steps * batch_size / training_s,
         training_s=training_s,
@@ -98,18 +102,18 @@ def clone(
 
 
 def _batch_size(config: WarmstartConfig, decisions: int) -> int:
-    """Of few decisions smaller batches: an optimizer that makes some tens of steps has learnt nothing."""
+    """Return the batch size, smaller for few decisions: after some tens of steps an optimizer has learned nothing."""
     enough = max(MIN_BATCH, decisions * config.epochs // MIN_STEPS)
     return min(config.batch_size, enough, decisions)
 
 
 def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> float:
-    """The share of decisions, [N, *S] and [N], in which the policy takes the heuristic's action."""
+    """Return the fraction of decisions, [N, *S] and [N], in which the policy takes the heuristic's action."""
     return float(np.mean(logits(policy, observed).argmax(axis=1) == action)) if len(observed) else float("nan")
 
 
 def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
-    """Places of the features with more than one value in what is learnt from, excluded actions left out."""
+    """Return the indices of the features with more than one value in the training data, without masked actions."""
     seen = decisions.observed[~decisions.heldout]
     if problem.policy.mask is not None:
         seen = seen[seen[..., -1] != 0]
@@ -119,9 +123,14 @@ def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
 def _epoch_function(
     actor: network.Network, config: WarmstartConfig, observed: tf.Tensor, action: tf.Tensor, steps: int, batch_size: int
 ) -> tf.types.experimental.ConcreteFunction:
-    """One epoch as one call into TensorFlow: to return to Python after each step would cost as much as the step.
+    """Return a function that trains an epoch in one call: returning to Python after each step would double its time.
 
-    observed: [N, *S], action: [N]. The function takes the order of the decisions, int32 [N], and returns the mean loss.
+    Args:
+        observed: float32 [N, *S].
+        action: int32 [N].
+
+    Returns:
+        A function from the order of the decisions, int32 [N], to the mean loss.
     """
     variables = actor.trainable_variables
     total_steps = config.epochs * steps
@@ -142,7 +151,7 @@ def _epoch_function(
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    # Without autograph, which would convert all of tf-agents' code: tracing is three times as fast.
+    # Without autograph, which would convert tf-agents' code, tracing is three times as fast.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec(action.shape, tf.int32)])
     def epoch(order: tf.Tensor) -> tf.Tensor:
         def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -155,12 +164,12 @@ def _epoch_function(
     return epoch.get_concrete_function()
 
 
-def _widened(
+def _expand_features(
     actor: network.Network, decisions: Decisions, varying: NDArray[np.intp], temperature: float
 ) -> DensePolicy:
-    """The actor over all features of the decisions: weights of zero for those that it was not trained on."""
+    """Return the policy over all features of the decisions, with zero weights for those that the actor lacks."""
     layers = networks.dense_arrays(actor)
-    features = len(decisions.buckets)  # of all features but the mask, in their order
+    features = len(decisions.buckets)  # all features but the mask, in their order
     narrow, bias = layers[0]
     inputs = inputs_per_feature(problems.get(decisions.trace.problem).policy.mask is not None)
     wide = np.zeros((inputs, features, narrow.shape[1]), np.float32)

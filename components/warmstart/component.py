@@ -16,13 +16,13 @@ def warmstart(  # type: ignore[no-untyped-def]
     warmstart: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Train a policy that imitates LLVM's heuristic by behavioral cloning, or take one that is already trained.
+    """Train a policy that imitates LLVM's heuristic by behavioral cloning, or adopt a trained one.
 
     Args:
         trace: Trace of the default heuristic's decisions.
         vocab: Quantiles of each feature.
         training: Training clang.
-        preset: How much training.
+        preset: Amount of training.
         start_from: `heuristic`, `pretrained`, or the path or URI of a policy.
         seed: Random seed.
         warmstart: Policy that PPO starts from.

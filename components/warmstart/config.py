@@ -1,4 +1,4 @@
-"""What the warmstart step is told."""
+"""Configuration of the warmstart step."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ FeatureSet = Literal["extended", "llvm"]
 class WarmstartConfig:
     """One run of behavioural cloning.
 
-    trace, vocab, toolchain: input artifacts; of the toolchain (training), the compiler and its features are used.
-    output: the policy artifact to write.
-    epochs: passes over the training decisions. batch_size: decisions in a step, at most.
-    learning_rate: Adam's at its peak; it rises over the first 2% of the steps and falls to zero along a cosine.
-    entropy_weight: how much a decision's entropy (nats) counts against its cross-entropy; above zero it keeps the
-        policy from being surer than it has to be, which leaves PPO something to explore.
-    temperature: divides the exported logits; decisions stay the same, samples get more varied above 1.
-    heldout_fraction: of the modules, whose decisions only measure the agreement.
-    start_from: HEURISTIC, whose decisions are imitated; else a policy that is taken as it is, and all that follows is
-        of no effect: "pretrained", or its directory.
-    features: which of the trace's features the policy sees: "extended" all, "llvm" those that upstream LLVM has, too.
-    seed: of the initial weights, the held-out modules and the order of decisions.
-    gin_files, gin_bindings: network hyperparameters, after those of components/core/policy/gin.
+    Attributes:
+        trace, vocab, toolchain: input artifacts; the training toolchain provides the compiler and its features.
+        output: the policy artifact to write.
+        epochs: passes over the training decisions.
+        batch_size: maximum decisions per step.
+        learning_rate: peak learning rate of Adam; it rises over the first 2% of the steps and decays to zero along a
+            cosine.
+        entropy_weight: weight of a decision's entropy (nats) against its cross-entropy; above zero it keeps the policy
+            from becoming more certain than necessary, so that PPO can explore.
+        temperature: divisor of the exported logits; above 1, samples vary more, decisions stay the same.
+        heldout_fraction: fraction of the modules whose decisions only measure the agreement.
+        start_from: HEURISTIC to imitate the heuristic; "pretrained" or a directory to adopt a policy as it is. Then all
+            options of the training have no effect.
+        features: features of the policy: "extended" for all of the trace, "llvm" for those of upstream LLVM.
+        seed: seed of the initial weights, the held-out modules and the order of decisions.
+        gin_files, gin_bindings: network hyperparameters, applied after those of components/core/policy/gin.
     """
 
     trace: Path

@@ -1,4 +1,4 @@
-"""The heuristic's decisions as training data: what a policy sees of them, and which ones are held out."""
+"""The heuristic's decisions as training data, with their observations and the held-out modules."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from components.core.policy.observation import network_features, observations
 class Decisions:
     """N decisions of the heuristic.
 
-    observed: float32 [N, *S] as in observation.py. action: int32 [N]. heldout: bool [N], true for all decisions of a
-    held-out module and for no other.
+    Attributes:
+        observed: float32 [N, *S], see observation.py.
+        action: int32 [N].
+        heldout: bool [N], whether the decision is of a held-out module.
     """
 
     trace: Trace
@@ -41,13 +43,13 @@ def load_decisions(
     seed: int,
     only: Collection[str] | None = None,
 ) -> Decisions:
-    """Reads a trace through a vocab.
+    """Read a trace, normalized by a vocab.
 
     Args:
-        only: the names of the features to take, None for all.
+        only: names of the features to use, None for all.
 
     Raises:
-        UserError: either is not whole, or there is too little to learn from.
+        UserError: an artifact is incomplete, or there are too few decisions.
     """
     trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
     problem = problems.get(trace.problem)
@@ -59,16 +61,16 @@ def load_decisions(
     if without:
         raise UserError(
             f"the vocab in {vocab_directory} lacks features of the trace: {', '.join(without)}",
-            f"make it from this trace: mlgo vocab --trace {trace_directory} --output DIR",
+            f"make the vocab from this trace: mlgo vocab --trace {trace_directory} --output DIR",
         )
     columns = read_columns(trace_directory, ["module", "action", *(f.name for f in features)])
-    modules, places = np.unique(columns["module"].astype(str), return_inverse=True)
+    modules, module_index = np.unique(columns["module"].astype(str), return_inverse=True)
     names = heldout_modules(modules.tolist(), heldout_fraction, seed)
-    heldout = np.isin(modules, list(names))[places] if len(places) else np.zeros(0, bool)
-    if heldout.all():  # also true of a trace without a decision
+    heldout = np.isin(modules, list(names))[module_index] if len(module_index) else np.zeros(0, bool)
+    if heldout.all():  # also true for a trace without decisions
         raise UserError(
-            f"{trace_directory} has {len(places)} decisions of {len(modules)} modules, none left to learn from",
-            "make a trace of more modules, or hold out a smaller fraction",
+            f"{trace_directory} has {len(module_index)} decisions of {len(modules)} modules, none of them for training",
+            "trace more modules, or hold out a smaller fraction",
         )
     return Decisions(
         trace,
@@ -81,9 +83,9 @@ def load_decisions(
 
 
 def heldout_modules(modules: Iterable[str], fraction: float, seed: int) -> frozenset[str]:
-    """The first modules in the order of a seeded hash; at least one if `fraction` > 0 and there are two.
+    """Return the first modules in the order of a seeded hash; at least one if `fraction` > 0 and there are two.
 
-    A hash, so that a module's place does not depend on the other modules of the trace.
+    With a hash, the order of two modules does not depend on the other modules of the trace.
     """
     ordered = sorted(set(modules), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     count = round(fraction * len(ordered))

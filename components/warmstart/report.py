@@ -9,10 +9,14 @@ REPORT = "report.json"
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of the run.
+    """Metrics of the run.
 
-    agreement: with the heuristic, on all held-out decisions (NaN, written as null, if none are held out);
-    training_agreement: on those learnt from. decisions_per_s and tracing_s: see `clone.Cloned`. loss: nats.
+    Attributes:
+        agreement: fraction of the held-out decisions in which the policy agrees with the heuristic; NaN, written as
+            null, if none are held out.
+        training_agreement: the same for the training decisions.
+        decisions, heldout_decisions: number of training and of held-out decisions.
+        decisions_per_s, training_s, tracing_s, loss: see `clone.CloneResult`.
     """
 
     agreement: float

@@ -26,7 +26,7 @@ TENSORBOARD = "tensorboard"
 
 
 def train(config: WarmstartConfig) -> Report:
-    """Trains, exports the policy and publishes it as config.output. UserError for inputs that do not fit."""
+    """Train and publish a policy as `config.output`. UserError if inputs do not match."""
     with explain_resource_exhausted(config.output):
         return _train(config)
 
@@ -44,16 +44,16 @@ def _train(config: WarmstartConfig) -> Report:
     only = toolchain.upstream_features.get(problem) if config.features == "llvm" else None
     if config.features == "llvm" and only is None:
         raise UserError(
-            f"{config.toolchain} does not say which of its features upstream LLVM has", "make the toolchain again"
+            f"{config.toolchain} does not say which of its features upstream LLVM has", "build the toolchain again"
         )
     decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed, only)
     check_features(decisions.features, toolchain.features[problem])
     networks.configure(problem, config.gin_bindings, config.gin_files)
 
     heldout = decisions.heldout
-    say(f"{(~heldout).sum()} decisions to learn from, {heldout.sum()} of other modules to measure by")
-    some = np.flatnonzero(heldout)[:SAMPLE_DECISIONS]
-    sample, sample_action = decisions.observed[some], decisions.action[some]
+    say(f"{(~heldout).sum()} training decisions, {heldout.sum()} held-out decisions of other modules")
+    rows = np.flatnonzero(heldout)[:SAMPLE_DECISIONS]
+    sample, sample_action = decisions.observed[rows], decisions.action[rows]
     with publish(config.output) as partial:
         writer = tf.summary.create_file_writer(str(partial / TENSORBOARD))
         with Progress("cloning the heuristic, epochs", config.epochs) as progress, writer.as_default():
@@ -77,7 +77,7 @@ def _train(config: WarmstartConfig) -> Report:
             tracing_s=cloned.tracing_s,
             loss=cloned.loss,
         )
-        figures = {name: value for name, value in report.to_json().items() if value is not None}
+        metrics = {name: value for name, value in report.to_json().items() if value is not None}
         info = PolicyInfo(
             problem=problem,
             features=decisions.features,
@@ -88,7 +88,7 @@ def _train(config: WarmstartConfig) -> Report:
             corpus_digest=decisions.trace.corpus,
             toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
-            metrics=figures,
+            metrics=metrics,
         )
         export_policy(cloned.policy, partial, toolchain.clang, info)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
