@@ -32,19 +32,22 @@ def _kind(item: pytest.Item) -> str:
     return next((kind for kind in KINDS if item.get_closest_marker(kind)), KINDS[0])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests without a kind as unit tests, sort by kind, and group for `--dist loadgroup`.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests without a kind as unit tests, and group tests for `--dist loadgroup`.
 
-    Unit tests are grouped by file. The other tests are grouped by kind and folder, because the expensive fixtures of a
-    folder would otherwise be built by every worker.
+    Unit tests are grouped by file. The other tests are grouped by kind and folder, because every worker would otherwise
+    build the expensive fixtures of a folder. Not in pytest_collection_modifyitems, which pytest-xdist implements first.
     """
-    for item in items:
-        kind = _kind(item)
-        item.add_marker(kind)
-        path = item.path.relative_to(TESTS)
-        group = path if kind == KINDS[0] else Path(kind) / path.parent
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group.as_posix()))
+    kind = _kind(item)
+    item.add_marker(kind)
+    path = item.path.relative_to(TESTS)
+    group = path if kind == KINDS[0] else Path(kind) / path.parent
+    if item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group(group.as_posix()))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort tests by kind."""
     items.sort(key=lambda item: KINDS.index(_kind(item)))
 
 
