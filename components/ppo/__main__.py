@@ -24,9 +24,9 @@ Examples:
         --warmstart warmstart --root-dir ppo --output policy --minutes 60
   Watch it:
     tensorboard --logdir ppo/tensorboard
-  Go on after an interruption, however it came: the same command again. Of two
-  trainings on one --root-dir the second is refused.
-  On a cluster of up to 16 pods that KubeRay starts for it, spot nodes of GKE's (from a pod; every place gs://):
+  Resume after any interruption: run the same command again. Only one training
+  may use a --root-dir.
+  On a cluster of up to 16 pods that KubeRay starts, on GKE's spot nodes (run in a pod; all paths are gs:// URIs):
     mlgo ppo --workers rayjob:16 --spot-node-label cloud.google.com/gke-spot=true \\
         --cluster-image REGISTRY/mlgo-cluster@sha256:... --corpus gs://BUCKET/corpus ...
 """
@@ -36,38 +36,39 @@ Examples:
 @preset_option(PRESETS)
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
-@click.option("--trace", type=ARTIFACT, required=True, help="Trace: what the heuristic makes of each module.")
+@click.option("--trace", type=ARTIFACT, required=True, help="Trace of the heuristic's decisions.")
 @click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")
-@click.option("--root-dir", type=WORK_DIR, required=True, help="Checkpoints and TensorBoard logs; kept.")
+@click.option("--root-dir", type=WORK_DIR, required=True, help="Directory of checkpoints and TensorBoard logs.")
 @click.option(
     "--fingerprint-root-dir",
     is_flag=True,
-    help="Train in a folder of --root-dir named by a digest of inputs and hyperparameters: changed ones begin anew.",
+    help="Train in a folder of --root-dir that is named by a fingerprint of inputs and hyperparameters, so that others "
+    "start a new training instead of being refused.",
 )
-@click.option("--output", type=OUTPUT, required=True, help="Where the best policy is published.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the best policy; created or replaced.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--minutes", type=MINUTES, help="Wall time to train, resumed parts counted.")
-@click.option("--iterations", type=click.IntRange(min=0, max=2**31 - 1), help="Iterations to train, if that is less.")
+@click.option("--minutes", type=MINUTES, help="Wall time of training, including resumed parts.")
+@click.option("--iterations", type=click.IntRange(min=0, max=2**31 - 1), help="Maximum number of iterations.")
 @click.option(
-    "--modules", type=COUNT, help=f"Modules an iteration.  [default: {problems.describe_field('training.modules')}]"
+    "--modules", type=COUNT, help=f"Modules per iteration.  [default: {problems.describe_field('training.modules')}]"
 )
 @click.option(
     "--samples",
     type=COUNT,
-    help="Compiles of each module an iteration: samples, perturbations (es), or flips and one without; of register "
-    "allocation flips of each function.  "
+    help="Compiles of each module per iteration: samples, perturbations (es), or compiles with flips; for register "
+    "allocation, flips of each function.  "
     f"[default: {problems.describe_field('training.samples')}]",
 )
 @click.option(
     "--credit-assignment",
     type=click.Choice(["counterfactual", "function", "module"]),
-    help="Measure what decisions are worth by compiling with them flipped, or estimate it from sampled compiles, by "
-    "the functions that they change or by the whole module.  [default: counterfactual; of es module]",
+    help="Measure the value of decisions by compiling with them flipped, or estimate it from sampled compiles, by "
+    "the functions that they change or by the whole module.  [default: counterfactual; module for es]",
 )
 @click.option(
     "--algorithm",
     type=click.Choice(["ppo", "dqn", "es"]),
-    help="Learn a policy by gradients, values of actions (from counterfactuals only), or a policy by perturbing it.  "
+    help="Policy gradients (ppo), action values (dqn, from counterfactuals only), or evolution strategies (es).  "
     f"[default: {problems.describe_field('training.algorithm')}]",
 )
 @click.option(
@@ -75,15 +76,15 @@ Examples:
     type=click.Choice(["linked", "modules"]),
     default=PpoConfig.objective,
     show_default=True,
-    help="Count of a function's bytes what the project's link keeps, as far as the traced modules tell, or all of "
-    "them. Of measured sizes only.",
+    help="Weight a function's bytes by the share that the project's link keeps, as estimated from the traced modules, "
+    "or count all of them. For sizes only.",
 )
 @click.option(
     "--module-weight",
     type=FiniteFloatRange(min=0, max=1e6),
     default=PpoConfig.module_weight,
     show_default=True,
-    help="Weight of the module's size beside its functions'; of no use where functions have scores.",
+    help="Weight of the module's size relative to its functions'; for sizes only.",
 )
 @click.option(
     "--validate-every",
@@ -97,7 +98,7 @@ Examples:
     type=FiniteFloatRange(0, 1, max_open=True),
     default=PpoConfig.ema_decay,
     show_default=True,
-    help="Of the moving average of the weights that ppo and es validate and publish; 0 for none.",
+    help="EMA decay of the weights that ppo and es validate and publish (0 disables it).",
 )
 @click.option(
     "--max-checkpoints", type=COUNT, default=PpoConfig.max_checkpoints, show_default=True, help="Checkpoints to keep."
@@ -107,20 +108,20 @@ Examples:
     type=COUNT,
     default=PpoConfig.checkpoint_every,
     show_default=True,
-    help="Iterations between checkpoints: how many a killed training may have to repeat.",
+    help="Iterations between checkpoints, which a killed training may have to repeat.",
 )
 @click.option(
     "--seed",
     type=SEED,
     default=PpoConfig.seed,
     show_default=True,
-    help="Same seed, same machine: same rewards.",
+    help="Random seed; rewards are reproducible on the same machine.",
 )
 @click.option(
     "--workers",
     default=PpoConfig.workers,
     show_default=True,
-    is_eager=True,  # it decides what becomes of the others
+    is_eager=True,  # other options depend on it
     callback=choose_workers,
     help=WORKERS_HELP,
 )
@@ -129,33 +130,33 @@ Examples:
     type=FiniteFloatRange(0, 1, min_open=True),
     default=PpoConfig.min_completed_fraction,
     show_default=True,
-    help="Of an iteration's modules; the slow rest is given up, which biases the training.",
+    help="Fraction of an iteration's modules after which the slow rest is cancelled, which biases the training.",
 )
 @click.option(
     "--timeout-s",
     type=TIMEOUT_S,
     default=PpoConfig.timeout_s,
     show_default=True,
-    help="Of one compile.",
+    help="Timeout of one compile.",
 )
 @click.option(
     "--max-failed-fraction",
     type=FRACTION,
     default=PpoConfig.max_failed_fraction,
     show_default=True,
-    help="More modules than this failing stops the step.",
+    help="Stop if more than this fraction of the modules fails.",
 )
 @click.option(
     "--oversample-modules",
     type=FILE,
-    help="JSON list of modules that take part in every round, or the state of `mlgo retrain`: what regressed.",
+    help="JSON list of modules that are part of every round, or the state of `mlgo retrain` with regressed modules.",
 )
 @click.option(
     "--gin-file",
     "gin_files",
     type=FILE,
     multiple=True,
-    help="More hyperparameters; may be repeated.",
+    help="File with hyperparameters; may be repeated.",
 )
 @click.option(
     "--gin-binding",
@@ -167,14 +168,14 @@ Examples:
 @ALLOW_CC1_OPTION
 @RAYJOB_OPTIONS
 def main(cluster_image: str, spot_node_label: str, ray_cluster_options: str, **options: Any) -> None:
-    """Train a policy by reinforcement learning on the code that it makes: its size, or its scores."""
+    """Train a policy by reinforcement learning on the size or the scores of the code that it compiles."""
     config = PpoConfig(**{name: value for name, value in options.items() if value is not None})
     if rayjob_workers(config.workers):
-        from components.ppo.run_on_cluster import run_elsewhere
+        from components.ppo.run_on_cluster import run_as_rayjob
 
-        return run_elsewhere(click.get_current_context(), config, cluster_image, spot_node_label, ray_cluster_options)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notices are not about this run
-    # Here, not above: --help and a wrong option need not wait for TensorFlow.
+        return run_as_rayjob(click.get_current_context(), config, cluster_image, spot_node_label, ray_cluster_options)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # suppresses start-up notices
+    # Imported here so that --help and wrong options do not wait for TensorFlow.
     from components.ppo.step import run
 
     run(config)

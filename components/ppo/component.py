@@ -35,9 +35,9 @@ def ppo(  # type: ignore[no-untyped-def]
         problem: Optimization problem, for example `inlining`.
         workers: Where modules are compiled, KIND[:N]. `rayjob:N` starts a RayJob and follows it.
         spot_node_label: Label (and taint) of the nodes that the RayJob's workers run on.
-        ray_cluster_options: Settings of the RayJob where the defaults do not fit; see `mlgo ppo --help`.
-        preset: How much training.
-        minutes: Minutes of training, instead of the preset's. Empty: the preset's.
+        ray_cluster_options: Settings of the RayJob that differ from the defaults; see `mlgo ppo --help`.
+        preset: Amount of training.
+        minutes: Minutes of training. Empty: the preset's.
         seed: Random seed.
         oversample_modules: JSON list of modules that take part in every round, or the state of `mlgo retrain`.
         ppo: Checkpoints and TensorBoard summaries.

@@ -1,4 +1,4 @@
-"""What the PPO step can be told, apart from the hyperparameters of network and agent, which gin has."""
+"""Configuration of the PPO step, without the hyperparameters of networks and learners, which are gin's."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ Objective = Literal["linked", "modules"]
 class PpoConfig:
     """One run of the step.
 
-    Ends after `minutes` of wall time or `iterations` iterations, whichever comes first; None is no limit, and one of
-    the two is set. An iteration compiles `modules` modules `samples` times each.
+    It ends after `minutes` of wall time or `iterations` iterations, whichever comes first. None is no limit; at least
+    one of the two is set.
 
-    corpus, toolchain, trace, warmstart: artifact directories. root_dir: checkpoints and TensorBoard logs, kept between
-    runs; one run at a time. output: where the policy of the best checkpoint is published.
-    modules, samples: of an iteration, and compiles of each; with counterfactuals one more, without flips, and of
-        problems with scores flips of each function in one compile. 0 becomes what the problem wants.
-    credit_assignment: where a decision's advantage comes from. "counterfactual": measured by compiling with the
-        decision flipped. "function", "module": estimated from sampled compiles (core/objectives/size_credit.py). None
-        becomes "counterfactual", or "module" if the algorithm assigns no credit.
-    algorithm: how that is learned from; None becomes what the problem wants. "ppo" updates a policy, "dqn" the actions'
-        values, from counterfactuals only.
-        "es" perturbs the policy's weights, `samples` times an iteration, and compares what modules come to.
-    objective: of a problem judged by size, what of a function's bytes counts: "linked", its share of what the link of
-        the project keeps; "modules", all of them.
-    module_weight: weight of the module's own size next to its functions' (credit assignment "function").
-    validate_every: iterations between two looks at the validation modules.
-    ema_decay: of the moving average of the weights (ppo, es), per iteration, at most: in the first ones it is less.
-    max_checkpoints: how many checkpoints are kept. checkpoint_every: iterations between two; an interrupted training
-        publishes one of its last finished iteration, too, but a killed one cannot.
-    fingerprint_root_dir: train in a folder of root_dir that is named after everything that decides what is learned.
-        Changed inputs then start a new training there; without it they are refused.
-    min_completed_fraction: an iteration goes on when this part of its modules is done, and gives up the rest.
-    oversample_modules: JSON file of module names, a list or an object with the list "regressed". These modules, or
-        where they are not trained on the modules of their directories, are part of every round.
-    allowed_options: recorded options of modules that are replayed though they are refused otherwise.
+    Attributes:
+        corpus, toolchain, trace, warmstart: artifact directories.
+        root_dir: checkpoints and TensorBoard logs, kept between runs; one run at a time.
+        output: where the best policy is published.
+        modules: modules per iteration; 0 for the problem's default.
+        samples: compiles per module; 0 for the problem's default. With counterfactual credit, one compile without flips
+            is added; for problems with scores, it is the number of flips per function, all in one compile.
+        credit_assignment: source of a decision's advantage. "counterfactual": measured by compiling with the decision
+            flipped. "function", "module": estimated from sampled compiles (core/objectives/size_credit.py). None means
+            "counterfactual", or "module" for algorithms that assign no credit.
+        algorithm: None for the problem's default. "ppo" updates a policy, "dqn" learns action values from
+            counterfactuals. "es" perturbs the policy's weights `samples` times per iteration and compares outcomes.
+        objective: for sizes, the bytes of a function that count: "linked" for its share of what the project's link
+            keeps, "modules" for all.
+        module_weight: weight of the module's size relative to that of its functions (credit assignment "function").
+        validate_every: iterations between validations.
+        ema_decay: decay per iteration of the moving average of the weights (ppo, es); less in the first iterations.
+        max_checkpoints: number of checkpoints that are kept.
+        checkpoint_every: iterations between checkpoints. An interrupted training also publishes its last finished
+            iteration; a killed one cannot.
+        fingerprint_root_dir: train in a folder of root_dir that is named by a fingerprint of everything that determines
+            what is learned. Other inputs then start a new training there; otherwise they are refused.
+        min_completed_fraction: an iteration ends when this fraction of its modules is done, and cancels the others.
+        oversample_modules: JSON file with module names, a list or an object with the list "regressed". These modules,
+            or the modules of their directories if they are not trained on, are part of every round.
+        allowed_options: recorded options of modules that are replayed although they are refused by default.
     """
 
     corpus: Path
@@ -96,7 +99,7 @@ class PpoConfig:
         self._require_credit()
 
     def _require_credit(self) -> None:
-        """UserError unless algorithm, credit assignment and number of samples go together."""
+        """Raise UserError unless algorithm, credit assignment and number of samples are compatible."""
         only = {"dqn": "counterfactual", "es": "module"}
         learns_from = only.get(str(self.algorithm), str(self.credit_assignment))
         if self.credit_assignment != learns_from:
@@ -115,7 +118,7 @@ class PpoConfig:
             raise UserError(f"--samples {self.samples}: perturbations come in pairs", "pass an even number")
         if self.samples < 2 and self.credit_assignment != "counterfactual":
             raise UserError(
-                f"--samples {self.samples}: a sample is judged against the others of its module",
+                f"--samples {self.samples}: a sample is compared with others of its module",
                 "pass at least 2",
             )
 
@@ -123,10 +126,10 @@ class PpoConfig:
 PRESETS: dict[str, dict[str, object]] = {
     # The policy is not meant to be good.
     "tiny": {"minutes": 2.0, "iterations": 4, "modules": 6, "samples": 2, "validate_every": 2},
-    # With everything before and after it, set-up included, 20 minutes on 2 cores.
+    # The whole demo, set-up included, takes 20 minutes on 2 cores.
     "demo": {"minutes": 11.5},
-    # What a policy that is to be used deserves: with trace, vocab and warmstart an hour on 2 cores. Late in a long run
-    # steps are small: a longer average costs no progress, and fewer looks at the validation modules suffice.
+    # For policies that will be used: with trace, vocab and warmstart an hour on 2 cores. Late steps of a long run are
+    # small, so a longer average costs no progress, and fewer validations suffice.
     "full": {"minutes": 56.0, "validate_every": 6, "ema_decay": 0.9},
 }
-"""--preset -> defaults of other options."""
+"""Defaults of other options by --preset."""

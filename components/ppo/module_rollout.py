@@ -30,7 +30,7 @@ class ModuleRollout:
 
     Attributes:
         outcomes: per sample, see Objective.outcome.
-        observed: float32 [N, *S]. action: int64 [N]. logits: float32 [N, A]. See learners.ppo.Experience.
+        observed, action, logits: float32 [N, *S], int64 [N], float32 [N, A], see learners.ppo.Experience.
         advantage: float64 [N], before scaling.
         compile_s: see Result.
     """
@@ -44,35 +44,35 @@ class ModuleRollout:
     compile_s: float
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Three of four decisions are asked what another was: the samples of a module come to the same callsites."""
+        """Pickle distinct observations once: samples of a module reach the same callsites, so 3 of 4 are duplicates."""
         shape = self.observed.shape
         flat = self.observed.reshape(shape[0], math.prod(shape[1:]))
-        asked = np.ascontiguousarray(np.concatenate([flat, self.logits], axis=1, dtype=np.float32))
-        # As bytes: equal numbers of another representation stay what they are.
-        rows = asked.view(np.dtype((np.void, asked.itemsize * asked.shape[1]))).reshape(-1)
+        inputs = np.ascontiguousarray(np.concatenate([flat, self.logits], axis=1, dtype=np.float32))
+        # Compared as bytes, so that 0.0 and -0.0 stay distinct.
+        rows = inputs.view(np.dtype((np.void, inputs.itemsize * inputs.shape[1]))).reshape(-1)
         _, first, which = np.unique(rows, return_index=True, return_inverse=True)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        packed = values | {"observed": asked[first], "logits": which.astype(np.int32)}
-        # Level 1: what more would save is less than its time.
-        return _unpacked, (zlib.compress(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL), 1), shape)
+        packed = values | {"observed": inputs[first], "logits": which.astype(np.int32)}
+        # Higher levels cost more time than they save.
+        return _unpack, (zlib.compress(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL), 1), shape)
 
 
-def _unpacked(content: bytes, shape: tuple[int, ...]) -> ModuleRollout:
+def _unpack(content: bytes, shape: tuple[int, ...]) -> ModuleRollout:
     values = pickle.loads(zlib.decompress(content))
-    asked, which = values["observed"], values["logits"]
+    inputs, which = values["observed"], values["logits"]
     width = math.prod(shape[1:])
-    observed = asked[:, :width][which].reshape(shape)
-    return ModuleRollout(**values | {"observed": observed, "logits": asked[:, width:][which]})
+    observed = inputs[:, :width][which].reshape(shape)
+    return ModuleRollout(**values | {"observed": observed, "logits": inputs[:, width:][which]})
 
 
 @dataclass(frozen=True)
 class OutcomeOf:
-    """Compiles a module once; what comes back is its name and its outcome, not the log that it may be read from."""
+    """Compiles a module once and returns its name and outcome, without the log."""
 
     compiler: Compiler
 
     def __call__(self, request: Request) -> tuple[str, Any]:
-        """Raises as Compiler does."""
+        """Return name and outcome. Raises as Compiler."""
         objective = OBJECTIVES[problems.get(self.compiler.problem).objective]
         result = self.compiler(request)
         return result.module_name, objective.outcome(result.samples[0])
@@ -80,8 +80,12 @@ class OutcomeOf:
 
 @dataclass(frozen=True)
 class SampleModule:
-    """Compiles a module under a sampled policy. features, buckets: of the policy. function_credit, module_weight: see
-    Objective.advantages."""
+    """Compiles a module under a sampled policy.
+
+    Attributes:
+        features, buckets: of the policy.
+        function_credit, module_weight: see Objective.advantages.
+    """
 
     compiler: Compiler
     features: tuple[FeatureSpec, ...]
@@ -90,10 +94,10 @@ class SampleModule:
     module_weight: float
 
     def __call__(self, request: Request) -> ModuleRollout:
-        """Raises as Compiler does."""
-        return self._reduced(self.compiler(request))
+        """Return the module's rollout. Raises as Compiler."""
+        return self._extract(self.compiler(request))
 
-    def _reduced(self, result: Result) -> ModuleRollout:
+    def _extract(self, result: Result) -> ModuleRollout:
         problem = problems.get(self.compiler.problem)
         objective = OBJECTIVES[problem.objective]
         advantages = objective.advantages(result.samples, self.function_credit, self.module_weight)
@@ -117,13 +121,13 @@ class SampleModule:
                     advantage,
                 )
             )
-        seen, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
+        observed, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
         outcomes = tuple(objective.outcome(sample) for sample in result.samples)
-        return ModuleRollout(result.module_name, outcomes, seen, action, logits, advantage, result.compile_s)
+        return ModuleRollout(result.module_name, outcomes, observed, action, logits, advantage, result.compile_s)
 
 
 def log_columns(sample: Sample) -> dict[str, NDArray[Any]]:
-    """The log's columns, of all contexts one after the other."""
+    """Return the columns of a log, with all contexts concatenated."""
     assert sample.log is not None
     contexts = [context for context in sample.log.contexts if len(context)]
     if len(contexts) == 1:

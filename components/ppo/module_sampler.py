@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_WEIGHT = 0.3
+MIN_WEIGHT = 0.3
 
 
 def sampling_weights(decisions: NDArray[np.int64], compile_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How often each module takes part in a round, from LEAST_WEIGHT to 1: by the root of its decisions per second.
+    """Return the probability that each module is part of a round, from MIN_WEIGHT to 1.
 
-    What is scarce is compile time, and what is learned from are decisions: a large C file of a few hot loops compiles
-    for seconds and decides a hundred times. So as to estimate a sum over strata of unlike cost (Neyman's allocation), a
-    module is taken in proportion to the root of what it tells a second. The upper quarter takes part in every round.
-    Less than LEAST_WEIGHT is taken of nothing: a policy that hardly saw a kind of code makes that kind larger.
+    Compile time is scarce, and training learns from decisions: a large C file with a few hot loops compiles for seconds
+    and has a hundred decisions. As in Neyman's allocation for strata of unequal cost, a module is sampled in proportion
+    to the square root of its decisions per second. The upper quarter is part of every round. No module has less than
+    MIN_WEIGHT, because a policy enlarges kinds of code that it has hardly seen.
     """
     rate = np.sqrt(decisions / np.maximum(compile_s, 1e-3))
-    return np.clip(rate / np.percentile(rate, 75), LEAST_WEIGHT, 1.0)
+    return np.clip(rate / np.percentile(rate, 75), MIN_WEIGHT, 1.0)
 
 
 class ModuleSampler:
-    """Goes through the modules in random order, round by round.
+    """Iterates over the modules in random order, in rounds.
 
     Args:
-        weights: module name -> probability that the module takes part in a round.
-        seed: same seed, same order.
+        weights: module name -> probability that the module is part of a round.
+        seed: determines the order.
     """
 
     def __init__(self, weights: Mapping[str, float], seed: int) -> None:
@@ -38,19 +38,19 @@ class ModuleSampler:
         self._left: list[str] = []
 
     def next_batch(self, count: int) -> list[str]:
-        """The next `count` names, all different unless there are fewer names than that."""
-        taken: list[str] = []
-        later: list[str] = []
-        while len(taken) < min(count, len(self._names)):
+        """Return the next `count` names, all different; fewer if there are fewer modules."""
+        batch: list[str] = []
+        postponed: list[str] = []
+        while len(batch) < min(count, len(self._names)):
             if not self._left:
                 part = np.flatnonzero(self._random.random(len(self._names)) < self._weights)
                 self._left = [self._names[i] for i in self._random.permutation(part)]
                 continue
             name = self._left.pop()
-            # Where one round ends and the next begins a name may come twice; its turn is not lost.
-            (later if name in taken else taken).append(name)
-        self._left += later
-        return taken
+            # Across the border of two rounds a name may occur twice; its second turn is postponed.
+            (postponed if name in batch else batch).append(name)
+        self._left += postponed
+        return batch
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

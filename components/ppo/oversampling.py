@@ -1,4 +1,4 @@
-"""Modules that a training is to look at more often, because the policy before made them larger."""
+"""Modules that a training samples more often, because the previous policy regressed them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from components.core.storage.input_files import expect_shape, read_json
 
 
 def read_oversampling(path: Path) -> tuple[str, ...]:
-    """Module names from a JSON list, or from the list "regressed" of an object. UserError if there is neither."""
+    """Return the module names in a JSON list, or in an object's list "regressed". UserError for other documents."""
     remedy = "pass a JSON list, or mlgo retrain's state"
     document = read_json(path, remedy)
     with expect_shape(path, "a list of modules", remedy):
@@ -20,7 +20,9 @@ def read_oversampling(path: Path) -> tuple[str, ...]:
 
 
 def oversampled(names: Collection[str], trained: Collection[str]) -> set[str]:
-    """Those of the `trained` modules that `names` means: the named ones, and for a named one that is not trained on
-    (it was held out, where its growth was seen) the modules of its directory."""
+    """Return the training modules that `names` selects.
+
+    A module that is not trained on, because it was held out when it regressed, selects the modules of its directory.
+    """
     folders = {str(PurePosixPath(name).parent) for name in names if name not in trained} - {"."}
     return {name for name in trained if name in names or str(PurePosixPath(name).parent) in folders}

@@ -1,4 +1,4 @@
-"""Policies between iterations: their moving average, and the form that the training clang takes."""
+"""Weights of policies between iterations: moving average, entropy, and the form that the training clang loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BISECTIONS = 40
 
 
 def ema_update(average: DensePolicy, latest: DensePolicy, decay: float) -> DensePolicy:
-    """`decay` of the average's weights and 1 - `decay` of the latest's; both are of one network."""
+    """Return decay * average + (1 - decay) * latest, for weights of the same network."""
     layers = tuple(
         (
             (decay * w + (1 - decay) * v).astype(np.float32),
@@ -32,11 +32,14 @@ def ema_update(average: DensePolicy, latest: DensePolicy, decay: float) -> Dense
 
 
 def calibrate_entropy(policy: DensePolicy, observed: NDArray[np.float32], entropy: float) -> DensePolicy:
-    """The same most probable decisions, with a mean entropy of at least `entropy` nats on `observed` [N, *S].
+    """Return a policy with the same greedy decisions and a mean entropy of at least `entropy` nats on `observed`.
 
-    A policy that imitates the heuristic is as sure as the heuristic is: it would flip one decision in hundreds, and
-    what is never tried is never learned. Dividing the logits by a temperature makes it doubt, and doubt most where it
-    was least sure. A policy that is unsure already stays as it is.
+    A policy that imitates the heuristic is almost deterministic: it would flip one decision in hundreds, and training
+    cannot learn from actions that are never tried. Dividing the logits by a temperature raises the entropy, most where
+    the policy was least certain. A policy with enough entropy is not changed.
+
+    Args:
+        observed: float32 [N, *S].
     """
     logits = logits_of(policy, observed).astype(np.float64)
     low, high = 1.0, MAX_TEMPERATURE
@@ -57,8 +60,8 @@ def _entropy(logits: NDArray[np.float64]) -> float:
 
 
 @contextmanager
-def emitted(policy: DensePolicy, clang: Path, below: Path | None = None) -> Iterator[Path]:
-    """A directory with the policy as the training clang loads it, made in `below`, gone when the block ends."""
+def compiled_policy(policy: DensePolicy, clang: Path, below: Path | None = None) -> Iterator[Path]:
+    """Yield a temporary directory below `below` with the policy in the form that the training clang loads."""
     with tempfile.TemporaryDirectory(prefix="mlgo-policy-", dir=below) as directory:
         export_fast(policy, Path(directory), clang)
         yield Path(directory)

@@ -33,8 +33,8 @@ from components.ppo.module_rollout import ModuleRollout, OutcomeOf, SampleModule
 Q = TypeVar("Q", bound=Request)
 M = TypeVar("M", ModuleRollout, FlipShare)
 
-LEAST_GAIN = 0.05
-"""Of an iteration's time; the times that it is made of are known no better than that."""
+MIN_GAIN = 0.05
+"""Minimum reduction of an iteration's time for dividing a module; compile times are not known more accurately."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rollout:
     """Samples of some modules, in the order of the request.
 
     Attributes:
-        rewards: per module and sample, see `outcome_reduction`.
+        rewards: float64 [modules, samples], see `outcome_reduction`.
         observed, action, logits: see learners.ppo.Experience.
         advantage: float64 [N], before scaling.
         compile_s: sum over the modules' compiles.
@@ -59,14 +59,14 @@ class Rollout:
 
 @dataclass(frozen=True)
 class MeasuredModules:
-    """What the flips of some modules told, in the order in which the modules were asked for.
+    """Measured flips of some modules, in the order of the request.
 
     Attributes:
-        rewards: float64 [modules], of each module's base, see `outcome_reduction`.
-        flips: of each module.
-        error_percent: how far the attributed changes of a compile are from the real one, as a share of all attributed.
-        compiles: of each module, its base among them, once for each share of the flip sets.
-        compile_s: sum over them.
+        rewards: float64 [modules], those of the bases, see `outcome_reduction`.
+        flips: flips of each module.
+        error_percent: difference of attributed and real changes of the compiles, relative to all attributed changes.
+        compiles: compiles of each module, including its base, which each share of the flip sets repeats.
+        compile_s: sum of their times.
     """
 
     modules: tuple[str, ...]
@@ -79,11 +79,13 @@ class MeasuredModules:
 
 @dataclass(frozen=True)
 class RolloutCollector:
-    """What stays the same between rollouts.
+    """Compiles modules on the workers; has what does not change between rollouts.
 
-    baselines: module name -> outcome under the heuristic, see Objective. compile_s: module name -> about how long its
-    compile takes. min_completed_fraction: of the modules; when so many are done, the rest is given up. objects: see
-    MeasureModule.
+    Attributes:
+        baselines: outcome of each module under the heuristic, see Objective.
+        compile_s: estimated compile time of each module.
+        min_completed_fraction: when this fraction of the modules is done, the others are cancelled.
+        objects: see MeasureModule.
     """
 
     compiler: Compiler
@@ -109,7 +111,7 @@ class RolloutCollector:
         seed: int,
         quarantine: Quarantine,
     ) -> Rollout:
-        """Compiles each module `samples` times under the sampled policy; module i has seeds from seed + i * samples."""
+        """Compile each module `samples` times under the sampled policy; module i has seeds from seed + i * samples."""
         requests = [
             Request(
                 module,
@@ -119,8 +121,8 @@ class RolloutCollector:
             for i, module in enumerate(modules)
         ]
         sample = SampleModule(self.compiler, dense.features, dense.buckets, self.function_credit, self.module_weight)
-        done = self._finished(sample, requests, lambda _: samples, quarantine)
-        return self._collected([part for parts in done for part in parts], dense)
+        done = self._compile_all(sample, requests, lambda _: samples, quarantine)
+        return self._concatenate([part for parts in done for part in parts], dense)
 
     def measure(
         self,
@@ -133,20 +135,20 @@ class RolloutCollector:
     ) -> MeasuredModules:
         """Compile each module under the greedy policy and `flip_compiles` times with flipped decisions.
 
-        The compiles of a large module are divided among slots; what is measured does not depend on how.
+        The compiles of a large module are divided among slots, which does not affect the results.
 
         Args:
-            seed: of the choice of flips; equal seeds give equal flips.
+            seed: determines the choice of flips.
         """
         advisor = Advisor("policy", policy=policy, log=True)
-        whole_sizes = self._objective.wants_function_sizes(True)
+        function_sizes = self._objective.wants_function_sizes(True)
         requests = [
-            FlipRequest(module, advisor, want_functions=whole_sizes, share=share, shares=shares)
+            FlipRequest(module, advisor, want_functions=function_sizes, share=share, shares=shares)
             for module, shares in zip(modules, self._shares(modules, flip_compiles), strict=True)
             for share in range(shares)
         ]
         measure = MeasureModule(self.compiler, dense.features, dense.buckets, flip_compiles, seed, self.objects)
-        parts = self._finished(measure, requests, lambda r: 1 + r.flip_compiles(flip_compiles), quarantine)
+        parts = self._compile_all(measure, requests, lambda r: 1 + r.flip_compiles(flip_compiles), quarantine)
         done = [merge(shares) for shares in parts]
         attributed = sum(part.attributed for part in done)
         return MeasuredModules(
@@ -159,30 +161,33 @@ class RolloutCollector:
         )
 
     def _reward(self, outcome: Outcome, module_name: str) -> float:
-        """Return by which share a module's outcome is below its baseline."""
+        """Return the relative reduction of a module's outcome from its baseline."""
         return outcome_reduction(self._objective, [(outcome, self.baselines[module_name])])
 
     def _shares(self, modules: Sequence[Module], flip_compiles: int) -> list[int]:
-        """Among how many requests the flip sets of each module are divided; other flips are one compile anyway."""
+        """Return the number of requests for each module's flip sets; flips of scores always fit into one compile."""
         if self.problem.objective != "size":
             return [1] * len(modules)
         return choose_shares([self.compile_s[module.name] for module in modules], flip_compiles, self.pool.size)
 
-    def _finished(
+    def _compile_all(
         self,
         compile_module: Callable[[Q], M],
         requests: Sequence[Q],
         compiles: Callable[[Q], int],
         quarantine: Quarantine,
     ) -> list[list[M]]:
-        """What `compile_module` makes of the requests of each module, in the order of the modules.
+        """Return the results of `compile_module` by module, in the order of the modules.
 
-        Modules with a request that failed are left out, and the slow rest may be given up. compiles: of a request.
+        Modules with a failed request are left out, and slow ones may be cancelled (min_completed_fraction).
+
+        Args:
+            compiles: number of compiles of a request.
         """
         wanted = Counter(request.module.name for request in requests)
         parts: dict[str, list[M]] = {name: [] for name in wanted}
         finished: set[str] = set()
-        # The longest first, so that the workers end together: a long one that begins last has them wait for it.
+        # Longest first, so that workers finish together.
         requests = sorted(requests, key=lambda r: self.compile_s[r.module.name] * compiles(r), reverse=True)
         enough = math.ceil(self.min_completed_fraction * len(wanted))
         with closing(compile_all(self.pool, compile_module, requests, quarantine)) as results:
@@ -193,21 +198,21 @@ class RolloutCollector:
                     finished.add(name)
                 if enough <= len(finished) < len(wanted):
                     break
-        self._tell_dropped(list(wanted), finished, quarantine)
+        self._report_dropped(list(wanted), finished, quarantine)
         return [found for name, found in parts.items() if name in finished]
 
-    def _tell_dropped(self, names: Sequence[str], finished: Set[str], quarantine: Quarantine) -> None:
-        """What is left out is slow, and slow is not random: the training is biased by as much as is told here."""
+    def _report_dropped(self, names: Sequence[str], finished: Set[str], quarantine: Quarantine) -> None:
+        """Report cancelled modules: they are slow, not random, so the training is biased by them."""
         dropped = [name for name in names if name not in finished and name not in quarantine]
         if dropped:
             named = ", ".join(
                 f"{name} ({self._objective.extent(self.baselines[name])}, {self.compile_s[name]:.2g} s in the trace)"
                 for name in dropped
             )
-            say(f"closed with {len(finished)} of {len(names)} modules; left out: {named}")
+            say(f"iteration ended with {len(finished)} of {len(names)} modules; cancelled: {named}")
 
-    def _collected(self, done: Sequence[ModuleRollout], dense: DensePolicy) -> Rollout:
-        nothing = ModuleRollout(
+    def _concatenate(self, done: Sequence[ModuleRollout], dense: DensePolicy) -> Rollout:
+        empty = ModuleRollout(
             "",
             (),
             np.zeros((0, *observation_shape(self.problem, dense.features)), np.float32),
@@ -216,7 +221,7 @@ class RolloutCollector:
             np.zeros(0),
             0.0,
         )
-        parts = [nothing, *done]
+        parts = [empty, *done]
         return Rollout(
             modules=tuple(sampled.module_name for sampled in done),
             rewards=np.array([self._rewards(sampled) for sampled in done]),
@@ -232,7 +237,7 @@ class RolloutCollector:
         return [outcome_reduction(self._objective, [(outcome, baseline)]) for outcome in sampled.outcomes]
 
     def greedy(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, Any]:
-        """Outcome of each module under the most probable decisions; modules in quarantine are left out."""
+        """Return the outcome of each module under the greedy policy, without modules in quarantine."""
         advisor = Advisor("policy", policy=policy, log=self._objective.needs_log)
         requests = [Request(module, advisor) for module in modules]
         done = compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine)
@@ -241,7 +246,7 @@ class RolloutCollector:
     def compare(
         self, modules: Sequence[Module], policies: Sequence[Path], quarantine: Quarantine
     ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-        """Compile each module under the most probable decisions of each policy.
+        """Compile each module under each greedy policy.
 
         Returns:
             Names of the modules that all policies compiled; their rewards, float64 [modules, policies].
@@ -260,34 +265,34 @@ class RolloutCollector:
 
 
 def choose_shares(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:
-    """Return among how many requests the flip compiles of each module are divided.
+    """Return the number of requests among which the flip compiles of each module are divided.
 
-    Each further share compiles the module's base once more, so a module is divided only where that ends the iteration
-    earlier, by LEAST_GAIN at least.
+    Each request compiles the module's base again, so modules are divided only if that shortens the iteration by at
+    least MIN_GAIN.
 
     Args:
-        compile_s: about how long a compile of each module takes.
-        flip_compiles: of each module, next to its base.
-        slots: how many requests run at the same time.
+        compile_s: estimated time of one compile of each module.
+        flip_compiles: compiles with flips per module.
+        slots: number of requests that run at the same time.
     """
-    of_module_s = np.asarray(compile_s, np.float64)
+    module_s = np.asarray(compile_s, np.float64)
     per_share = np.array([1 + math.ceil(flip_compiles / shares) for shares in range(1, flip_compiles + 1)])
-    request_s = np.multiply.outer(of_module_s, per_share)  # [modules, shares], descending
-    best = np.ones(len(of_module_s), np.int64)
+    request_s = np.multiply.outer(module_s, per_share)  # [modules, shares], descending
+    best = np.ones(len(module_s), np.int64)
     best_s = end_s(request_s[:, 0], slots)
-    # No iteration is shorter than this one.
+    # A lower bound of the iteration's time.
     bound_s = max(float(request_s[:, 0].sum()) / slots, float(request_s[:, -1].max(initial=0.0)))
     for factor in (1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6):
         longer = np.sum(request_s > factor * bound_s, axis=1)
         shares = np.minimum(1 + longer, flip_compiles)
-        now_s = end_s(np.repeat(of_module_s * per_share[shares - 1], shares), slots)
-        if now_s < (1 - LEAST_GAIN) * best_s:
+        now_s = end_s(np.repeat(module_s * per_share[shares - 1], shares), slots)
+        if now_s < (1 - MIN_GAIN) * best_s:
             best, best_s = shares, now_s
     return best.tolist()
 
 
 def end_s(request_s: Iterable[float], slots: int) -> float:
-    """Return when the last of some requests ends if they begin as soon as a slot is free, the longest first."""
+    """Return the makespan of requests that start when a slot becomes free, longest first."""
     free_s = [0.0] * slots
     for request in sorted(request_s, reverse=True):
         heapq.heapreplace(free_s, free_s[0] + request)

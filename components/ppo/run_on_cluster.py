@@ -1,7 +1,7 @@
-"""The PPO step as a RayJob: the same options, but the trainer runs on the head of a Ray cluster; this step follows it.
+"""Runs the PPO step as a RayJob: the trainer runs on a Ray cluster's head with the same options; this step follows it.
 
-Nothing that the options name is downloaded here, except for the policy when it is there: what runs this step
-(components.core.launcher) tells others about it.
+Of everything that the options name, only the finished policy is downloaded here, because the launcher
+(components.core.launcher) reports its metrics.
 """
 
 from __future__ import annotations
@@ -33,36 +33,37 @@ from components.core.workers.settings import CACHE_GB
 from components.ppo.config import PpoConfig
 
 PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", CACHE_GB)
-"""Variables of this step's environment that every node of the cluster gets, too."""
+"""Environment variables of this step that are passed to every node of the cluster."""
 
 
-def run_elsewhere(
+def run_as_rayjob(
     context: click.Context, config: PpoConfig, image: str, spot_node_label: str, ray_cluster_options: str
 ) -> None:
-    """Runs the RayJob of a command line that was parsed with its places left in object storage.
+    """Run a command line as a RayJob. Its options were parsed without downloading what they name.
 
     Args:
-        context: of the command `mlgo ppo`. config: what was parsed.
-        image, spot_node_label, ray_cluster_options: the options of those names (rayjob_options).
+        context: of the command `mlgo ppo`.
+        config: the parsed options.
+        image, spot_node_label, ray_cluster_options: the options of these names (core/rayjob/options.py).
 
     Raises:
-        UserError: no image, an input that is not there, whatever `run_rayjob` raises, or no policy after it.
+        UserError: no image is given, an input does not exist, `run_rayjob` fails, or the RayJob left no policy.
     """
     if not image:
         raise UserError(
-            f"--workers {config.workers}: nothing names the image of the cluster's nodes",
+            f"--workers {config.workers}: no image for the nodes of the cluster is given",
             f"--cluster-image NAME@sha256:... or {CLUSTER_VARIABLE}; `mlgo images push` writes it to build/images.json",
         )
     server = ApiServer()
     entrypoint, inputs = trainer_command(context)
-    here = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     spec = RayJobSpec(
         name=job_name({"command": shlex.join(entrypoint), "image": image, **inputs}),
         image=image,
         entrypoint=entrypoint,
         max_workers=rayjob_workers(config.workers) or 0,
         spot=parse_spot(spot_node_label),
-        env={**here, IMAGE_VARIABLE: image},
+        env={**environment, IMAGE_VARIABLE: image},
         **{"namespace": NAMESPACE, **parse_settings(ray_cluster_options)},
     )
     run_rayjob(spec, server)
@@ -70,17 +71,17 @@ def run_elsewhere(
     if not read_remote_manifest(output).generation:
         raise UserError(
             f"RayJob {spec.namespace}/{spec.name} has succeeded, but there is no policy at {output} (no {MANIFEST})",
-            "if it was deleted meanwhile, delete the RayJob, too, and run the same command again:"
+            "if the policy was deleted, also delete the RayJob, and run the same command again:"
             f" kubectl delete rayjob --namespace {spec.namespace} {spec.name}",
         )
     fetch(output)
 
 
 def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The trainer's command line with every option that it takes, presets resolved; and URI -> digest of each input.
+    """Return the trainer's command line with all options, presets resolved, and the digest of each input by URI.
 
     Raises:
-        UserError: an input is not there.
+        UserError: an input does not exist.
     """
     words: list[str] = []
     digests: dict[str, str] = {}
@@ -100,7 +101,7 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
 
 
 def _digest(uri: GsUri, kind: Any) -> str:
-    """Of an input's content, as it is now: what it is made from is part of what a training is."""
+    """Return the digest of an input's present content, which is part of a training's identity."""
     if kind is FILE:
         content, _generation = read_object(uri)
         if content is None:
@@ -109,13 +110,13 @@ def _digest(uri: GsUri, kind: Any) -> str:
     remote = read_remote_manifest(uri)
     if not remote.generation:
         raise UserError(
-            f"{uri} is no finished artifact: it has no {MANIFEST}",
-            "check the URI; if the step that makes it was interrupted, run that step again",
+            f"{uri} is not a finished artifact: it has no {MANIFEST}",
+            "check the URI; if the step that writes it was interrupted, run that step again",
         )
     return manifest_digest(remote.files)
 
 
 def _uri(path: Path) -> GsUri:
     uri = uri_of(path)
-    assert uri is not None, f"{path} is no mirror"
+    assert uri is not None, f"{path} is not a mirror"
     return uri

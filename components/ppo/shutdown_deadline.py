@@ -1,4 +1,4 @@
-"""An end in time: who stops a training with SIGTERM or Ctrl-C kills it if it takes too long (Kubernetes after 30 s)."""
+"""Ends a training in time after SIGTERM or Ctrl-C: Kubernetes kills it after 30 s."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LIMIT_S = 18.0
 
 @contextmanager
 def shutdown_deadline(limit_s: float = LIMIT_S) -> Iterator[None]:
-    """Ends the process `limit_s` seconds after SIGTERM or SIGINT, if it has not ended by itself by then.
+    """End the process `limit_s` seconds after SIGTERM or SIGINT if it still runs.
 
-    The signal's handlers are the caller's. Python runs them between two of its instructions only, and what they begin
-    may wait for an object storage that does not answer, and for threads that do. So a thread reads here what the
-    signals write (signal.set_wakeup_fd) the moment that they come. Ending in haste is as being killed: the guard of
-    core/compiler ends the compiles, and the newest published checkpoint is what the next training goes on from.
+    The caller installs the signal handlers. Python runs them only between bytecode instructions, and they may wait for
+    object storage that does not answer. Therefore a thread reads the signals as they arrive (signal.set_wakeup_fd). A
+    forced end is like being killed: the reaper (core/processes) ends the compiles, and the next training continues from
+    the newest published checkpoint.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -34,7 +34,7 @@ def shutdown_deadline(limit_s: float = LIMIT_S) -> Iterator[None]:
         interrupted = False
         raise
     finally:
-        # After a signal the thread stays: the end of the process may take its time, too.
+        # After a signal the thread remains, because the rest of the shutdown may hang, too.
         if not interrupted:
             signal.set_wakeup_fd(before)
             os.close(writing)
@@ -49,8 +49,8 @@ def _watch(reading: int, limit_s: float) -> None:
             return
     time.sleep(limit_s)
     print(
-        f"interrupted, and ended in haste: something did not answer for {limit_s:.0f} s\n"
-        "  remedy: run the same command again: it goes on after the newest checkpoint that was published",
+        f"interrupted, and ended by force: the shutdown took more than {limit_s:.0f} s\n"
+        "  remedy: run the same command again; it continues from the newest published checkpoint",
         file=sys.stderr,
         flush=True,
     )

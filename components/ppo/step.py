@@ -1,4 +1,4 @@
-"""Runs a training and publishes what came of it."""
+"""Runs a training and publishes its policy."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _REPORTED = (
     "ema_decay",
     "seed",
 )
-"""Fields of the config that say how it was trained, for the policy's card."""
+"""Fields of the configuration that are reported as hyperparameters, for the model card."""
 
 
 def run(config: PpoConfig) -> None:
-    """Trains (or goes on training) in `config.root_dir` and publishes the best policy to `config.output`."""
-    tf.get_logger().setLevel("ERROR")  # its deprecations are tf-agents' to mend
-    # The same rewards twice needs the same sums twice, whatever threads did them.
+    """Train in `config.root_dir`, resuming if possible, and publish the best policy to `config.output`."""
+    tf.get_logger().setLevel("ERROR")  # deprecations in tf-agents
+    # Reproducible rewards need sums that do not depend on the scheduling of threads.
     tf.config.experimental.enable_op_determinism()
     configure(config)
-    begun = training_fingerprint(config)
+    fingerprint = training_fingerprint(config)
     if config.fingerprint_root_dir:
-        config = replace(config, root_dir=config.root_dir / folder_of(begun))
+        config = replace(config, root_dir=config.root_dir / folder_of(fingerprint))
     root = config.root_dir
     make_directory(root)
-    with shutdown_deadline(), explain_resource_exhausted(root), TrainingLease(root) as fence:
-        trainer = Trainer(config, begun, CheckpointManager(fence, config.max_checkpoints))
+    with shutdown_deadline(), explain_resource_exhausted(root), TrainingLease(root) as lease:
+        trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints))
         trained = _train(trainer)
-        fence.update()  # a training that was replaced publishes nothing
+        lease.update()  # a training that lost its lease publishes nothing
         _publish(config, trainer, trained)
 
 
@@ -68,9 +68,9 @@ def _train(trainer: Trainer) -> Trained:
         try:
             trainer.save()
             if trainer.saved:
-                say(f"the state after iteration {trainer.saved} is kept in {display_path(trainer.config.root_dir)}")
+                say(f"the state after iteration {trainer.saved} is saved in {display_path(trainer.config.root_dir)}")
         except UserError as error:
-            say(f"warning: the last iterations are not published: {error.problem}")
+            say(f"warning: the last iterations are not saved: {error.problem}")
         raise
 
 
@@ -91,9 +91,9 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         },
     }
     with publish(config.output) as partial:
-        export_policy(trained.policy, partial, trainer.clang, _origin(trainer, trained))
+        export_policy(trained.policy, partial, trainer.clang, _policy_info(trainer, trained))
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-        # The policy brings its history along, so that an evaluation elsewhere can draw the reward over time.
+        # The policy includes its training curve, so that an evaluation elsewhere can plot it.
         if (config.root_dir / "tensorboard").is_dir():
             shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
     change = trainer.objective.labels.comparative[state.best_percent < 0]
@@ -103,7 +103,7 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
     )
 
 
-def _origin(trainer: Trainer, trained: Trained) -> PolicyInfo:
+def _policy_info(trainer: Trainer, trained: Trained) -> PolicyInfo:
     policy, state = trained.policy, trained.state
     return PolicyInfo(
         policy.problem,

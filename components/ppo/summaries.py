@@ -1,8 +1,8 @@
-"""TensorBoard's view of a training: what is written after each iteration.
+"""Writes TensorBoard summaries of a training.
 
-Event files only grow. So a checkpoint names each with its length, and a training that goes on from it cuts them there:
-what was written of iterations that are done again is gone, and each iteration appears once. Files are named after
-their writer, and another is begun when one has grown, for in object storage a file that has grown is uploaded whole.
+Event files are append-only. A checkpoint records the length of each file, and a training that resumes from it truncates
+them, so that every iteration appears once. Files have unique names. A new one is started when the current one is large,
+because object storage uploads a changed file as a whole.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from components.core.storage.workdir import listing, pull_file, push_file, remove_file
 
 PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
-FULL_BYTES = 1 << 16
-_OURS = "events.out.tfevents.*"
+MAX_FILE_BYTES = 1 << 16
+_EVENT_FILES = "events.out.tfevents.*"
 
 
 class Summaries:
@@ -36,21 +36,21 @@ class Summaries:
         self._open: Any = None
 
     def rewind(self, lengths: Mapping[str, int]) -> None:
-        """Makes of the event files what they were when `kept` returned `lengths`; what else is there stays."""
-        there = {name: length for name, length in listing(self._directory).items() if fnmatch(name, _OURS)}
-        here = {path.name for path in self._directory.glob(_OURS)}
-        for name in (there.keys() | here) - lengths.keys():
+        """Restore the event files to the state in which `file_lengths` returned `lengths`; other files stay."""
+        stored = {name: length for name, length in listing(self._directory).items() if fnmatch(name, _EVENT_FILES)}
+        local = {path.name for path in self._directory.glob(_EVENT_FILES)}
+        for name in (stored.keys() | local) - lengths.keys():
             remove_file(self._directory / name)
         for name, length in lengths.items():
             path = self._directory / name
-            if name in there and (name not in here or path.stat().st_size < length):
+            if name in stored and (name not in local or path.stat().st_size < length):
                 pull_file(path)
             if not path.is_file():
-                continue  # somebody removed it: the curve has a gap
+                continue  # removed by a user: the curve has a gap
             if path.stat().st_size > length:
                 os.truncate(path, length)
             self._closed[name] = path.stat().st_size
-            self._pushed[name] = there.get(name, 0)
+            self._pushed[name] = stored.get(name, 0)
         self.push()
 
     def iteration(
@@ -62,7 +62,15 @@ class Summaries:
         failures: int,
         decisions: int,
     ) -> None:
-        """One iteration: `rewards` of any shape, `losses` and `seconds` by name, modules that failed, decisions."""
+        """Write an iteration.
+
+        Args:
+            rewards: of any shape.
+            losses: by name.
+            seconds: by phase.
+            failures: number of modules that failed.
+            decisions: number of decisions that were learned from.
+        """
         with self._writer().as_default(step=iteration):
             tf.summary.scalar("reward_distribution/mean", float(rewards.mean()))
             for percentile in PERCENTILES:
@@ -76,16 +84,16 @@ class Summaries:
             tf.summary.scalar("compile/decisions", decisions)
 
     def validation(self, iteration: int, reduction_percent: float) -> None:
-        """What the greedy policy makes of the validation modules, against the heuristic."""
+        """Write the reduction of the validation modules under the greedy policy against the heuristic."""
         with self._writer().as_default(step=iteration):
             tf.summary.scalar("validation/reduction_percent", reduction_percent)
 
-    def kept(self) -> dict[str, int]:
-        """Makes what was written visible; returns the bytes of each file."""
+    def file_lengths(self) -> dict[str, int]:
+        """Flush, and return the length of each file in bytes."""
         if self._open is not None:
             self._open.flush()
             path = self._path()
-            if (length := path.stat().st_size) < FULL_BYTES:
+            if (length := path.stat().st_size) < MAX_FILE_BYTES:
                 return {**self._closed, path.name: length}
             self._open.close()
             self._open = None
@@ -93,8 +101,8 @@ class Summaries:
         return dict(self._closed)
 
     def push(self) -> None:
-        """Uploads what has changed, where the directory is in object storage."""
-        for name, length in self.kept().items():
+        """Upload changed files if the directory is a mirror of object storage."""
+        for name, length in self.file_lengths().items():
             if self._pushed.get(name) != length:
                 push_file(self._directory / name)
                 self._pushed[name] = length

@@ -65,14 +65,14 @@ from components.ppo.learners.ppo import Experience, PpoLearner, PpoParameters
 from components.ppo.learners.replay import Flips, ReplayBuffer
 from components.ppo.module_sampler import ModuleSampler, sampling_weights
 from components.ppo.oversampling import oversampled, read_oversampling
-from components.ppo.policy_weights import calibrate_entropy, ema_update, emitted
+from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update
 from components.ppo.rollout import Rollout, RolloutCollector
 from components.ppo.summaries import Summaries
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
 SCALE_DECAY = 0.9
-SOME_DECISIONS = 20_000
-"""Decisions of the trace that the warmstart's entropy is measured on."""
+ENTROPY_DECISIONS = 20_000
+"""Decisions of the trace on which the entropy of the warmstart and the scale of the inputs are measured."""
 
 
 def configure(config: PpoConfig) -> None:
@@ -86,15 +86,20 @@ def require_problem(problem: str, trace: Path) -> None:
     """Raise UserError if the trace belongs to another problem."""
     traced = load_trace(trace).problem
     if traced != problem:
-        raise UserError(f"the trace in {trace} is of the problem {traced}, not {problem}", f"pass --problem {traced}")
+        raise UserError(f"the trace in {trace} is for the problem {traced}, not {problem}", f"pass --problem {traced}")
 
 
 @dataclass
 class TrainingState:
-    """What changes while training, apart from the learner and the sampler.
+    """State of a training, without learner and sampler.
 
-    history: of each validation how many iterations its policy has learned from, and percent. best_iteration,
-    best_percent: that of the best one.
+    Attributes:
+        iteration: number of finished iterations.
+        trained_s: wall time of training, including resumed parts.
+        scale: root of the mean absolute gain or advantage; None before the first measurement.
+        best_iteration, best_percent: iteration and reduction of the best validation.
+        history: iteration and reduction in percent of each validation.
+        rewards: mean reward of each iteration.
     """
 
     iteration: int = 0
@@ -108,7 +113,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Trained:
-    """The best policy of a run, with the state that it ended in."""
+    """The best policy of a run, and the final state."""
 
     policy: DensePolicy
     state: TrainingState
@@ -118,13 +123,13 @@ class Trainer:
     """Training loop with its learner, rollout collector, sampler and checkpoints.
 
     Args:
-        begun: of training_fingerprint; gin has its bindings already (see `configure`).
-        store: where checkpoints are read and published.
+        fingerprint: from training_fingerprint; gin must be configured (see `configure`).
+        store: reads and publishes checkpoints.
     """
 
-    def __init__(self, config: PpoConfig, begun: Mapping[str, str], store: CheckpointManager) -> None:
+    def __init__(self, config: PpoConfig, fingerprint: Mapping[str, str], store: CheckpointManager) -> None:
         self.config = config
-        self.inputs = dict(begun)
+        self.inputs = dict(fingerprint)
         self.store = store
         problem = problems.get(config.problem)
         corpus = load_corpus(config.corpus)
@@ -143,15 +148,15 @@ class Trainer:
         if not self.modules or not self.validation:
             raise UserError(
                 f"the corpus in {config.corpus} has {len(self.modules)} training and {len(self.validation)} validation "
-                f"modules that are in the trace, and both are needed",
+                f"modules that are in the trace; both are needed",
                 "split the corpus again (mlgo corpus split) or trace it again",
             )
         require_replayable([*self.modules.values(), *self.validation], config.allowed_options)
-        some = self._some_observed(warmstart)
+        sample = self._sample_observations(warmstart)
         shape = (len(warmstart.network_features), problem.policy.num_actions)
-        masked, scale = problem.policy.mask is not None, networks.InputScale.fit(problem, some)
+        masked, scale = problem.policy.mask is not None, networks.InputScale.fit(problem, sample)
         ppo = PpoParameters()
-        require_possible(ppo, {})  # every algorithm starts from a policy that is softened by one of them
+        require_possible(ppo, {})  # initial_entropy applies to every algorithm
         self.replay: ReplayBuffer | None = None
         self.learner: PpoLearner | DqnLearner | EsLearner
         if config.algorithm == "dqn":
@@ -162,19 +167,19 @@ class Trainer:
             self.learner = EsLearner(*shape, EsParameters(), config.seed, masked, scale)
         else:
             self.learner = PpoLearner(*shape, ppo, config.seed, masked, scale)
-        warmstart = calibrate_entropy(warmstart, some, ppo.initial_entropy)
+        warmstart = calibrate_entropy(warmstart, sample, ppo.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
         self.sampler = ModuleSampler(self._weights(table), config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
-        # Below the root directory, so that what a kill leaves is found and removed by the run that goes on.
-        self.emitted = config.root_dir.absolute() / "emitted"
-        shutil.rmtree(self.emitted, ignore_errors=True)
-        self.emitted.mkdir(parents=True, exist_ok=True)
+        # Below the root directory, so that a resumed run removes the files of a killed one.
+        self.policies = config.root_dir.absolute() / "policies"
+        shutil.rmtree(self.policies, ignore_errors=True)
+        self.policies.mkdir(parents=True, exist_ok=True)
         self.summaries = Summaries(config.root_dir)
         self.compiles: dict[str, int] = {}
-        """Module -> how often the newest iteration compiled it."""
+        """Number of compiles of each module in the last iteration."""
         self.saved = 0  # the iteration of the newest checkpoint
         self._unsaved: Checkpoint | None = None
         self._saver = ThreadPoolExecutor(1, "checkpoint")
@@ -199,15 +204,15 @@ class Trainer:
             objects,
         )
 
-    def _some_observed(self, policy: DensePolicy) -> NDArray[np.float32]:
+    def _sample_observations(self, policy: DensePolicy) -> NDArray[np.float32]:
         columns = read_columns(self.config.trace, [feature.name for feature in policy.features])
         decisions = len(columns[policy.features[0].name])
-        rows = np.random.default_rng(0).permutation(decisions)[:SOME_DECISIONS]
-        some = {name: column[rows] for name, column in columns.items()}
-        return observations(problems.get(policy.problem), policy.features, policy.buckets, some)
+        rows = np.random.default_rng(0).permutation(decisions)[:ENTROPY_DECISIONS]
+        sampled = {name: column[rows] for name, column in columns.items()}
+        return observations(problems.get(policy.problem), policy.features, policy.buckets, sampled)
 
     def _objects(self) -> dict[str, dict[str, int]]:
-        """How many objects define a function; empty if every one of them counts."""
+        """Return the number of objects that define a function; empty if the bytes of all of them count."""
         counts = self.config.objective == "linked" and self.config.credit_assignment == "counterfactual"
         return read_object_counts(self.config.trace) if counts and self.objective.wants_function_sizes(True) else {}
 
@@ -216,8 +221,8 @@ class Trainer:
         weights = sampling_weights(table["decisions"][known], table["compile_s"][known])
         by_name = dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
         if self.config.oversample_modules:
-            wanted = oversampled(read_oversampling(self.config.oversample_modules), by_name)
-            by_name |= dict.fromkeys(wanted, 1.0)
+            selected = oversampled(read_oversampling(self.config.oversample_modules), by_name)
+            by_name |= dict.fromkeys(selected, 1.0)
         return by_name
 
     def resume(self) -> None:
@@ -227,7 +232,7 @@ class Trainer:
             self.summaries.rewind({})
             return
         require_same(self.config.root_dir, found.state["inputs"], self.inputs)
-        if "events" in found.state:  # of an earlier version of this program they stay as they are
+        if "events" in found.state:  # checkpoints of earlier versions do not have them
             self.summaries.rewind(found.state["events"])
         self.learner.restore(found.variables)
         if self.replay is not None:
@@ -235,13 +240,13 @@ class Trainer:
         self.learner.shuffle_state = found.state["shuffle"]
         self.sampler.restore(found.state["sampler"])
         self.quarantine = Quarantine.from_json(found.state["quarantine"])
-        # The remedy for too many failures is a higher limit, given to the same command.
+        # After too many failures, the same command with a higher limit must continue.
         self.quarantine.max_failed_fraction = self.config.max_failed_fraction
         self.state = TrainingState(**found.state["training"])
         self.best, self.average = found.best, found.average
-        self._take_weights()
+        self._update_policy()
         self.saved = found.iteration
-        say(f"going on after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
+        say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
     def run(self) -> Trained:
         """Train until the time limit or the iteration limit is reached."""
@@ -257,17 +262,17 @@ class Trainer:
                     best_percent=self.state.best_percent,
                     minutes=self.state.trained_s / 60,
                 )
-        # The end is a candidate, too; a training that goes on from here keeps it as one.
+        # The final policy is a candidate, too, also for a training that resumes from here.
         if not self._is_validated():
-            self._begin_to_fit()
+            self._start_fit()
             self._end_fit()
             self._validate()
-            self._remember()
+            self._keep_checkpoint()
         self.save()
         return Trained(self.best, self.state)
 
     def close(self) -> None:
-        """Ends the workers, gives up a fit, and waits for a checkpoint that is being published."""
+        """End the workers, cancel a fit, and wait for a checkpoint that is being published."""
         self._closing.set()
         self.pool.close()
         self._fitter.shutdown(wait=True)
@@ -275,38 +280,38 @@ class Trainer:
             wait([self._saving[1]])
 
     def _finished(self, limit_s: float | None) -> bool:
-        over = limit_s is not None and self.state.trained_s >= limit_s
-        return over or (self.config.iterations is not None and self.state.iteration >= self.config.iterations)
+        timed_out = limit_s is not None and self.state.trained_s >= limit_s
+        return timed_out or (self.config.iterations is not None and self.state.iteration >= self.config.iterations)
 
     def iterate(self, started_s: float) -> None:
-        """One iteration; `started_s` is when training would have started had it never been interrupted."""
+        """Run one iteration. started_s: when training would have started without interruptions."""
         state, config = self.state, self.config
         clock, failed = _Clock(), len(self.quarantine.errors)
         due = state.iteration % config.validate_every == 0 and not self._is_validated()
-        fits = due and self._begin_to_fit()
+        fits = due and self._start_fit()
         if due and not fits:
             self._validate()
             clock.lap("validate")
-        rewards, decisions, losses = self._learn(clock)
-        if fits:  # before the count goes up: it has learned from the iterations before this one
+        rewards, decisions, losses = self._compile_and_update(clock)
+        if fits:  # before the iteration is counted: the fit used only the previous iterations
             self._validate()
             clock.lap("validate")
         if self.replay is None:
-            self._take_weights()
-            # Less at first, so that the first policy does not linger in it, as in tf.train.ExponentialMovingAverage.
+            self._update_policy()
+            # Less in the first iterations, as in tf.train.ExponentialMovingAverage: they must not weigh the start most.
             decay = min(config.ema_decay, (1 + state.iteration) / (10 + state.iteration))
             self.average = ema_update(self.average, self.dense, decay)
             clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
         state.rewards.append(float(rewards.mean()) if rewards.size else 0.0)
-        clock.laps["checkpoint"] = self._checkpoint_s  # of the iteration before: this one's holds these very numbers
+        clock.laps["checkpoint"] = self._checkpoint_s  # of the previous iteration: this one's includes these numbers
         if rewards.size:
             failures = len(self.quarantine.errors) - failed
             self.summaries.iteration(state.iteration, rewards, losses, clock.laps, failures, decisions)
-        self._remember()
+        self._keep_checkpoint()
         if state.iteration % config.checkpoint_every == 0:
-            self._begin_to_save()
+            self._start_saving()
         clock.lap("checkpoint")
         self._checkpoint_s = clock.laps["checkpoint"]
 
@@ -314,18 +319,19 @@ class Trainer:
         names = self.sampler.next_batch(self.config.modules)
         return [self.modules[name] for name in names if name not in self.quarantine]
 
-    def _learn(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile the next modules and update; rewards, what was learned from and losses."""
+    def _compile_and_update(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
+        """Compile the next modules and update; return rewards, number of decisions or flips, and losses."""
         if isinstance(self.learner, EsLearner):
             return self._evolve(self.learner, clock)
         return self._measure(clock) if self.config.credit_assignment == "counterfactual" else self._sample(clock)
 
     def _evolve(self, learner: EsLearner, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile under perturbed weights and update; rewards [modules, perturbations], no decisions, and losses."""
+        """Compile under perturbed weights and update; return rewards [modules, perturbations], 0, and losses."""
         count = self.config.samples
         with ExitStack() as stack:
             policies = [
-                stack.enter_context(emitted(self._policy(), self.clang, self.emitted)) for _ in learner.perturb(count)
+                stack.enter_context(compiled_policy(self._policy(), self.clang, self.policies))
+                for _ in learner.perturb(count)
             ]
             clock.lap("emit")
             names, rewards = self.collector.compare(self._next_modules(), policies, self.quarantine)
@@ -336,9 +342,9 @@ class Trainer:
         return rewards, 0, losses
 
     def _sample(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile under the sampled policy and update; rewards [modules, samples], decisions and losses."""
+        """Compile under the sampled policy and update; return rewards [modules, samples], decisions and losses."""
         config, iteration = self.config, self.state.iteration
-        with emitted(self.dense, self.clang, self.emitted) as policy:
+        with compiled_policy(self.dense, self.clang, self.policies) as policy:
             clock.lap("emit")
             seed = (config.seed << 32) + iteration * config.modules * config.samples
             rollout = self.collector.sample(
@@ -353,13 +359,13 @@ class Trainer:
         return rollout.rewards, len(rollout.action), losses
 
     def _measure(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Measure flips of the base policy's decisions and update; rewards [modules], flips and losses.
+        """Measure flips of the base policy's decisions and update; return rewards [modules], flips and losses.
 
-        Of a fit that has begun this is the end.
+        Also waits for a fit that was started.
         """
         config, iteration = self.config, self.state.iteration
         base = self.dense if self.replay is None else self.best
-        with emitted(base, self.clang, self.emitted) as policy:
+        with compiled_policy(base, self.clang, self.policies) as policy:
             clock.lap("emit")
             seed = (config.seed << 32) + iteration
             measured = self.collector.measure(self._next_modules(), policy, base, config.samples, seed, self.quarantine)
@@ -376,25 +382,25 @@ class Trainer:
             elif self.replay is not None:
                 self.replay.add(measured.modules, measured.flips)
         losses |= self._end_fit()
-        clock.lap("update")  # of a fit the part that the compiles have not covered
+        clock.lap("update")  # of a fit, only the part after the compiles
         return measured.rewards, new, losses
 
-    def _begin_to_fit(self) -> bool:
-        """Has a thread fit the values to all flips that there are now; False for other algorithms, and for no flips.
+    def _start_fit(self) -> bool:
+        """Start to fit the values to all present flips in a thread; return False for other algorithms or without flips.
 
-        The fit reads nothing that an iteration changes, and its draws depend on seed and number of iterations alone. To
-        the learner nobody else does anything until `_end_fit`.
+        The fit reads nothing that an iteration changes, and its random numbers depend only on the seed and the number
+        of iterations. Nothing else uses the learner until `_end_fit`.
         """
         if not isinstance(self.learner, DqnLearner) or not self.replay:
             return False
         learner, replay, first = self.learner, self.replay.snapshot(), self.first
         number, scale, parameters = self.state.iteration, self.state.scale, self.learner.parameters
-        assert scale is not None  # of a measurement, and there are some
+        assert scale is not None  # flips exist, so it was measured
 
         def returns(flips: Flips) -> NDArray[np.float32]:
-            firsts = logits(first, flips.observed).argmax(1)
-            leaves = (flips.action == firsts).astype(np.float32) - (flips.alternative == firsts)
-            return normalize_advantages(flips.gain, scale) - margins(parameters, self._repeats(flips)) * leaves
+            initial_action = logits(first, flips.observed).argmax(1)
+            deviates = (flips.action == initial_action).astype(np.float32) - (flips.alternative == initial_action)
+            return normalize_advantages(flips.gain, scale) - margins(parameters, self._repeats(flips)) * deviates
 
         def fit() -> dict[str, float]:
             networks.load_dense(learner.actor, first)
@@ -404,17 +410,17 @@ class Trainer:
         return True
 
     def _end_fit(self) -> dict[str, float]:
-        """Waits for the fit, if one has begun, and takes its weights; the losses. Raises what the fit raised."""
+        """Wait for the fit, if one was started, and use its weights; return the losses. Raises the fit's exception."""
         if self._fitting is None:
             return {}
         fitting, self._fitting = self._fitting, None
         losses = fitting.result()
-        self._take_weights()
+        self._update_policy()
         self.average = self.dense
         return losses
 
     def _repeats(self, flips: Flips) -> NDArray[np.float64]:
-        """float64 [N]: with how many others each flip's decision may be decided alike, 1 where it is not known."""
+        """Return float64 [N], how many similar decisions each flip's decision may have, 1 if unknown."""
         names = [feature.name for feature in self.first.network_features]
         feature = problems.get(self.config.problem).training.repeats
         if feature not in names:
@@ -422,7 +428,7 @@ class Trainer:
         return invert_magnitudes(flips.observed[:, len(names) + names.index(feature)])
 
     def _rescale(self, gains: NDArray[np.float64]) -> None:
-        """Follow the size of what decisions are worth: the root of the mean absolute gain or advantage."""
+        """Update the scale of gains or advantages, a moving average of the root of their mean absolute value."""
         rooted, old = np.sqrt(np.mean(np.abs(gains))), self.state.scale
         self.state.scale = float(rooted if old is None else SCALE_DECAY * old + (1 - SCALE_DECAY) * rooted)
 
@@ -437,14 +443,14 @@ class Trainer:
         return Experience(rollout.observed, rollout.action, rollout.logits, prior, advantage, np.ones_like(advantage))
 
     def _flip_experience(self, flips: Flips) -> Experience:
-        """A row for each of the two actions of a flip, weighted by its probability: the exact gradient of the two."""
+        """Return a row for each of the two actions of a flip, weighted by its probability: their exact gradient."""
         gain = self._advantage(flips.gain)
         action = np.concatenate([flips.action, flips.alternative])
         both = np.concatenate([flips.logits, flips.logits])
         rows, n = np.arange(len(action)), len(flips)
         logit = both[rows, action].astype(np.float64)
         probability = 1 / (1 + np.exp(np.concatenate([logit[n:] - logit[:n], logit[:n] - logit[n:]])))
-        # Twice the probability among the two, so that rows weigh 1 on average.
+        # Twice the probability among the two actions, so that the mean weight is 1.
         weight = (2 * probability).astype(np.float32)
         observed = np.concatenate([flips.observed, flips.observed])
         prior = logits(self.first, observed)
@@ -455,7 +461,7 @@ class Trainer:
 
     def _validate(self) -> None:
         state = self.state
-        with emitted(self.average, self.clang, self.emitted) as policy:
+        with compiled_policy(self.average, self.clang, self.policies) as policy:
             outcomes = self.collector.greedy(self.validation, policy, self.quarantine)
         pairs = [(outcome, self.baselines[name]) for name, outcome in outcomes.items()]
         percent = 100 * outcome_reduction(self.objective, pairs)
@@ -465,20 +471,20 @@ class Trainer:
             state.best_percent, state.best_iteration = percent, state.iteration
             self.best = self.average
 
-    def _take_weights(self) -> None:
+    def _update_policy(self) -> None:
         self.dense = self._policy()
 
     def _policy(self) -> DensePolicy:
-        """The network as it is now."""
+        """Return the policy with the present weights of the network."""
         return networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
 
     def save(self) -> None:
-        """Publishes the state after the last finished iteration, unless it is already."""
-        self._begin_to_save()
+        """Publish the state after the last finished iteration, unless it is published already."""
+        self._start_saving()
         self._end_saving()
 
-    def _begin_to_save(self) -> None:
-        """The same while the next iteration compiles: an iteration of thousands of modules measures a gigabyte."""
+    def _start_saving(self) -> None:
+        """Publish in the background: an iteration of thousands of modules measures a gigabyte."""
         self._end_saving()
         if self._unsaved is not None:
             self.summaries.push()
@@ -488,23 +494,23 @@ class Trainer:
     def _end_saving(self) -> None:
         if self._saving is None:
             return
-        point, saving = self._saving
+        checkpoint, saving = self._saving
         try:
             saving.result()
         except Exception:
-            self._saving, self._unsaved = None, self._unsaved or point
+            self._saving, self._unsaved = None, self._unsaved or checkpoint
             raise
-        self._saving, self.saved = None, point.iteration
+        self._saving, self.saved = None, checkpoint.iteration
 
-    def _remember(self) -> None:
-        """Keeps the state at the end of an iteration, whatever the next one begins."""
+    def _keep_checkpoint(self) -> None:
+        """Copy the state at the end of an iteration, because the next iteration changes it."""
         state: dict[str, Any] = {
             "inputs": self.inputs,
             "training": vars(self.state),
             "sampler": self.sampler.state(),
             "shuffle": self.learner.shuffle_state,
             "quarantine": self.quarantine.to_json(),
-            "events": self.summaries.kept(),
+            "events": self.summaries.file_lengths(),
         }
         variables = {name: value.copy() for name, value in self.learner.state().items()}
         replay = () if self.replay is None else self.replay.segments

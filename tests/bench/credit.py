@@ -22,7 +22,7 @@ from components.ppo.config import PpoConfig
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.learners.replay import Flips
 from components.ppo.module_rollout import log_columns
-from components.ppo.policy_weights import emitted
+from components.ppo.policy_weights import compiled_policy
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.training import training
@@ -71,7 +71,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     base = trainer.best
-    with emitted(base, trainer.clang) as policy:
+    with compiled_policy(base, trainer.clang) as policy:
         measured = trainer.collector.measure(modules, policy, base, FLIP_COMPILES, 0, Quarantine(1.0))
     learner, flips = trainer.learner, measured.flips
     assert isinstance(learner, DqnLearner)
@@ -110,7 +110,7 @@ def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
     compiler = Compiler(trainer.clang, "inlining")
     error = real = 0.0
     count = 0
-    with emitted(trainer.best, trainer.clang) as policy:
+    with compiled_policy(trainer.best, trainer.clang) as policy:
         for module in modules:
             if count >= SINGLE_FLIPS:
                 break

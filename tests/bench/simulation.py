@@ -23,7 +23,7 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.workers.ray_pool import RayPool
 from components.core.workers.settings import NODE_SETTINGS
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
-from components.ppo.policy_weights import emitted
+from components.ppo.policy_weights import compiled_policy
 from components.ppo.rollout import end_s
 from tests.bench.context import BenchContext
 from tests.bench.workload import Workload
@@ -108,7 +108,7 @@ def measure_slots(
         repeats: number of timings to take the median of.
         requests_per_slot: number of requests; the first and the last tenth are not measured.
     """
-    with simulated(slots) as (pool, head), emitted(workload.dense, workload.clang) as policy:
+    with simulated(slots) as (pool, head), compiled_policy(workload.dense, workload.clang) as policy:
         pool.share(policy, POLICY_FILES)
         list(pool.map_unordered(workload.sleeping, workload.requests(workload.names(2 * slots), policy)))
         steady = _steady(pool, workload, workload.requests(workload.names(requests_per_slot * slots, 1), policy), head)

@@ -141,7 +141,7 @@ def test_killed_at_random_moments_and_while_it_publishes(inputs, undisturbed, tm
         said = run.end(signal.SIGKILL)
         assert run.process.returncode == -signal.SIGKILL, said
         done.append(iteration(root))
-        assert before == 0 or f"going on after iteration {before}" in said
+        assert before == 0 or f"resuming after iteration {before}" in said
     assert done[0] >= 1 and done == sorted(set(done)), "each began where the one before was killed, and came further"
     assert done[-1] < ITERATIONS
     assert Run(inputs, root, tmp_path).learned() == undisturbed
@@ -163,7 +163,7 @@ def test_ended_by_a_signal_it_keeps_its_last_iteration(inputs, undisturbed, tmp_
         said = run.end(number)
         assert time.monotonic() - began < 20
         assert run.process.returncode == status and "Traceback" not in said, said
-        assert iteration(root) > before and f"the state after iteration {iteration(root)} is kept in {root}" in said
+        assert iteration(root) > before and f"the state after iteration {iteration(root)} is saved in {root}" in said
         assert "run the same command again to continue" in said
         assert json.loads((root / "latest.json").read_text())["released"]
     assert iteration(root) < ITERATIONS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.ppo.module_sampler import LEAST_WEIGHT, ModuleSampler, sampling_weights
+from components.ppo.module_sampler import MIN_WEIGHT, ModuleSampler, sampling_weights
 
 NAMES = [f"project/m{i}.o" for i in range(7)]
 ALIKE = dict.fromkeys(NAMES, 1.0)
@@ -43,4 +43,4 @@ def test_module_comes_as_often_as_its_weight_says():
 def test_slow_modules_with_few_decisions_are_worth_little_but_never_nothing():
     weights = sampling_weights(np.array([1000, 1000, 1000, 1]), np.array([0.1, 0.1, 1.0, 5.0]))
     assert weights[:2] == pytest.approx([1, 1])
-    assert LEAST_WEIGHT == weights[3] < weights[2] < 0.5
+    assert MIN_WEIGHT == weights[3] < weights[2] < 0.5

@@ -6,7 +6,7 @@ import pytest
 from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import inputs_per_feature
-from components.ppo.policy_weights import calibrate_entropy, ema_update, emitted
+from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update
 
 
 def policy(scale=1.0):
@@ -54,6 +54,6 @@ def test_blend_is_a_weighted_mean_of_the_weights():
 
 
 def test_emitted_policy_is_gone_afterwards(clang):
-    with emitted(policy(), clang) as directory:
+    with compiled_policy(policy(), clang) as directory:
         assert {"policy.so", "output_spec.json"} <= {path.name for path in directory.iterdir()}
     assert not directory.exists()

@@ -109,7 +109,7 @@ def test_a_trace_of_another_problem_is_refused(arguments, tmp_path):
             capture_output=True,
             text=True,
         )
-    assert "is of the problem regalloc, not inlining" in caught.value.stderr
+    assert "is for the problem regalloc, not inlining" in caught.value.stderr
     assert "Traceback" not in caught.value.stderr
 
 

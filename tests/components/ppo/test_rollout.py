@@ -25,7 +25,7 @@ from components.core.workers import LocalPool
 from components.ppo import rollout
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
 from components.ppo.learners.replay import Flips
-from components.ppo.policy_weights import emitted
+from components.ppo.policy_weights import compiled_policy
 from components.ppo.rollout import MeasuredModules, RolloutCollector, choose_shares, end_s
 
 FLIP_COMPILES = 8
@@ -173,7 +173,7 @@ def test_a_module_with_a_share_that_fails_twice_is_set_aside_whole(measure) -> N
 def test_an_iteration_that_is_closed_early_counts_whole_modules(measure, capsys) -> None:
     found = measure(["slow", "a", "b", "c"], Quarantine(1.0), 0.75)
     assert found.modules == ("a", "b", "c")
-    assert "closed with 3 of 4 modules; left out: slow" in capsys.readouterr().out
+    assert "iteration ended with 3 of 4 modules; cancelled: slow" in capsys.readouterr().out
 
 
 @pytest.mark.tf
@@ -188,7 +188,7 @@ def test_real_flips_do_not_depend_on_the_division(artifacts, monkeypatch, shares
     problem = problems.get("inlining")
     baselines = OBJECTIVES[problem.objective].baselines(given["--trace"])
     found = []
-    with LocalPool(2) as pool, emitted(dense, clang) as policy:
+    with LocalPool(2) as pool, compiled_policy(dense, clang) as policy:
         collector = RolloutCollector(Compiler(clang, "inlining"), pool, problem, baselines, compile_s, True, 1.0)
         for count in (1, shares):
             monkeypatch.setattr(rollout, "choose_shares", lambda compile_s, *_, n=count: [n] * len(compile_s))

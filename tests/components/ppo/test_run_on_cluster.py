@@ -179,9 +179,9 @@ Change = Callable[[dict[str, str]], object]
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda a: a.pop("--cluster-image"), "nothing names the image"),
+        (lambda a: a.pop("--cluster-image"), "no image for the nodes"),
         (lambda a: a.update({"--cluster-image": "mlgo-cluster:1"}), "has no digest"),
-        (lambda a: a.update({"--corpus": a["--corpus"] + "x"}), "corpusx is no finished artifact"),
+        (lambda a: a.update({"--corpus": a["--corpus"] + "x"}), "corpusx is not a finished artifact"),
         (lambda a: a.update({"--oversample-modules": a["--corpus"] + "x"}), "there is nothing at gs://.*corpusx"),
         (lambda a: a.update({"--spot-node-label": "gke"}), "--spot-node-label 'gke' is not of the form LABEL=VALUE"),
         (lambda a: a.update({"--ray-cluster-options": "nodes=4"}), "no setting 'nodes'"),
@@ -189,7 +189,7 @@ Change = Callable[[dict[str, str]], object]
         (lambda a: a.update({"--ray-cluster-options": "cpus_per_worker=0"}), "cpus_per_worker of a RayJob is 0"),
         (lambda a: a.update({"--workers": "rayjob:0"}), "--workers 'rayjob:0' is not known"),
         (lambda a: a.update({"--samples": "0"}), "0 is not in the range"),
-        (lambda a: a.update(SAMPLED | {"--samples": "1"}), "--samples 1: a sample is judged against the others"),
+        (lambda a: a.update(SAMPLED | {"--samples": "1"}), "--samples 1: a sample is compared with others"),
         (lambda a: a.update({"--credit-assignment": "module"}), "learns from --credit-assignment counterfactual"),
     ],
 )

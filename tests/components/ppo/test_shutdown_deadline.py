@@ -47,7 +47,7 @@ def test_what_is_stuck_is_ended(what, number):
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
     assert time.monotonic() - began < 5
-    assert "ended in haste" in told and "run the same command again" in told and "Traceback" not in told
+    assert "ended by force" in told and "run the same command again" in told and "Traceback" not in told
 
 
 def test_what_ends_in_time_ends_by_itself():

@@ -24,7 +24,7 @@ def write(root, lengths, iterations, pushed=True):
     for iteration in iterations:
         summaries.validation(iteration, iteration / 2)
         summaries.iteration(iteration, np.full(3, iteration / 10), {"kl": 1.0}, {"compile": 2.0}, 0, 7)
-        kept[iteration] = summaries.kept()
+        kept[iteration] = summaries.file_lengths()
         if pushed:
             summaries.push()
     return kept
@@ -63,7 +63,7 @@ def test_what_was_not_uploaded_comes_from_here(root):
 
 
 def test_a_large_file_is_followed_by_another(root, monkeypatch):
-    monkeypatch.setattr(module, "FULL_BYTES", 4000)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 4000)
     kept = write(root, {}, range(1, 21), pushed=False)
     assert len(kept[20]) > 2 and max(kept[20].values()) < 6000
     write(root, kept[11], [12, 13])
