@@ -1,18 +1,18 @@
-"""Everything that training needs to go on, published as one.
+"""Checkpoints: everything that a training needs to resume, published atomically.
 
 A checkpoint is a directory with
 
     variables.npz   policy weights, Adam's moments and counters (Learner.state)
-    average/        the moving average of the weights (weights.npz, see components/core/policy/dense.py)
+    average/        moving average of the weights (weights.npz, see components/core/policy/dense.py)
     best/           the average that was best on the validation modules so far
-    replay/         measured flips that are learned from again, a file for each segment (replay.py)
-    state.json      what it was begun with, iteration, seconds trained, sampler, generators, quarantine, history of
-                    validations, digest of the policy, TensorBoard's files as far as they belong to it
-    manifest.json   last: a directory without it does not exist
+    replay/         replay buffer of measured flips, a file for each segment (replay.py)
+    state.json      fingerprint, iteration, seconds trained, sampler, random generators, quarantine, history of
+                    validations, digest of the policy, lengths of TensorBoard's files
+    manifest.json   written last: a directory without it does not exist
 
-`store.py` says where they are and which of them holds.
+checkpoint_manager.py decides where checkpoints are and which of them is valid.
 
-A segment of flips never changes, so that one that the checkpoint before has is linked, where the file system has links.
+Segments of flips never change. One that the previous checkpoint contains is hard-linked, if the file system has links.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REPLAY = "replay"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one iteration left. variables, average, best, replay: see the directory; state: JSON."""
+    """State after an iteration; see the files of a checkpoint above. `state` is JSON."""
 
     iteration: int
     variables: dict[str, NDArray[Any]]
@@ -56,7 +56,7 @@ class Checkpoint:
 
     @property
     def policy_digest(self) -> str:
-        """sha256 (hex) over the weights of the policy."""
+        """SHA-256 (hex) of the weights of the policy."""
         found = hashlib.sha256()
         for name in sorted(name for name in self.variables if name.startswith("weights/")):
             found.update(name.encode() + np.ascontiguousarray(self.variables[name]).tobytes())
@@ -64,7 +64,11 @@ class Checkpoint:
 
 
 def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -> None:
-    """Publishes it as `directory`. before: the checkpoint that this training published last or went on from."""
+    """Publish a checkpoint as `directory`.
+
+    Args:
+        before: the checkpoint that this training published last or resumed from.
+    """
     with publish(directory) as partial:
         write_npz(partial / VARIABLES, **checkpoint.variables)
         for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
@@ -80,40 +84,40 @@ def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -
 
 
 def _link(source: Path, target: Path) -> bool:
-    """Make `target` the same file as `source`, or a copy of it; False if that is not there."""
+    """Link or copy `source` to `target`; return False if `source` does not exist."""
     try:
         os.link(source, target)
     except FileNotFoundError:
         return False
-    except OSError:  # no links here
+    except OSError:  # no hard links
         shutil.copyfile(source, target)
     return True
 
 
 def read(directory: Path) -> Checkpoint:
-    """The reverse of `write`.
+    """Read a checkpoint.
 
     Raises:
-        EarlierCredit: it is of an earlier version of this program.
-        UserError: the directory is not there or damaged.
+        EarlierCredit: an earlier version of this program wrote it.
+        UserError: the directory is missing or damaged.
     """
     try:
         verify(directory)
         state = read_json(directory / STATE)
-        # Before the policies, which an earlier version wrote in another form: that is not damage.
+        # Before reading the policies, which earlier versions wrote in another form.
         require_known_credit(directory.parent.parent, state.get("inputs", {}))
         variables = _arrays(directory / VARIABLES)
         replay = tuple(Segment.of(int(path.stem), _arrays(path)) for path in sorted((directory / REPLAY).glob("*.npz")))
         average, best = (read_dense(directory / name) for name in (AVERAGE, BEST))
         found = Checkpoint(int(state["training"]["iteration"]), variables, average, best, state, replay)
         if state.get("policy", found.policy_digest) != found.policy_digest:
-            raise ValueError("its weights are not those of the policy that it names")
+            raise ValueError("its weights do not match the digest of its policy")
         return found
     except EarlierCredit:
         raise
     except (UserError, *NPZ_ERRORS) as error:
-        told = error.problem if isinstance(error, UserError) else error
-        raise UserError(f"the checkpoint {display_path(directory)} is damaged: {told}") from None
+        problem = error.problem if isinstance(error, UserError) else error
+        raise UserError(f"the checkpoint {display_path(directory)} is damaged: {problem}") from None
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

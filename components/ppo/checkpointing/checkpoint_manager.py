@@ -1,8 +1,8 @@
-"""The checkpoints of one training: ROOT/checkpoints/<iteration>-<random>, and which of them holds.
+"""The checkpoints of one training: ROOT/checkpoints/<iteration>-<random>, and which of them are valid.
 
-A checkpoint is published under a name that nothing else ever has, and only then named in the fence's document. So a
-kill between the two leaves the one before as the newest; a training that another one has replaced leaves nothing that
-anybody would take for a checkpoint; and no reader finds one that is half of one writer's and half of another's.
+A checkpoint is published under a unique name and then listed in the lease's document. A kill between the two leaves the
+previous one as the newest. A training that lost its lease cannot list a checkpoint, and no checkpoint can consist of
+files of two writers.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.fingerprint import EarlierCredit
 from components.ppo.checkpointing.training_lease import LeaseLost, TrainingLease
 
-_OURS = re.compile(r"\d{6,}-[0-9a-f]{8}")
+_CHECKPOINT = re.compile(r"\d{6,}-[0-9a-f]{8}")
 _NAME = re.compile(r"(\d{6,})(-[0-9a-f]{8})?")  # earlier versions numbered them only
-_HALF = re.compile(r"\.\d{6,}-[0-9a-f]{8}\.partial-.*")
+_PARTIAL = re.compile(r"\.\d{6,}-[0-9a-f]{8}\.partial-.*")
 
 
 class CheckpointManager:
-    """Checkpoints below `fence.root`, which the fence holds; the newest `keep` of them are kept."""
+    """Reads and publishes the checkpoints below the root directory of a lease, and keeps the newest `keep` of them."""
 
-    def __init__(self, fence: TrainingLease, keep: int) -> None:
-        self.directory = fence.root / "checkpoints"
-        self._fence = fence
+    def __init__(self, lease: TrainingLease, keep: int) -> None:
+        self.directory = lease.root / "checkpoints"
+        self._lease = lease
         self._keep = keep
         self._usable: list[str] | None = None
-        """Of the kept ones those that could be read, or were not tried; None until `newest` has looked."""
+        """Listed checkpoints that are readable or were not read; None before `newest` was called."""
         self._before: Path | None = None
-        """Of the kept ones that which the next one follows from."""
+        """The checkpoint that the next one follows."""
 
-    def save(self, point: Checkpoint) -> None:
-        """Publishes a checkpoint, then removes all but the newest.
+    def save(self, state: Checkpoint) -> None:
+        """Publish a checkpoint, then remove all but the newest ones.
 
         Raises:
-            Lost: another training has taken over; nothing of it was changed.
+            LeaseLost: another training has taken over; none of its files was changed.
             UserError: object storage refuses or does not answer.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        name = f"{point.iteration:06d}-{token_hex(4)}"
-        before = self._named()
+        name = f"{state.iteration:06d}-{token_hex(4)}"
+        before = self._listed()
         kept = [*(before if self._usable is None else self._usable), name][-self._keep :]
-        checkpoint.write(self.directory / name, point, self._before)
+        checkpoint.write(self.directory / name, state, self._before)
         try:
-            self._fence.update(checkpoints=kept, iteration=point.iteration, policy=point.policy_digest)
+            self._lease.update(checkpoints=kept, iteration=state.iteration, policy=state.policy_digest)
         except LeaseLost:
             discard(self.directory / name)
             raise
@@ -63,14 +63,14 @@ class CheckpointManager:
             discard(self.directory / old)
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole, None if there never was one; says so if that is not the newest.
+        """Return the newest readable checkpoint, None if there is none; report unreadable newer ones.
 
         Raises:
-            EarlierCredit: they are of an earlier version of this program.
-            UserError: none of those kept is whole; object storage refuses or does not answer.
+            EarlierCredit: an earlier version of this program wrote them.
+            UserError: none of them is readable; object storage refuses or does not answer.
         """
         self._sweep()
-        names = self._named()
+        names = self._listed()
         for number in range(len(names), 0, -1):
             name = names[number - 1]
             try:
@@ -78,44 +78,44 @@ class CheckpointManager:
             except (StorageError, EarlierCredit):
                 raise
             except UserError as error:
-                say(f"{error.problem}; the one before it is taken")
+                say(f"{error.problem}; using the previous one")
                 continue
             self._usable, self._before = names[:number], self.directory / name
             return found
         if names:
             raise UserError(
-                f"none of the checkpoints {', '.join(names)} in {display_path(self._fence.root)} can be read",
-                "use another --root-dir, or remove this one, to begin anew",
+                f"none of the checkpoints {', '.join(names)} in {display_path(self._lease.root)} can be read",
+                "use another --root-dir, or remove this one, to start again",
             )
         return None
 
     def _read(self, name: str) -> Checkpoint:
         directory = self.directory / name
         if uri := uri_of(directory):
-            # Not what an earlier run left in the mirror: its sizes could be right and its content damaged.
+            # Ignore the mirror of an earlier run: its content may be damaged even if the sizes match.
             shutil.rmtree(directory, ignore_errors=True)
             fetch(uri, directory)
         return checkpoint.read(directory)
 
-    def _named(self) -> list[str]:
-        """The names of those kept, the newest last."""
-        named = self._fence.content.get("checkpoints")
-        return list(named) if named is not None else self._listed()
-
     def _listed(self) -> list[str]:
-        """Where nothing names them: of an earlier version of this program, or their document was removed."""
+        """Return the names of the listed checkpoints, the newest last."""
+        listed = self._lease.content.get("checkpoints")
+        return list(listed) if listed is not None else self._found()
+
+    def _found(self) -> list[str]:
+        """Return the present checkpoints, for earlier versions, or if the document was removed."""
         folders = [Path(name).parent for name in listing(self.directory) if Path(name).name == MANIFEST]
         names = [str(folder) for folder in folders if _NAME.fullmatch(str(folder))]
         return sorted(names, key=lambda name: int(name.partition("-")[0]))
 
     def _sweep(self) -> None:
-        """Removes what killed trainings left: halves, and whole ones that were never named."""
-        there = {name.partition("/")[0] for name in listing(self.directory)}
+        """Remove partial and unlisted checkpoints of killed trainings."""
+        present = {name.partition("/")[0] for name in listing(self.directory)}
         if self.directory.is_dir():
-            here = {path.name for path in self.directory.iterdir()}
-            for name in filter(_HALF.fullmatch, here):
+            local = {path.name for path in self.directory.iterdir()}
+            for name in filter(_PARTIAL.fullmatch, local):
                 shutil.rmtree(self.directory / name, ignore_errors=True)
-            there |= here
-        if "checkpoints" in self._fence.content:
-            for name in filter(_OURS.fullmatch, there - set(self._named())):
+            present |= local
+        if "checkpoints" in self._lease.content:
+            for name in filter(_CHECKPOINT.fullmatch, present - set(self._listed())):
                 discard(self.directory / name)

@@ -1,4 +1,4 @@
-"""What a training is made of: all that decides what it learns, so that it goes on with nothing else."""
+"""Fingerprints of trainings: everything that determines what is learned. A training resumes only with the same one."""
 
 from __future__ import annotations
 
@@ -30,59 +30,60 @@ OPTIONS = (
     "seed",
     "min_completed_fraction",
 )
-GIN, EMPHASIS = "gin settings", "list of modules to oversample"
+GIN, OVERSAMPLED = "gin settings", "list of modules to oversample"
 
 
 def training_fingerprint(config: PpoConfig) -> dict[str, str]:
-    """Name -> what it is: digests of the artifacts ("" for one without a manifest, such as another tool's corpus), of
-    gin's bindings as they are now, with files and defaults, and of the emphasized names; options as text.
+    """Return the fingerprint of a training, by name.
 
-    How long, where and how patiently it trains is not among them: that may change from one run to the next.
+    It has digests of the artifacts ("" for artifacts without a manifest, such as another tool's corpus), of gin's
+    present bindings and of the oversampled modules, and options as text. Options that say how long, where and with
+    which timeouts to train are not part of it: they may change between runs.
     """
     names = sorted(read_oversampling(config.oversample_modules)) if config.oversample_modules else []
     return {
         **{name: _digest_of(getattr(config, name)) for name in ARTIFACTS},
         **{name: str(getattr(config, name)) for name in OPTIONS},
         GIN: hashlib.sha256(gin.config_str().encode()).hexdigest(),
-        EMPHASIS: hashlib.sha256(json.dumps(names).encode()).hexdigest(),
+        OVERSAMPLED: hashlib.sha256(json.dumps(names).encode()).hexdigest(),
     }
 
 
-def folder_of(begun: Mapping[str, str]) -> str:
-    """The name of a folder for a training that is begun with this."""
-    return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
+def folder_of(fingerprint: Mapping[str, str]) -> str:
+    """Return the folder name of a training with this fingerprint."""
+    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class EarlierCredit(UserError):
-    """A training of an earlier version, whose credit assignment and network this version does not have."""
+    """The training was started by an earlier version with another credit assignment and network."""
 
 
-def require_known_credit(root: Path, begun: Mapping[str, str]) -> None:
-    """Refuse to go on with a training that was begun before credit could be measured.
+def require_known_credit(root: Path, fingerprint: Mapping[str, str]) -> None:
+    """Refuse to resume a training of a version without counterfactual credit.
 
     Raises:
-        EarlierCredit: it was begun with the option --credit of earlier versions.
+        EarlierCredit: it was started with the option --credit of earlier versions.
     """
-    if "credit" in begun and "credit_assignment" not in begun:
+    if "credit" in fingerprint and "credit_assignment" not in fingerprint:
         raise EarlierCredit(
-            f"the training in {display_path(root)} was begun by an earlier version of this program, with --credit "
-            f"{begun['credit']}, and cannot go on: credit assignment and the network's inputs are others now",
-            "pass another --root-dir, or remove this one, to begin anew",
+            f"the training in {display_path(root)} was started by an earlier version of this program, with --credit "
+            f"{fingerprint['credit']}, and cannot be resumed: credit assignment and network inputs have changed",
+            "pass another --root-dir, or remove this one, to start again",
         )
 
 
-def require_same(root: Path, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raises UserError unless a training in `root` that was begun with the one may go on with the other."""
-    require_known_credit(root, begun)
+def require_same(root: Path, started: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise UserError unless the training in `root`, started with fingerprint `started`, may resume with `now`."""
+    require_known_credit(root, started)
     changed = [
-        f"--{name.replace('_', '-')} {begun[name]} (now {value})" if name in OPTIONS else f"another {name}"
+        f"--{name.replace('_', '-')} {started[name]} (now {value})" if name in OPTIONS else f"another {name}"
         for name, value in now.items()
-        if begun.get(name, value) != value
+        if started.get(name, value) != value
     ]
     if changed:
         raise UserError(
-            f"the training in {display_path(root)} was begun with {' and '.join(changed)}",
-            "pass what it was begun with, or another --root-dir to begin anew",
+            f"the training in {display_path(root)} was started with {' and '.join(changed)}",
+            "pass the same values, or another --root-dir to start a new training",
         )
 
 

@@ -1,4 +1,4 @@
-"""Who holds a root directory, and whether that process still lives, as far as can be told from here."""
+"""Identifies the process that holds a root directory, and tells whether it still runs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process, told apart from every other one.
+    """Identifies a process uniquely.
 
-    host: its name, for messages. boot: of the kernel, the same in all containers of a machine until it is started anew.
-    namespace: the inode of the namespace that `pid` is a number in. started: when, in clock ticks since that boot
-    (proc(5), /proc/PID/stat), for numbers are given again.
+    Attributes:
+        host: host name, for messages.
+        pid: process ID in its namespace.
+        boot: ID of the kernel's boot, the same in all containers of a machine.
+        namespace: inode of the PID namespace.
+        started: start time in clock ticks since boot (proc(5), /proc/PID/stat), because process IDs are reused.
     """
 
     host: str
@@ -27,7 +30,7 @@ class ProcessIdentity:
 
     @classmethod
     def here(cls) -> ProcessIdentity:
-        """This process."""
+        """Return the identity of this process."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         started = _started("self")
         assert started is not None
@@ -35,7 +38,7 @@ class ProcessIdentity:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ProcessIdentity | None:
-        """The reverse of `to_json`; None for anything else."""
+        """Return the identity in a document of `to_json`, None for any other document."""
         try:
             host, boot = str(document["host"]), str(document["boot"])
             return cls(host, int(document["pid"]), boot, int(document["namespace"]), int(document["started"]))
@@ -45,8 +48,8 @@ class ProcessIdentity:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def lives(self, seen_from: ProcessIdentity) -> bool | None:
-        """Whether that process still runs; None where `seen_from`, this process, cannot know."""
+    def is_running(self, seen_from: ProcessIdentity) -> bool | None:
+        """Return whether the process still runs; None if `seen_from`, this process, cannot know."""
         if (self.boot, self.namespace) != (seen_from.boot, seen_from.namespace):
             return None
         return _started(str(self.pid)) == self.started
@@ -56,9 +59,9 @@ class ProcessIdentity:
 
 
 def _started(pid: str) -> int | None:
-    """None if there is no such process, or it is a zombie."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     try:
-        # The second field, in parentheses, is the program's name, which may hold anything.
+        # The second field, in parentheses, is the program's name, which may contain any character.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None

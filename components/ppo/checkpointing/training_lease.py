@@ -1,19 +1,19 @@
-"""One training at a time in a root directory, and one word on which of its checkpoints holds.
+"""A lease on a root directory: one training at a time, and one list of its valid checkpoints.
 
-ROOT/latest.json is both, so that there is no moment between the one and the other:
+ROOT/latest.json contains both, so that they change together:
 
-    token, host, pid ...    whose training this is
-    beat, renewed           counted up every HEARTBEAT_S while it lives, and when (seconds since 1970)
-    released                whether it has ended in order
-    checkpoints             the names of those kept, the newest last; iteration and policy (a digest) of that one
+    token, host, pid ...    the training that holds the lease
+    beat, renewed           counter that is incremented every HEARTBEAT_S, and its time (seconds since 1970)
+    released                whether the training ended in order
+    checkpoints             names of the valid checkpoints, newest last; iteration and policy digest of the newest
 
-It is only ever replaced by who has read the version that it replaces (in object storage: by generation). A training
-that was taken for dead and wakes up is told so when it next writes: it cannot name a checkpoint of its own any more,
-and as the names of checkpoints are never used twice, it has overwritten nothing of the other one's.
+A writer replaces the document only if it still has the version that was read (in object storage: the generation). A
+training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
+because names of checkpoints are unique, it has not overwritten anything.
 
-On this machine a lock on ROOT/lock, which goes with the process, tells at once. Trainings on several machines that
-share ROOT through a network file system without working locks are told apart by the heartbeat, but whether the document
-is replaced safely depends on those locks: for that, use gs://.
+On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. Trainings on several
+machines that share ROOT through a network file system without working locks are told apart by the heartbeat, but the
+document is then not replaced safely: use gs:// instead.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from components.ppo.checkpointing.process_identity import ProcessIdentity
 LATEST = "latest.json"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
-"""Without a heartbeat for so long, a training whose process cannot be seen from here is taken for dead."""
-LONG_AGO_S = 600.0
-"""A heartbeat older than this by our clock is not waited for: clocks do not differ so much."""
+"""A training on another machine is assumed dead after this time without a heartbeat."""
+MAX_CLOCK_SKEW_S = 600.0
+"""A heartbeat that is older than this by our clock is not waited for."""
 _POLL_S = 1.0
 _VERSION = 1
 
 
 class LeaseLost(UserError):
-    """Another training has taken the root directory over."""
+    """Another training has taken over the root directory."""
 
 
 class TrainingLease:
-    """Holds `root` while the block runs.
+    """Holds a root directory while the block runs.
 
     Args:
         root: a directory, or the mirror of a gs:// URI.
-        me: who holds it; for tests.
+        me: identity of the holder, for tests.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TrainingLease:
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
         self._token = token_hex(8)
-        self._lock = threading.Lock()  # of the two lines below: the heartbeat is a thread of its own
+        self._lock = threading.Lock()  # guards _document and _lost, which the heartbeat's thread also uses
         self._document = VersionedJson(None, "")
         self._lost: LeaseLost | None = None
         self._ended = threading.Event()
@@ -72,18 +72,18 @@ class TrainingLease:
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """The document, whoever wrote what is in it."""
+        """Content of the document."""
         return dict(self._document.content or {})
 
     def __enter__(self) -> Self:
-        """Raises UserError if another training is at work here, or object storage does not answer."""
+        """Acquire the lease. UserError if another training holds it, or object storage does not answer."""
         with ExitStack() as stack:
             lock = stack.enter_context(open(self.root / "lock", "w"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise self._in_use(ProcessIdentity.from_json(read_versioned(self._place).content or {})) from None
-            self._take()
+            self._acquire()
             self._stack = stack.pop_all()
         self._heart.start()
         return self
@@ -98,16 +98,16 @@ class TrainingLease:
                     self.update(released=True)
                 except UserError as failure:
                     say(
-                        f"warning: {display_path(self.root)} is not released, the next training waits: "
+                        f"warning: {display_path(self.root)} is not released, so the next training will wait: "
                         f"{failure.problem}"
                     )
 
     def update(self, **fields: Any) -> None:
-        """Replaces fields of the document, and so makes sure that the root directory is still held.
+        """Replace fields of the document, which also verifies that the lease is still held.
 
         Raises:
-            Lost: it is not.
-            UserError: object storage refuses or does not answer; it may have been written all the same.
+            LeaseLost: it is not held any more.
+            UserError: object storage refuses or does not answer; the document may have been written nevertheless.
         """
         with self._lock:
             while True:
@@ -127,31 +127,31 @@ class TrainingLease:
     def _write(self, content: dict[str, Any], before: VersionedJson) -> None:
         self._document = write_versioned(self._place, {**content, "renewed": round(time.time(), 3)}, before)
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         while True:
             found = read_versioned(self._place)
-            self._wait_for_the_end_of(found)
+            self._await_end(found)
             fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "beat": 0, "released": False}
             try:
                 self._write({**(found.content or {}), **fresh}, found)
                 return
             except Conflict:
-                continue  # another one lives, or was quicker: the document says who
+                continue  # another training wrote it first
 
-    def _wait_for_the_end_of(self, found: VersionedJson) -> None:
-        """Returns when the training that wrote `found` may be replaced. UserError if it lives."""
+    def _await_end(self, found: VersionedJson) -> None:
+        """Return when the training that wrote `found` may be replaced. UserError if it is running."""
         content = found.content or {}
         holder = ProcessIdentity.from_json(content)
         if holder is None or content.get("released") or content.get("token") == self._token:
             return
         if uri_of(self.root) is None and holder.boot == self._me.boot:
-            return  # it had the lock that we have
-        lives = holder.lives(self._me)
-        if lives:
+            return  # it held the lock that we hold now
+        running = holder.is_running(self._me)
+        if running:
             raise self._in_use(holder)
-        if lives is False or time.time() - float(content.get("renewed", 0)) > LONG_AGO_S:
+        if running is False or time.time() - float(content.get("renewed", 0)) > MAX_CLOCK_SKEW_S:
             return
-        say(f"{display_path(self.root)} was held by {holder}: waiting {self._stale_s:.0f} s for a sign of life of it")
+        say(f"{display_path(self.root)} is held by {holder}: waiting {self._stale_s:.0f} s for a heartbeat")
         until_s = time.monotonic() + self._stale_s
         while time.monotonic() < until_s:
             time.sleep(min(_POLL_S, self._heartbeat_s))
@@ -160,16 +160,16 @@ class TrainingLease:
                 if (now.content or {}).get("released"):
                     return
                 raise self._in_use(ProcessIdentity.from_json(now.content or {}))
-        say(f"{holder} gave none, and is replaced")
+        say(f"no heartbeat of {holder}: replacing it")
 
     def _beat(self) -> None:
         while not self._ended.wait(self._heartbeat_s):
             try:
                 self.update()
             except LeaseLost:
-                return  # who next writes tells
-            except (UserError, OSError) as error:  # a full disk, a mount that is away: both may pass
-                say(f"warning: no sign of life: {error.problem if isinstance(error, UserError) else error}")
+                return  # the next write reports it
+            except (UserError, OSError) as error:  # may be temporary: a full disk, a missing mount
+                say(f"warning: no heartbeat written: {error.problem if isinstance(error, UserError) else error}")
 
     def _in_use(self, holder: ProcessIdentity | None) -> UserError:
         who = f" ({holder})" if holder else ""
@@ -179,8 +179,8 @@ class TrainingLease:
         )
 
     def _replaced_by(self, found: VersionedJson) -> LeaseLost:
-        who = ProcessIdentity.from_json(found.content or {}) or "nobody, and the document is gone"
+        who = ProcessIdentity.from_json(found.content or {}) or "unknown, the document is missing"
         return LeaseLost(
-            f"another training has taken {display_path(self.root)} over, as this one gave no sign of life: {who}",
-            "let that one go on, or use another --root-dir; this one has changed nothing of it",
+            f"another training has taken over {display_path(self.root)}, because this one had no heartbeat: {who}",
+            "let that one continue, or use another --root-dir; this one has not changed its files",
         )

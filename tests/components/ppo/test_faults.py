@@ -226,7 +226,7 @@ def test_a_training_that_slept_is_replaced_and_told(inputs, undisturbed, tmp_pat
     second.until(lambda: list(mirror(tmp_path / "two").glob("checkpoints/*/manifest.json")))
     first.process.send_signal(signal.SIGCONT)
     said = first.end()
-    assert first.process.returncode == 1 and f"another training has taken {root} over" in said, said
+    assert first.process.returncode == 1 and f"another training has taken over {root}" in said, said
     assert "Traceback" not in said and not (tmp_path / "policy").exists()
     assert second.learned() == undisturbed
 
@@ -255,6 +255,6 @@ def test_changed_inputs_are_refused_or_begin_anew_where_that_is_asked_for(inputs
     root = shutil.copytree(whole / "root", tmp_path / "root")
     other = Run(inputs, root, tmp_path, "--samples", "2")
     said = other.end()
-    assert other.process.returncode == 1 and "was begun with --samples 3 (now 2)" in said, said
+    assert other.process.returncode == 1 and "was started with --samples 3 (now 2)" in said, said
     Run(inputs, root, tmp_path, "--samples", "2", "--iterations", "1", "--fingerprint-root-dir").report()
     assert len(list(root.glob("*/latest.json"))) == 1 and iteration(root) == ITERATIONS

@@ -38,7 +38,7 @@ def test_weights_of_another_policy_are_found(tmp_path):
     other = {**checkpoint(1).variables, "weights/0": np.zeros(3, np.float32)}
     np.savez(tmp_path / "point" / "variables.npz", **other)
     write_manifest(tmp_path / "point")
-    with pytest.raises(UserError, match="weights are not those"):
+    with pytest.raises(UserError, match="weights do not match"):
         read(tmp_path / "point")
 
 
@@ -57,6 +57,6 @@ def test_one_of_the_earlier_credit_is_not_called_damaged(tmp_path):
     write(directory, earlier(checkpoint(1)))
     (directory / "best" / "weights.npz").write_bytes(b"of version 1")
     write_manifest(directory)
-    with pytest.raises(EarlierCredit, match=f"{tmp_path} was begun by an earlier version") as caught:
+    with pytest.raises(EarlierCredit, match=f"{tmp_path} was started by an earlier version") as caught:
         read(directory)
     assert "damaged" not in caught.value.problem and "--root-dir" in caught.value.remedy

@@ -139,7 +139,7 @@ def test_those_of_the_earlier_credit_are_refused(root):
         for iteration in (1, 2):
             store.save(earlier(checkpoint(iteration)))
     on_another_machine(root)
-    with pytest.raises(EarlierCredit, match="begun by an earlier version") as caught:
+    with pytest.raises(EarlierCredit, match="started by an earlier version") as caught:
         newest(root)
     assert str(uri_of(root) or root) in caught.value.problem and len(folders(root)) == 2
 

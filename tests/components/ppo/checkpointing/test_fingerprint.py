@@ -79,7 +79,7 @@ def test_what_decides_what_is_learned_may_not(config, field, value, told):
     before, after = begun(config), begun(replace(config, **{field: value}))
     assert folder_of(before) != folder_of(after)
     require_same(config.root_dir, before, before)
-    with pytest.raises(UserError, match="was begun with") as caught:
+    with pytest.raises(UserError, match="was started with") as caught:
         require_same(config.root_dir, before, after)
     assert told in caught.value.problem and "--root-dir" in caught.value.remedy
 
@@ -118,6 +118,6 @@ def test_a_training_of_the_earlier_credit_is_refused_whatever_is_passed(config, 
     for now in (begun(config), begun(replace(config, **learned))):
         new = ("credit_assignment", "algorithm", "objective")
         before = {name: value for name, value in now.items() if name not in new} | {"credit": credit}
-        with pytest.raises(EarlierCredit, match=f"begun by an earlier version .* --credit {credit}") as caught:
+        with pytest.raises(EarlierCredit, match=f"started by an earlier version .* --credit {credit}") as caught:
             require_same(config.root_dir, before, now)
         assert str(config.root_dir) in caught.value.problem and "another --root-dir" in caught.value.remedy

@@ -168,7 +168,7 @@ def test_the_heart_goes_on_after_a_write_that_failed(tmp_path, capsys):
         in_the_way = tmp_path / f".{LATEST}.new"
         in_the_way.mkdir()
         deadline = time.monotonic() + 30
-        while "no sign of life" not in (said := capsys.readouterr().out) and time.monotonic() < deadline:
+        while "no heartbeat written" not in (said := capsys.readouterr().out) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert "Is a directory" in said
         in_the_way.rmdir()
