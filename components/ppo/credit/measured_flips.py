@@ -1,12 +1,11 @@
-"""What one module's counterfactual compiles teach, made where the module is compiled.
+"""Measures flips of one module on the worker that compiles it.
 
-A module is compiled once under the greedy policy (the base), and again with sets of its decisions flipped. What goes
-back to the trainer is a row for each flip that was measured: what was observed, what the base did, what was tried
-instead and what that saved.
+A module is compiled once under the greedy policy (the base), and again with sets of its decisions flipped. The trainer
+receives a row for each measured flip: the observation, the action of the base, the alternative, and its gain.
 
-The flip sets of a large module may be divided into shares, each measured by a request of its own: it compiles the base
-again, which chooses the same flip sets, and then every so many-th of them. `merge` makes of the shares what one request
-would have measured, to the last bit.
+The flip sets of a large module may be divided into shares, each measured by one request: it compiles the base again,
+which results in the same flip sets, and then compiles every n-th of them. `merge` combines the shares to exactly the
+result of one request.
 """
 
 from __future__ import annotations
@@ -35,31 +34,31 @@ from components.ppo.module_rollout import log_columns
 
 @dataclass(frozen=True)
 class FlipRequest(Request):
-    """A module whose base is compiled, and a share of its flip sets, 0 <= share < shares."""
+    """A request to measure a share of a module's flip sets, 0 <= share < shares."""
 
     share: int = 0
     shares: int = 1
 
-    def flip_compiles(self, of_module: int) -> int:
-        """Return how many of a module's compiles with flips this request has, at most."""
-        return len(range(self.share, of_module, self.shares))
+    def flip_compiles(self, total: int) -> int:
+        """Return how many of a module's `total` compiles with flips this request has at most."""
+        return len(range(self.share, total, self.shares))
 
 
 @dataclass(frozen=True)
 class FlipShare:
-    """m measurements of flips of one module; a decision may have several, in different flip sets.
+    """m measurements of flips of one module; a decision may have several in different flip sets.
 
     Attributes:
-        share: of the request.
-        outcome: of the base, see `Objective.outcome`.
-        flips: a row for each measurement.
+        share: share of the request.
+        outcome: outcome of the base, see `Objective.outcome`.
+        flips: one row per measurement.
         decision: int64 [m], rows of the base's log.
         flip_set: int64 [m], number of the flip set in the module.
-        together: int64 [m], with how many decisions, itself among them, it was flipped; `gain` is its share.
-        group_size: int64 [m], with how many it could have been flipped, see `FlipPlan`.
+        together: int64 [m], number of decisions that were flipped together, including this one, which share the gain.
+        group_size: int64 [m], number of decisions that could be flipped together, see `FlipPlan`.
         error, attributed: see MeasuredFlips.
         compile_s: sum over the compiles.
-        compiles: how many there were, the base among them.
+        compiles: number of compiles, including the base.
     """
 
     module_name: str
@@ -77,17 +76,17 @@ class FlipShare:
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        # Level 1: what more would save is less than its time.
-        return _unpacked, (zlib.compress(pickle.dumps(values, pickle.HIGHEST_PROTOCOL), 1),)
+        # Higher levels cost more time than they save.
+        return _unpack, (zlib.compress(pickle.dumps(values, pickle.HIGHEST_PROTOCOL), 1),)
 
 
-def _unpacked(content: bytes) -> FlipShare:
+def _unpack(content: bytes) -> FlipShare:
     return FlipShare(**pickle.loads(zlib.decompress(content)))
 
 
 @dataclass(frozen=True)
 class ModuleFlips:
-    """What was measured of one module, each alternative of a decision once.
+    """Measurements of one module, with one row per alternative of a decision.
 
     Other attributes: see FlipShare.
     """
@@ -102,11 +101,11 @@ class ModuleFlips:
 
 
 def merge(shares: Sequence[FlipShare]) -> ModuleFlips:
-    """Return what all shares of a module measured, the same however it was divided.
+    """Combine all shares of a module; the result does not depend on their number.
 
-    A decision's gain is the mean of its measurements, or of those together with others, whichever is greater: who
-    decides one of a callee's calls decides the others soon, and may do it alike. A decision that loses alone and was
-    not tried with those that it belongs to is left out: whether it loses is not known.
+    A decision's gain is the mean of its single measurements, or of those together with other calls of the callee,
+    whichever is greater, because the policy may decide the other calls alike. A decision that loses alone and was not
+    measured together with its group is left out, because it is unknown whether it loses.
     """
     shares = sorted(shares, key=lambda share: share.share)
     flips = Flips.concatenate([share.flips for share in shares])
@@ -126,7 +125,7 @@ def merge(shares: Sequence[FlipShare]) -> ModuleFlips:
         shares[0].module_name,
         shares[0].outcome,
         replace(flips.take(order[begins]), gain=best).take(np.flatnonzero(~unknown)),
-        # Of sizes these are bytes, whose sums are exact in any order; problems with scores have no shares.
+        # Sums of bytes are exact in any order; problems with scores have only one share.
         sum(share.error for share in shares),
         sum(share.attributed for share in shares),
         sum(share.compile_s for share in shares),
@@ -135,7 +134,7 @@ def merge(shares: Sequence[FlipShare]) -> ModuleFlips:
 
 
 def _means(gain: NDArray[np.float64], of: NDArray[np.intp], count: int) -> NDArray[np.float64]:
-    """float64 [count]: mean of the gains of each, added in their order; NaN where there is none."""
+    """Return float64 [count], the mean gain of each group, added in order; NaN for groups without gains."""
     number = np.bincount(of, minlength=count)
     return np.where(number > 0, np.bincount(of, gain, count) / np.maximum(number, 1), np.nan)
 
@@ -146,8 +145,8 @@ class MeasureModule:
 
     Attributes:
         features, buckets: of the policy.
-        flip_compiles: compiles with flips for each module, at most; of problems with scores the flips of a function.
-        seed: of the choice of flips, with the module's name.
+        flip_compiles: maximum compiles with flips per module; for problems with scores, flips per function.
+        seed: determines the choice of flips, together with the module's name.
         objects: project -> function -> number of the project's objects that define it, see `measure_flips`.
     """
 
@@ -159,10 +158,10 @@ class MeasureModule:
     objects: Mapping[str, Mapping[str, int]]
 
     def __call__(self, request: FlipRequest) -> FlipShare:
-        """Measure flips of the module of `request`, whose advisor is the base's.
+        """Measure flips of a module under the policy of the request's advisor.
 
         Raises:
-            CompileError, UserError: as Compiler does.
+            CompileError, UserError: as Compiler.
         """
         problem = problems.get(self.compiler.problem)
         first = self.compiler(request)
@@ -175,9 +174,9 @@ class MeasureModule:
             measure = self._flip_sizes if problem.objective == "size" else self._flip_scores
             rows = measure(request, base, columns[problem.policy.decision].reshape(-1), logits)
         if rows is None:
-            none = (np.zeros(0, np.int64),) * 4
-            nothing = self._no_flips()
-            return FlipShare(first.module_name, request.share, outcome, nothing, *none, 0, 0, first.compile_s, 1)
+            empty = (np.zeros(0, np.int64),) * 4
+            no_flips = self._no_flips()
+            return FlipShare(first.module_name, request.share, outcome, no_flips, *empty, 0, 0, first.compile_s, 1)
         chosen = {name: column[rows.decision] for name, column in columns.items()}
         flips = Flips(
             observations(problem, self.features, self.buckets, chosen),
@@ -204,7 +203,7 @@ class MeasureModule:
     def _flip_sizes(
         self, request: FlipRequest, base: Sample, action: NDArray[np.int64], logits: NDArray[np.float32]
     ) -> _Rows | None:
-        """Flip sets of inlining decisions, each set in a compile of its own."""
+        """Measure flip sets of inlining decisions, each in a separate compile."""
         random = np.random.default_rng([self.seed, zlib.crc32(request.module.name.encode())])
         plan = inlining.plan_flips(base, action, uncertainty(logits), self.flip_compiles, random)
         plan = plan.share(request.share, request.shares)
@@ -229,7 +228,7 @@ class MeasureModule:
     def _flip_scores(
         self, request: FlipRequest, base: Sample, action: NDArray[np.int64], logits: NDArray[np.float32]
     ) -> _Rows | None:
-        """Flips of evictions, all in one compile that forks at each: a function's score is nobody else's."""
+        """Measure flips of evictions in one compile that forks at each: they affect only their own function's score."""
         assert base.log is not None
         flips = regalloc.choose_flips(request.module.name, base.log, self.flip_compiles, self.seed)
         if not len(flips):
@@ -252,7 +251,7 @@ class MeasureModule:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Measurements of either problem: rows of the base's log, what was tried, what it saved, and what it cost."""
+    """Measurements of either problem; see FlipShare."""
 
     decision: NDArray[np.int64]
     flip_set: NDArray[np.int64]

@@ -1,1 +1,1 @@
-"""What updates the policy: PPO, DQN on measured flips, evolution strategies."""
+"""Learners, which update the policy: PPO, DQN on measured flips, evolution strategies."""

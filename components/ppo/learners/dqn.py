@@ -1,13 +1,14 @@
 """DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
 
-The network is fitted to all flips at once, from where training started, for each validation (neural fitted Q
-iteration, Riedmiller 2005, doi:10.1007/11564096_32). A network that goes on from iteration to iteration sees its first
-flips fifty times and learns those modules by heart: docs/performance.md has the figures.
+For each validation, the network is fitted to all flips, starting from the initial weights (neural fitted Q iteration,
+Riedmiller 2005, doi:10.1007/11564096_32). A network that is trained continuously sees its first flips fifty times and
+memorizes their modules; docs/performance.md has the figures.
 
 A measured decision is an episode of one step, so an action's value is its return and nothing is bootstrapped (Mnih et
-al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. Where there are
-no others each gets half of it, whichever of them the base took; else the base's action returns 0 and the alternative
-the difference, for halves of several differences do not compare. The greedy policy of the values takes what saves most.
+al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. If a decision has
+two actions, each gets half of the difference, with opposite signs. Otherwise the base's action returns 0 and the
+alternative the difference, because halves of several differences are not comparable. The greedy policy takes the action
+with the largest value.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from components.core.policy import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 from components.ppo.learners.replay import Flips, ReplayBuffer
 
-DRAWN_AT_ONCE = 150
-"""Minibatches: flips lie by module, and of each module some are drawn."""
+BATCHES_PER_DRAW = 150
+"""Minibatches whose flips are read at once, because flips are stored by module."""
 AVERAGED_FROM = 0.5
-"""Share of a fit's steps after which weights are averaged (Izmailov et al. 2018, arXiv:1803.05407)."""
+"""Fraction of a fit's steps after which weights are averaged (Izmailov et al. 2018, arXiv:1803.05407)."""
 AVERAGED_EVERY = 10
 
 
@@ -46,16 +47,16 @@ class DqnParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
     Attributes:
-        learning_rate: of Adam at the begin of a fit; it falls to an eleventh.
-        minibatch_size: flips in a gradient step.
-        num_epochs: of a fit, how often a flip is learned from on average.
-        max_steps: gradient steps of a fit, at most: of very many flips it has fewer epochs.
-        max_grad_norm: global norm that gradients are clipped to.
-        replay_measurements: of each module, how many of its newest measurements are learned from.
-        margin: by how much less every other action than that of the first policy is worth, in units of the returns:
-            where measurements say next to nothing, it decides as the first policy does.
-        repeated_margin: share of the margin that is added for each e-fold of a callee's uses beyond FEW_CALLS. Hundreds
-            of calls of a function look alike and are decided alike, so what is wrong there is wrong hundreds of times.
+        learning_rate: Adam's learning rate at the start of a fit; it decays to an eleventh.
+        minibatch_size: flips per gradient step.
+        num_epochs: passes over the flips per fit, on average.
+        max_steps: maximum gradient steps per fit.
+        max_grad_norm: clipping of the gradient's global norm.
+        replay_measurements: number of the newest measurements of each module that are used.
+        margin: penalty of actions other than the initial policy's, in units of the returns: without evidence, the
+            policy decides like the initial one.
+        repeated_margin: fraction of the margin that is added for each e-fold of a callee's uses beyond FEW_CALLS.
+            Hundreds of calls of a function get the same decision, so a wrong decision is wrong hundreds of times.
     """
 
     learning_rate: float = 3e-3
@@ -69,13 +70,13 @@ class DqnParameters:
 
 
 def margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the margin of each decision, float32 [N], given how many decisions may be alike, float64 [N]."""
+    """Return the margin of each decision, float32 [N]. repeats: number of similar decisions, float64 [N]."""
     folds = np.log(np.maximum(repeats / FEW_CALLS, 1.0))
     return (parameters.margin * (1 + parameters.repeated_margin * folds)).astype(np.float32)
 
 
 class ActionValues(network.Network):
-    """The actor's dense layers as a Q-network: what are logits of a policy are values of actions here."""
+    """The actor's network as a Q-network: its outputs are values of actions instead of logits."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class ActionValues(network.Network):
 
 
 class DqnLearner(Learner):
-    """DQN's update of a network of values."""
+    """Fits a network of action values to measured flips."""
 
     def __init__(
         self,
@@ -132,23 +133,23 @@ class DqnLearner(Learner):
         flips: Flips | ReplayBuffer,
         returns: Callable[[Flips], NDArray[np.float32]],
         number: int,
-        given_up: threading.Event | None = None,
+        cancelled: threading.Event | None = None,
     ) -> dict[str, float]:
-        """Learn from all flips, beginning with the weights that the network has. Adam begins anew.
+        """Fit the network to all flips, starting from its present weights and a new Adam state.
 
         Args:
-            flips: at least one. returns: of some flips what is learned of each, float32: the value of the alternative
-                less that of the base's action.
-            number: of the fit; what is drawn depends on it and the seed alone.
-            given_up: is looked at before each step, for a fit in a thread that nobody waits for any more.
+            flips: at least one.
+            returns: function from flips to float32, the value of the alternative minus that of the base's action.
+            number: number of the fit, which with the seed determines the random numbers.
+            cancelled: checked before each step.
 
         Returns:
-            Over the fit the means of `value_loss` and of `explained_variance`, the share of the returns' mean square
-            that the values told before each step.
+            Means over the fit of `value_loss` and of `explained_variance`, the fraction of the returns' mean square
+            that the values explained before each step.
 
         Raises:
-            UserError: the weights are not finite any more.
-            CancelledError: it was given up; the weights are those of any step.
+            UserError: the weights are no longer finite.
+            CancelledError: the fit was cancelled; the weights are those of some step.
         """
         parameters = self.parameters
         size = min(parameters.minibatch_size, len(flips))
@@ -159,14 +160,14 @@ class DqnLearner(Learner):
         average, averaged = [weight.numpy() for weight in self.weights], 0
         losses, explained = [], []
         for step in range(steps):
-            if given_up is not None and given_up.is_set():
+            if cancelled is not None and cancelled.is_set():
                 raise CancelledError
-            if step % DRAWN_AT_ONCE == 0:
-                count = min(DRAWN_AT_ONCE, steps - step) * size
+            if step % BATCHES_PER_DRAW == 0:
+                count = min(BATCHES_PER_DRAW, steps - step) * size
                 drawn = flips.take(random.integers(0, len(flips), count))
                 targets = returns(drawn)
             self.optimizer.learning_rate.assign(parameters.learning_rate / (1 + 10 * step / steps))
-            first = step % DRAWN_AT_ONCE * size
+            first = step % BATCHES_PER_DRAW * size
             target = targets[first : first + size]
             loss = self._minibatch(
                 tf.constant(drawn.observed[first : first + size]),
@@ -189,17 +190,17 @@ class DqnLearner(Learner):
         require_finite(self.weights)
         return {"value_loss": float(np.mean(losses)), "explained_variance": float(np.mean(explained))}
 
-    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    @tf.function(autograph=False, reduce_retracing=True)  # no Python control flow on tensors
     def _minibatch(
         self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, advantage: tf.Tensor
     ) -> tf.Tensor:
-        """One step on the episodes of both actions of [B] decisions; the mean squared error of a value, float32 []."""
+        """Take a step on the episodes of both actions of [B] decisions; return the mean squared error, float32 []."""
         chosen = tf.concat([action, alternative], 0)  # [2 * B]
         returns = tf.concat([-self._base_share * advantage, (1 - self._base_share) * advantage], 0)
         seen = tf.concat([observed, observed], 0)
         ends, nothing = tf.zeros_like(returns), tf.zeros_like(chosen)
         first, last = tf.fill(tf.shape(chosen), StepType.FIRST), tf.fill(tf.shape(chosen), StepType.LAST)
-        # tf-agents wants [B, T]: the step, and the state behind it, which nothing looks at.
+        # tf-agents requires [B, T]: the step and the state after it, which is not used.
         episode = Trajectory(
             step_type=tf.stack([first, last], 1),
             observation=tf.stack([seen, seen], 1),

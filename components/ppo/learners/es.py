@@ -1,8 +1,8 @@
-"""Evolution strategies: the policy's weights are perturbed, and move towards the perturbations that compiled smaller.
+"""Evolution strategies: moves the policy's weights towards random perturbations that compile to smaller code.
 
-Salimans et al. 2017 (arXiv:1703.03864): antithetic perturbations, and the ranks of their returns in place of the
-returns. This is how ml-compiler-opt's demo trains today (Trofin et al., blackbox optimization). It needs neither a log
-nor credit: a perturbation's return is what whole modules came to under its most probable decisions.
+Salimans et al. 2017 (arXiv:1703.03864), with antithetic perturbations and ranks of returns. ml-compiler-opt's demo
+trains this way today (Trofin et al., blackbox optimization). It needs neither logs nor credit assignment: the return of
+a perturbation is the outcome of whole modules under its greedy decisions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class EsParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
     Attributes:
-        learning_rate: of Adam, in the first iteration.
-        decay_iterations: iterations after which it is half of that, a third after twice as many and so on.
-        deviation: of the perturbations, which are normal and as large for every weight.
+        learning_rate: Adam's learning rate in the first iteration.
+        decay_iterations: iterations after which the learning rate is halved; after twice as many it is a third.
+        deviation: standard deviation of the normal perturbations, the same for every weight.
     """
 
     learning_rate: float = 1e-2
@@ -36,7 +36,7 @@ class EsParameters:
 
 
 class EsLearner(Learner):
-    """An estimate of the gradient from perturbations, and Adam's step along it."""
+    """Estimates the gradient from perturbations and updates the weights with Adam."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class EsLearner(Learner):
         self._noise: list[NDArray[np.float32]] = []
 
     def perturb(self, count: int) -> Iterator[None]:
-        """Give `actor` the weights of `count` perturbations in turn, an even number, and at the end its own again.
+        """Set the weights of `actor` to `count` perturbations in turn, and at the end to the original ones.
 
-        Of each pair the second is the first's opposite.
+        `count` is even; the second perturbation of each pair is the opposite of the first.
 
         Raises:
             UserError: a perturbed weight is not finite.
@@ -78,22 +78,22 @@ class EsLearner(Learner):
                 variable.assign(array)
 
     def update(self, returns: NDArray[np.float64], iteration: int) -> dict[str, float]:
-        """Take one step.
+        """Take a step.
 
         Args:
-            returns: float64 [modules, perturbations] of the newest `perturb`, larger is better.
-            iteration: its number, from 0.
+            returns: float64 [modules, perturbations] of the last `perturb`, larger is better.
+            iteration: number of the iteration, from 0.
 
         Returns:
-            `learning_rate`; `gradient_norm` of the estimate.
+            `learning_rate` and `gradient_norm`.
 
         Raises:
-            UserError: the weights are not finite any more.
+            UserError: the weights are no longer finite.
         """
         rate = self.parameters.learning_rate / (1 + iteration / self.parameters.decay_iterations)
         self.optimizer.learning_rate.assign(rate)
         fitness = _ranks(returns).mean(axis=0)
-        # Half of a pair's difference, over the number of pairs.
+        # Half of the difference of each pair, divided by the number of pairs.
         share = ((fitness[0::2] - fitness[1::2]) / len(fitness)).astype(np.float32)
         descent = [-np.tensordot(share, noise, axes=1) / self.parameters.deviation for noise in self._noise]
         self.optimizer.apply_gradients(zip(map(tf.constant, descent), self.weights, strict=True))
@@ -104,7 +104,7 @@ class EsLearner(Learner):
 
 
 def _ranks(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64 [modules, perturbations]: ranks within a module from -0.5 to 0.5, the same for equal returns."""
+    """Return float64 [modules, perturbations], ranks within a module from -0.5 to 0.5, equal for equal returns."""
     less = (returns[:, :, None] > returns[:, None, :]).sum(axis=2)
     more = (returns[:, :, None] < returns[:, None, :]).sum(axis=2)
     return (less - more) / (2 * max(returns.shape[1] - 1, 1))

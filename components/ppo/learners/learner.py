@@ -15,12 +15,12 @@ from components.core.console import UserError
 
 
 class Learner:
-    """Policy network and Adam. All state is in `state` and `shuffle_state`.
+    """A policy network with Adam. `state` and `shuffle_state` contain all state.
 
     Args:
-        actor: its trainable weights are learned.
-        learning_rate: of Adam at first.
-        seed: of what is drawn while learning.
+        actor: network whose trainable weights are learned.
+        learning_rate: initial learning rate of Adam.
+        seed: seed of the random generator.
     """
 
     def __init__(self, actor: network.Network, learning_rate: float, seed: int) -> None:
@@ -32,7 +32,7 @@ class Learner:
 
     @property
     def weights(self) -> list[tf.Variable]:
-        """The trainable weights, the first layer's first."""
+        """Trainable weights, from the first layer on."""
         return list(self.actor.trainable_weights)
 
     def _state_variables(self) -> dict[str, tf.Variable]:
@@ -41,19 +41,19 @@ class Learner:
         return {**named, "step": self.step}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Weights, Adam's moments, rate and counter, and the number of updates, for a checkpoint."""
+        """Return weights, Adam's moments, learning rate and counter, and the number of updates, for a checkpoint."""
         return {name: variable.numpy() for name, variable in self._state_variables().items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned.
 
         Raises:
-            UserError: the state belongs to another network.
+            UserError: the state is for another network.
         """
         variables = self._state_variables()
         if {name: value.shape for name, value in state.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
             raise UserError(
-                "the checkpoint belongs to another network than the configured one",
+                "the checkpoint is for another network than the configured one",
                 "use the gin settings that it was trained with, or another --root-dir",
             )
         for name, variable in variables.items():
@@ -61,7 +61,7 @@ class Learner:
 
     @property
     def shuffle_state(self) -> dict[str, Any]:
-        """State of the generator, as JSON holds it."""
+        """State of the random generator, as JSON."""
         return dict(self._shuffle.bit_generator.state)
 
     @shuffle_state.setter
@@ -70,8 +70,8 @@ class Learner:
 
 
 def require_possible(parameters: Any, least: Mapping[str, float]) -> None:
-    """Raise UserError unless all fields of a dataclass of hyperparameters are finite and at least 0, or `least`."""
-    # Here and not in __post_init__, whose errors gin would wrap.
+    """Raise UserError unless all hyperparameters of a dataclass are finite and at least 0, or at least `least`."""
+    # Not in __post_init__, because gin would wrap the error.
     for field in fields(parameters):
         value, lower = getattr(parameters, field.name), least.get(field.name, 0)
         whole = field.type in ("int", int)
@@ -84,9 +84,9 @@ def require_possible(parameters: Any, least: Mapping[str, float]) -> None:
 
 
 def require_finite(variables: Iterable[tf.Variable]) -> None:
-    """Raise UserError if a weight is not finite any more."""
+    """Raise UserError if a weight is not finite."""
     if not all(np.isfinite(variable.numpy()).all() for variable in variables):
         raise UserError(
-            "the training diverged: weights are not finite any more",
+            "the training diverged: weights are no longer finite",
             "lower the learning rate (--gin-binding) and train in another --root-dir",
         )

@@ -2,10 +2,9 @@
 
 PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
 core/counterfactual and core/objectives, so only the agent's loss is used: PPO's clipped objective (Schulman et al.
-2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. In place of an entropy bonus,
-which draws the policy towards a coin's toss, stands the divergence from the policy that training started from (a
-regularized Markov decision process, Geist et al. 2019, arXiv:1901.11275): where the samples say nothing, it decides as
-the heuristic does.
+2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. Instead of an entropy bonus,
+which favors uniform policies, the loss has the KL divergence from the initial policy (a regularized Markov decision process,
+Geist et al. 2019, arXiv:1901.11275): without evidence, the policy decides like the heuristic.
 """
 
 from __future__ import annotations
@@ -24,17 +23,21 @@ from tf_agents.trajectories import time_step as ts
 from components.core.policy import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 
-SHOWN = 8192
-"""Decisions that entropy, KL and clip fraction are read from after an update: enough for two digits."""
+METRIC_DECISIONS = 8192
+"""Decisions on which entropy, KL and clip fraction are measured after an update; enough for two digits."""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """Decisions of an iteration, N in all.
+    """N decisions of an iteration.
 
-    observed: float32 [N, *S], see core/policy/observation.py. action: int64 [N]. logits: float32 [N, A] of the
-    policy that decided, finite. prior: float32 [N, A], logits of the policy that training started from. advantage:
-    float32 [N], positive is better, about unit deviation. weight: float32 [N], how much a row counts.
+    Attributes:
+        observed: float32 [N, *S], see core/policy/observation.py.
+        action: int64 [N].
+        logits: float32 [N, A], finite logits of the policy that decided.
+        prior: float32 [N, A], logits of the initial policy.
+        advantage: float32 [N], positive is better, with a standard deviation of about 1.
+        weight: float32 [N], weight of the decision in the loss.
     """
 
     observed: NDArray[np.float32]
@@ -54,16 +57,16 @@ class PpoParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
     Attributes:
-        learning_rate: of Adam, in the first iteration.
-        kl_coef: weight of KL(policy || first policy) in the first iteration.
-        decay_iterations: iterations after which learning_rate and kl_coef are half of that, a third after twice as many
-            and so on; not a share of the run, so that a run may be made longer.
+        learning_rate: Adam's learning rate in the first iteration.
+        kl_coef: weight of KL(policy || initial policy) in the first iteration.
+        decay_iterations: iterations after which learning_rate and kl_coef are halved; after twice as many they are a
+            third. It is not a fraction of the run, so that a run can be extended.
         clip_epsilon: clipping of the importance ratio.
         num_epochs: passes over an iteration's decisions.
-        minibatch_size: decisions of an update.
+        minibatch_size: decisions per update.
         max_grad_norm: clipping of the gradient's global norm.
-        target_kl: an iteration's updates end when the policy has moved this far (nats), 0 for never.
-        initial_entropy: mean entropy (nats) that the warmstart policy is softened to, see `calibrate_entropy`.
+        target_kl: KL divergence (nats) that ends the updates of an iteration; 0 for no limit.
+        initial_entropy: minimum mean entropy (nats) of the initial policy, see `calibrate_entropy`.
     """
 
     learning_rate: float = 1e-3
@@ -78,7 +81,7 @@ class PpoParameters:
 
 
 class PpoLearner(Learner):
-    """PPO's update of a policy network."""
+    """Updates a policy network with PPO."""
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class PpoLearner(Learner):
             networks.action_spec(num_actions),
             optimizer=self.optimizer,
             actor_net=self.actor,
-            # Advantages are given: this network is one unit that PPOAgent demands and nothing trains.
+            # Advantages are given; PPOAgent requires this network of one unit, which is not trained.
             value_net=value_network.ValueNetwork(observation, fc_layer_params=(1,)),
             importance_ratio_clipping=parameters.clip_epsilon,
             entropy_regularization=0.0,
@@ -113,36 +116,40 @@ class PpoLearner(Learner):
         self._agent.initialize()
 
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
-        """PPO's epochs over the decisions of the `iteration`-th iteration, from 0.
+        """Update the policy with the decisions of an iteration.
 
-        Returns the `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, the divergence
-        from the first policy (nats); and, of the policy after them on at most SHOWN of the decisions, `entropy` and
-        `kl` from the policy before (nats) and `clip_fraction`.
+        Args:
+            iteration: number of the iteration, from 0.
+
+        Returns:
+            `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, the KL divergence from
+            the initial policy (nats); after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`
+            from the previous policy (nats), and `clip_fraction`.
 
         Raises:
-            UserError: the weights are not finite any more.
+            UserError: the weights are no longer finite.
         """
         size = min(self.parameters.minibatch_size, len(experience))
         decay = 1 / (1 + iteration / self.parameters.decay_iterations)
         rate = self.parameters.learning_rate * decay
         self.optimizer.learning_rate.assign(rate)
         losses = []
-        shown = _tensors(experience, self._shuffle.permutation(len(experience))[:SHOWN])[:3]
+        sample = _tensors(experience, self._shuffle.permutation(len(experience))[:METRIC_DECISIONS])[:3]
         for _ in range(self.parameters.num_epochs):
             order = self._shuffle.permutation(len(experience))
             for begin in range(0, len(order) - size + 1, size):
                 rows = _tensors(experience, order[begin : begin + size])
                 losses.append(self._minibatch(*rows, tf.constant(self.parameters.kl_coef * decay, tf.float32)))
-            if self.parameters.target_kl and self._policy_shift(*shown).numpy()[1] > self.parameters.target_kl:
+            if self.parameters.target_kl and self._policy_shift(*sample).numpy()[1] > self.parameters.target_kl:
                 break
-        moved = self._policy_shift(*shown).numpy()
+        shift = self._policy_shift(*sample).numpy()
         means = np.mean([loss.numpy() for loss in losses], axis=0)
         require_finite(self.weights)
         names = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction")
-        metrics = {name: float(value) for name, value in zip(names, [*means, *moved], strict=True)}
+        metrics = {name: float(value) for name, value in zip(names, [*means, *shift], strict=True)}
         return {**metrics, "learning_rate": rate}
 
-    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    @tf.function(autograph=False, reduce_retracing=True)  # no Python control flow on tensors
     def _minibatch(
         self,
         observed: tf.Tensor,
@@ -153,7 +160,7 @@ class PpoLearner(Learner):
         weight: tf.Tensor,
         prior_weight: tf.Tensor,
     ) -> tf.Tensor:
-        """One update with [B, ...] decisions; float32 [2]: policy gradient loss, KL from the prior."""
+        """Update with [B, ...] decisions; return float32 [2], policy gradient loss and KL divergence from the prior."""
         ones = tf.ones_like(advantage)
         steps = ts.TimeStep(
             step_type=tf.fill(tf.shape(ones), ts.StepType.MID), reward=ones, discount=ones, observation=observed
@@ -180,9 +187,9 @@ class PpoLearner(Learner):
         self.step.assign_add(1)
         return tf.stack([loss.extra.policy_gradient_loss, divergence])
 
-    @tf.function(autograph=False, reduce_retracing=True)  # none of this has Python control flow on tensors
+    @tf.function(autograph=False, reduce_retracing=True)  # no Python control flow on tensors
     def _policy_shift(self, observed: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        """float32 [3]: entropy of the policy, its KL from `logits`, the fraction of ratios outside the clip."""
+        """Return float32 [3]: entropy of the policy, its KL divergence from `logits`, fraction of clipped ratios."""
         before = tf.nn.log_softmax(logits)
         now = tf.nn.log_softmax(networks.logits(self.actor, observed))
         entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(now) * now, -1))
@@ -193,7 +200,7 @@ class PpoLearner(Learner):
 
 
 def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Mean of KL(left || right) over [B, A] log probabilities, in nats."""
+    """Return the mean of KL(left || right) over log probabilities [B, A], in nats."""
     return tf.reduce_mean(tf.reduce_sum(tf.exp(left) * (left - right), -1))
 
 

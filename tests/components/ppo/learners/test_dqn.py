@@ -95,17 +95,17 @@ def test_a_decision_that_is_often_repeated_has_a_greater_margin() -> None:
     np.testing.assert_allclose(margins(DqnParameters(margin=0.1, repeated_margin=0.0), uses), np.full(5, 0.1))
 
 
-def test_a_fit_that_is_given_up_ends_at_its_next_step() -> None:
+def test_cancelled_fit_ends_at_its_next_step() -> None:
     flips, _ = measured()
-    given_up = threading.Event()
+    cancelled = threading.Event()
     learned = learner()
 
     def give_up(drawn: Flips) -> np.ndarray:
-        given_up.set()
+        cancelled.set()
         return gain_itself(drawn)
 
     with pytest.raises(CancelledError):
-        learned.fit(flips, give_up, 0, given_up)
+        learned.fit(flips, give_up, 0, cancelled)
     assert learned.state()["step"] == 1
 
 
