@@ -11,7 +11,7 @@ in one of K samples of a module is the sum of
 
 A caller that some sample does not have was inlined into its own callers, and its size is part of theirs: it is
 judged by the sum over itself and them, and so on upwards. A dropped callee has size 0. Both linkonce_odr and local
-functions are dropped when unused; leaving the former out makes code larger than -Oz (ARCHITECTURE, fact 4).
+functions are dropped when unused; leaving the former out makes code larger than -Oz.
 
 A callee is dropped only when all its calls are inlined, so each call gets a share of the saving. If each call got all
 of it, inlining a large function everywhere would look right from every call, however often its size is paid for.

@@ -3,8 +3,8 @@
 PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
 core/counterfactual and core/objectives, so only the agent's loss is used: PPO's clipped objective (Schulman et al.
 2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. Instead of an entropy bonus,
-which favors uniform policies, the loss has the KL divergence from the initial policy (a regularized Markov decision process,
-Geist et al. 2019, arXiv:1901.11275): without evidence, the policy decides like the heuristic.
+which favors uniform policies, the loss has the KL divergence from the initial policy (a regularized Markov decision
+process, Geist et al. 2019, arXiv:1901.11275): without evidence, the policy decides like the heuristic.
 """
 
 from __future__ import annotations

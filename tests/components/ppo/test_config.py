@@ -36,7 +36,7 @@ def test_the_algorithm_follows_the_problem() -> None:
         ({"algorithm": "es", "credit_assignment": "counterfactual"}, "es learns from --credit-assignment module only"),
         ({"algorithm": "es", "samples": 3}, "--samples 3: perturbations come in pairs"),
         ({"algorithm": "es", "min_completed_fraction": 0.5}, "--min-completed-fraction 0.5 with --algorithm es"),
-        ({"algorithm": "ppo", "credit_assignment": "module", "samples": 1}, "--samples 1: a sample is compared with others"),
+        ({"algorithm": "ppo", "credit_assignment": "module", "samples": 1}, "--samples 1: a sample is compared"),
     ],
 )
 def test_what_does_not_go_together_is_named(options, problem):

@@ -40,7 +40,8 @@ def test_an_iteration_that_is_closed_early_tells_what_it_left_out(inputs, tmp_pa
     command = [sys.executable, "-m", "components.ppo", *with_options(inputs, min_completed_fraction=0.5, iterations=2)]
     command += ["--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    left_out = re.findall(r"iteration ended with 1 of 2 modules; cancelled: app/m\d\.cpp\.o \((\d+) bytes, (\S+) s in", said)
+    ended = r"iteration ended with 1 of 2 modules; cancelled: app/m\d\.cpp\.o \((\d+) bytes, (\S+) s in"
+    left_out = re.findall(ended, said)
     assert len(left_out) == 2 and all(int(size) > 0 and float(seconds) > 0 for size, seconds in left_out)
 
 
