@@ -19,12 +19,12 @@ CREDITS = [("dqn", "counterfactual"), ("ppo", "counterfactual"), ("es", "module"
 
 
 @pytest.mark.parametrize(("algorithm", "credit"), CREDITS)
-def test_credit_follows_the_algorithm(algorithm, credit):
+def test_default_credit_depends_on_the_algorithm(algorithm, credit):
     assert config(algorithm=algorithm).credit_assignment == credit
     assert config(algorithm="ppo", credit_assignment="function").credit_assignment == "function"
 
 
-def test_the_algorithm_follows_the_problem() -> None:
+def test_default_algorithm_depends_on_the_problem() -> None:
     assert (config().algorithm, config(problem="regalloc").algorithm) == ("dqn", "ppo")
     assert config(problem="regalloc", algorithm="dqn").algorithm == "dqn"
 
@@ -39,6 +39,6 @@ def test_the_algorithm_follows_the_problem() -> None:
         ({"algorithm": "ppo", "credit_assignment": "module", "samples": 1}, "--samples 1: a sample is compared"),
     ],
 )
-def test_what_does_not_go_together_is_named(options, problem):
+def test_incompatible_options_are_refused(options, problem):
     with pytest.raises(UserError, match=problem):
         config(**options)

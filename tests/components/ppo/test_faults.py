@@ -127,7 +127,7 @@ def bucket(monkeypatch):
     gcs._client.cache_clear()
 
 
-def test_killed_at_random_moments_and_while_it_publishes(inputs, undisturbed, tmp_path):
+def test_kills_at_random_moments_and_while_publishing(inputs, undisturbed, tmp_path):
     chance = random.Random(7)
     root, done = tmp_path / "root", []
     for kill in range(5):
@@ -149,7 +149,7 @@ def test_killed_at_random_moments_and_while_it_publishes(inputs, undisturbed, tm
     assert len(list((root / "checkpoints").iterdir())) == 3 and not list(root.glob("checkpoints/.*"))
 
 
-def test_ended_by_a_signal_it_keeps_its_last_iteration(inputs, undisturbed, tmp_path):
+def test_signal_keeps_the_last_iteration(inputs, undisturbed, tmp_path):
     root = tmp_path / "root"
     for number, seldom, status in ((signal.SIGTERM, 100, 143), (signal.SIGINT, 1, 130)):
         run = Run(inputs, root, tmp_path, "--checkpoint-every", str(seldom), "--iterations", "99")
@@ -170,7 +170,7 @@ def test_ended_by_a_signal_it_keeps_its_last_iteration(inputs, undisturbed, tmp_
     assert Run(inputs, root, tmp_path).learned() == undisturbed
 
 
-def test_of_two_on_one_directory_one_stops(inputs, undisturbed, tmp_path):
+def test_second_training_on_a_root_directory_stops(inputs, undisturbed, tmp_path):
     root = tmp_path / "root"
     first = Run(inputs, root, tmp_path)
     first.until(lambda: iteration(root))
@@ -185,7 +185,7 @@ def test_of_two_on_one_directory_one_stops(inputs, undisturbed, tmp_path):
 
 
 @LEARNING_BY_DEFAULT
-def test_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
+def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
     """The second is refused; the first, killed, goes on elsewhere, with its events; the newest checkpoint is lost."""
     root, one, two = "gs://trainings/run", tmp_path / "one", tmp_path / "two"
     first = Run(inputs, root, tmp_path, cache=one)
@@ -212,7 +212,7 @@ def test_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
 
 
 @LEARNING_BY_DEFAULT
-def test_a_training_that_slept_is_replaced_and_told(inputs, undisturbed, tmp_path, bucket):
+def test_suspended_training_is_replaced_and_notices(inputs, undisturbed, tmp_path, bucket):
     """As a machine that was suspended: the other one cannot see its process, and has not heard of it for long."""
     root = "gs://trainings/run"
     first = Run(inputs, root, tmp_path, cache=tmp_path / "one")
@@ -232,7 +232,7 @@ def test_a_training_that_slept_is_replaced_and_told(inputs, undisturbed, tmp_pat
 
 
 @LEARNING_BY_DEFAULT
-def test_object_storage_that_fails_every_third_time_and_then_hangs(inputs, undisturbed, tmp_path, bucket):
+def test_object_storage_that_fails_then_hangs(inputs, undisturbed, tmp_path, bucket):
     root = "gs://trainings/run"
     bucket.every, bucket.times = 3, 60
     run = Run(inputs, root, tmp_path)
@@ -251,7 +251,7 @@ def test_object_storage_that_fails_every_third_time_and_then_hangs(inputs, undis
 
 
 @LEARNING_BY_DEFAULT
-def test_changed_inputs_are_refused_or_begin_anew_where_that_is_asked_for(inputs, undisturbed, whole, tmp_path):
+def test_changed_inputs_are_refused_or_start_a_new_folder(inputs, undisturbed, whole, tmp_path):
     root = shutil.copytree(whole / "root", tmp_path / "root")
     other = Run(inputs, root, tmp_path, "--samples", "2")
     said = other.end()

@@ -80,7 +80,7 @@ def before(monkeypatch):
     return hook
 
 
-def test_the_fit_is_to_what_there_was_before_the_iteration_and_goes_on_while_that_compiles(begin, before, monkeypatch):
+def test_fit_uses_earlier_flips_and_overlaps_compiles(begin, before, monkeypatch):
     fitting, measuring, added = threading.Event(), threading.Event(), threading.Event()
     fitted = []
 
@@ -114,7 +114,7 @@ def test_the_fit_is_to_what_there_was_before_the_iteration_and_goes_on_while_tha
         assert trainer.average is trainer.dense and trainer.average is not first
 
 
-def test_when_it_ends_is_of_no_consequence(begin, before):
+def test_duration_of_the_fit_does_not_change_results(begin, before):
     def trained(name):
         with begin(name) as trainer:
             state = trainer.run().state
@@ -128,7 +128,7 @@ def test_when_it_ends_is_of_no_consequence(begin, before):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("in the fit"), UserError("in the fit")])
-def test_what_ends_the_fit_ends_the_training(begin, before, error):
+def test_error_in_the_fit_ends_the_training(begin, before, error):
     def fail(*_):
         raise error
 
@@ -141,7 +141,7 @@ def test_what_ends_the_fit_ends_the_training(begin, before, error):
     assert trainer.saved == 1
 
 
-def test_an_interruption_ends_the_fit_and_keeps_the_iteration_before(begin, before):
+def test_interruption_cancels_the_fit_and_keeps_the_previous_iteration(begin, before):
     """Of a fit that would take days."""
     endless = ("DqnParameters.num_epochs=1e9", "DqnParameters.max_steps=1000000000")
     with begin(gin_bindings=endless) as trainer:

@@ -13,7 +13,7 @@ import pytest
 from components.ppo.module_rollout import ModuleRollout
 
 
-def test_a_node_of_a_cluster_needs_none_of_the_trainers_packages() -> None:
+def test_cluster_node_needs_no_trainer_packages() -> None:
     """It has no TensorFlow, and no pyarrow: docker/requirements/cluster.txt."""
     modules = "components.ppo.credit.measured_flips, components.ppo.module_rollout, components.core.workers.ray_worker"
     code = f"import sys, {modules}\n"
@@ -32,7 +32,7 @@ def sampled(decisions: int) -> ModuleRollout:
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 500])
-def test_it_arrives_as_it_was(decisions: int) -> None:
+def test_pickled_rollout_is_restored_exactly(decisions: int) -> None:
     before = sampled(decisions)
     if decisions:
         before.logits[0] = -0.0, np.nan  # bit by bit
@@ -45,7 +45,7 @@ def test_it_arrives_as_it_was(decisions: int) -> None:
             assert new == old
 
 
-def test_observations_of_several_dimensions_arrive() -> None:
+def test_multidimensional_observations_are_pickled() -> None:
     flat = sampled(50)
     before = dataclasses.replace(flat, observed=flat.observed.reshape(200, 4, 9))
     after = pickle.loads(pickle.dumps(before))
@@ -53,7 +53,7 @@ def test_observations_of_several_dimensions_arrive() -> None:
     assert after.logits.tobytes() == before.logits.tobytes()
 
 
-def test_what_samples_have_in_common_travels_once() -> None:
+def test_duplicate_observations_are_pickled_once() -> None:
     assert len(pickle.dumps(sampled(500))) < 0.3 * sum(
         value.nbytes for value in vars(sampled(500)).values() if isinstance(value, np.ndarray)
     )

@@ -14,7 +14,7 @@ ALIKE = dict.fromkeys(NAMES, 1.0)
 
 
 @given(st.integers(1, 10), st.integers(1, 40), st.integers(0, 2**32))
-def test_every_module_comes_equally_often_and_never_twice_at_once(count, rounds, seed):
+def test_equal_weights_sample_equally_without_duplicates(count, rounds, seed):
     sampler = ModuleSampler(ALIKE, seed)
     seen = []
     for _ in range(rounds):
@@ -26,7 +26,7 @@ def test_every_module_comes_equally_often_and_never_twice_at_once(count, rounds,
 
 
 @given(st.integers(0, 5))
-def test_restored_sampler_takes_what_the_first_would_have_taken(before):
+def test_restored_sampler_continues_exactly(before):
     one, two = ModuleSampler(ALIKE, 1), ModuleSampler(ALIKE, 2)
     for _ in range(before):
         one.next_batch(3)
@@ -34,13 +34,13 @@ def test_restored_sampler_takes_what_the_first_would_have_taken(before):
     assert [one.next_batch(3) for _ in range(6)] == [two.next_batch(3) for _ in range(6)]
 
 
-def test_module_comes_as_often_as_its_weight_says():
+def test_sampling_frequency_equals_weight():
     sampler = ModuleSampler({**ALIKE, NAMES[0]: 0.25}, 0)
     seen = [name for _ in range(2000) for name in sampler.next_batch(3)]
     assert seen.count(NAMES[0]) / seen.count(NAMES[1]) == pytest.approx(0.25, rel=0.15)
 
 
-def test_slow_modules_with_few_decisions_are_worth_little_but_never_nothing():
+def test_slow_modules_with_few_decisions_get_the_minimum_weight():
     weights = sampling_weights(np.array([1000, 1000, 1000, 1]), np.array([0.1, 0.1, 1.0, 5.0]))
     assert weights[:2] == pytest.approx([1, 1])
     assert MIN_WEIGHT == weights[3] < weights[2] < 0.5

@@ -29,14 +29,14 @@ def with_options(inputs, **options):
     return [word for pair in given.items() for word in pair]
 
 
-def test_on_this_machine(inputs, first, tmp_path):
+def test_training_with_local_ray(inputs, first, tmp_path):
     report = train(with_options(inputs, workers="ray"), tmp_path)
     assert report["mean_rewards"] == first[1]["mean_rewards"]
     assert report["validation_history"] == first[1]["validation_history"]
 
 
 @LEARNING_BY_DEFAULT
-def test_an_iteration_that_is_closed_early_tells_what_it_left_out(inputs, tmp_path):
+def test_cancelled_modules_of_an_iteration_are_reported(inputs, tmp_path):
     command = [sys.executable, "-m", "components.ppo", *with_options(inputs, min_completed_fraction=0.5, iterations=2)]
     command += ["--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
@@ -67,7 +67,7 @@ def in_bucket(directory: Path, name: str) -> str:
     return str(uri)
 
 
-def test_on_a_cluster_that_loses_a_node_while_object_storage_fails(inputs, first, bucket, tmp_path):
+def test_training_survives_lost_node_and_failing_object_storage(inputs, first, bucket, tmp_path):
     """Everything is in the bucket; nodes share nothing with the trainer, and every third request of anybody fails."""
     given = dict(zip(inputs[::2], inputs[1::2], strict=True))
     names = ("corpus", "toolchain", "trace", "warmstart")

@@ -11,14 +11,14 @@ from components.core.console import UserError
 from components.ppo.oversampling import oversampled, read_oversampling
 
 
-def test_named_modules_and_the_kin_of_those_that_were_held_out() -> None:
+def test_oversamples_named_modules_and_directories_of_held_out_ones() -> None:
     trained = {"zstd/lib/a.o", "zstd/lib/b.o", "zstd/programs/c.o", "lz4/d.o"}
     assert oversampled(("lz4/d.o",), trained) == {"lz4/d.o"}
     assert oversampled(("zstd/lib/held-out.o",), trained) == {"zstd/lib/a.o", "zstd/lib/b.o"}
     assert oversampled(("nowhere/x.o",), trained) == set() == oversampled((), trained)
 
 
-def test_a_list_and_the_state_of_retraining_are_read(tmp_path: Path) -> None:
+def test_reads_list_or_state_of_retraining(tmp_path: Path) -> None:
     path = tmp_path / "names.json"
     for document in (["a", "b"], {"regressed": ["a", "b"], "deployed": None}):
         path.write_text(json.dumps(document))
@@ -26,7 +26,7 @@ def test_a_list_and_the_state_of_retraining_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3", "[1]", '{"names": []}'])
-def test_what_is_no_list_is_named(tmp_path: Path, text: str) -> None:
+def test_other_documents_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "names.json").write_text(text)
     with pytest.raises(UserError, match=r"names\.json is not (a list of modules|valid JSON)"):
         read_oversampling(tmp_path / "names.json")

@@ -32,7 +32,7 @@ def inputs():
     return np.random.default_rng(1).random((500, 4), np.float32)
 
 
-def test_softened_policy_has_the_entropy_asked_for_and_the_same_decisions(inputs):
+def test_calibrated_policy_has_the_entropy_and_the_same_decisions(inputs):
     sharp = policy(scale=20)
     assert entropy(sharp, inputs) < 0.05
     soft = calibrate_entropy(sharp, inputs, 0.2)
@@ -41,19 +41,19 @@ def test_softened_policy_has_the_entropy_asked_for_and_the_same_decisions(inputs
     np.testing.assert_array_equal(before, after)
 
 
-def test_unsure_policy_stays_as_it_is(inputs):
+def test_policy_with_enough_entropy_is_not_changed(inputs):
     unsure = policy(scale=0.1)
     assert calibrate_entropy(unsure, inputs, 0.2) is unsure
 
 
-def test_blend_is_a_weighted_mean_of_the_weights():
+def test_ema_update_is_a_weighted_mean():
     one, two = policy(1), policy(3)
     (mixed, _), *_ = ema_update(one, two, 0.75).layers
     np.testing.assert_allclose(mixed, 0.75 * one.layers[0][0] + 0.25 * two.layers[0][0], rtol=1e-6)
     assert mixed.dtype == np.float32
 
 
-def test_emitted_policy_is_gone_afterwards(clang):
+def test_compiled_policy_is_removed_afterwards(clang):
     with compiled_policy(policy(), clang) as directory:
         assert {"policy.so", "output_spec.json"} <= {path.name for path in directory.iterdir()}
     assert not directory.exists()

@@ -77,7 +77,7 @@ def arguments(regalloc, training_toolchain):
     ]
 
 
-def test_warmstart_makes_a_policy_of_which_all_forms_agree(regalloc):
+def test_all_forms_of_the_warmstart_policy_agree(regalloc):
     report = json.loads((regalloc / "warmstart" / "report.json").read_text())
     assert report["training_agreement"] > 0.8 and report["decisions"] > 100
     info = load_policy_info(regalloc / "warmstart")
@@ -86,7 +86,7 @@ def test_warmstart_makes_a_policy_of_which_all_forms_agree(regalloc):
 
 
 @pytest.mark.parametrize("learning", LEARNING)
-def test_the_same_seed_gives_the_same_rewards(arguments, tmp_path, learning):
+def test_equal_seeds_give_equal_rewards(arguments, tmp_path, learning):
     given = [*arguments, "--problem", "regalloc", *LEARNING[learning]]
     one, two = (train(given, tmp_path / name) for name in ("one", "two"))
     assert one["mean_rewards"] == two["mean_rewards"] and any(one["mean_rewards"])
@@ -97,7 +97,7 @@ def test_the_same_seed_gives_the_same_rewards(arguments, tmp_path, learning):
     assert info.features[0].name == "mask"
 
 
-def test_a_trace_of_another_problem_is_refused(arguments, tmp_path):
+def test_trace_of_another_problem_is_refused(arguments, tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step(
             "ppo",
@@ -113,7 +113,7 @@ def test_a_trace_of_another_problem_is_refused(arguments, tmp_path):
     assert "Traceback" not in caught.value.stderr
 
 
-def test_a_compiler_of_other_features_is_refused_with_the_difference(arguments, training_toolchain, tmp_path):
+def test_compiler_with_other_features_is_refused_with_the_difference(arguments, training_toolchain, tmp_path):
     """As a clang of another LLVM would be: nothing is compiled."""
     other = tmp_path / "training"
     shutil.copytree(training_toolchain, other, symlinks=True)

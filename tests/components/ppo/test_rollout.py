@@ -54,7 +54,7 @@ def assert_same(left: Flips, right: Flips) -> None:
 
 
 @pytest.mark.parametrize("shares", [2, 3, 5, 8])
-def test_merged_shares_are_what_one_request_measures_to_the_bit(shares: int) -> None:
+def test_merged_shares_equal_one_request_exactly(shares: int) -> None:
     whole = merge([measured("a", 0, 1)])
     np.testing.assert_array_equal(whole.flips.observed[:, 0], np.arange(40))
     parts = [pickle.loads(pickle.dumps(measured("a", share, shares))) for share in reversed(range(shares))]
@@ -64,7 +64,7 @@ def test_merged_shares_are_what_one_request_measures_to_the_bit(shares: int) -> 
     assert merged.compiles == shares + 5 and merged.compile_s == 0.5 * shares
 
 
-def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
+def test_flips_to_different_actions_are_not_merged() -> None:
     none, decision = np.zeros((3, 2), np.float32), np.array([4, 4, 1])
     flips = Flips(none, none, np.zeros(3, np.int64), np.array([2, 1, 3]), np.array([0.5, 0.25, 0.125]))
     flip_set, alone = np.zeros(3, np.int64), np.ones(3, np.int64)
@@ -73,19 +73,19 @@ def test_flips_of_one_decision_to_several_actions_stay_apart() -> None:
     np.testing.assert_array_equal(merged.gain, [0.125, 0.25, 0.5])
 
 
-def test_nothing_measured_merges_to_nothing() -> None:
+def test_empty_shares_merge_to_no_flips() -> None:
     none = np.zeros(0, np.int64)
     flips = Flips(np.zeros((0, 6), np.float32), np.zeros((0, 2), np.float32), none, none, np.zeros(0))
     merged = merge([FlipShare("a", i, {"": 5}, flips, none, none, none, none, 0.0, 0.0, 0.1, 1) for i in range(2)])
     assert len(merged.flips) == 0 and merged.flips.observed.shape == (0, 6) and merged.compiles == 2
 
 
-def test_few_slots_with_many_modules_divide_nothing() -> None:
+def test_no_module_is_divided_if_slots_are_few() -> None:
     compile_s = np.random.default_rng(0).lognormal(sigma=1.2, size=16).tolist()
     assert choose_shares(compile_s, FLIP_COMPILES, 2) == [1] * 16
 
 
-def test_a_dominating_module_is_divided() -> None:
+def test_dominating_module_is_divided() -> None:
     assert choose_shares([1.0, 0.01, 0.01], FLIP_COMPILES, 2) == [2, 1, 1]
     assert choose_shares([1.0], FLIP_COMPILES, 512) == [FLIP_COMPILES]
     assert choose_shares([1.0], 1, 512) == [1]
@@ -93,7 +93,7 @@ def test_a_dominating_module_is_divided() -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 8, 64, 512])
-def test_no_module_keeps_the_slots_waiting(slots: int) -> None:
+def test_division_keeps_slots_busy(slots: int) -> None:
     compile_s = np.random.default_rng(1).lognormal(-2.5, 1.4, 2000)
     shares = choose_shares(compile_s.tolist(), FLIP_COMPILES, slots)
     work_s = 9 * compile_s.sum() / slots
@@ -158,7 +158,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
         yield run
 
 
-def test_a_module_with_a_share_that_fails_twice_is_set_aside_whole(measure) -> None:
+def test_module_with_a_failing_share_is_quarantined(measure) -> None:
     quarantine = Quarantine(1.0)
     found = measure(["a", "broken", "b"], quarantine)
     assert found.modules == ("a", "b") and found.compiles == (8, 8)
@@ -170,7 +170,7 @@ def test_a_module_with_a_share_that_fails_twice_is_set_aside_whole(measure) -> N
         measure(["a", "broken", "b"], Quarantine(0.1))
 
 
-def test_an_iteration_that_is_closed_early_counts_whole_modules(measure, capsys) -> None:
+def test_min_completed_fraction_counts_whole_modules(measure, capsys) -> None:
     found = measure(["slow", "a", "b", "c"], Quarantine(1.0), 0.75)
     assert found.modules == ("a", "b", "c")
     assert "iteration ended with 3 of 4 modules; cancelled: slow" in capsys.readouterr().out
@@ -178,7 +178,7 @@ def test_an_iteration_that_is_closed_early_counts_whole_modules(measure, capsys)
 
 @pytest.mark.tf
 @pytest.mark.parametrize("shares", [2, 3, 7])
-def test_real_flips_do_not_depend_on_the_division(artifacts, monkeypatch, shares: int) -> None:
+def test_measured_flips_do_not_depend_on_shares(artifacts, monkeypatch, shares: int) -> None:
     given = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
     corpus: Corpus = load_corpus(given["--corpus"])
     dense = read_dense(given["--warmstart"])

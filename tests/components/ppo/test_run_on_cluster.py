@@ -83,7 +83,7 @@ def job(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def test_the_trainer_is_told_what_the_step_was_told(
+def test_trainer_command_has_all_options(
     cluster: Cluster, arguments: dict[str, str], place: GsUri, cache: Path
 ) -> None:
     bucket_of(place).blob(f"{place.path}/names.json").upload_from_string("[]")
@@ -109,7 +109,7 @@ def test_the_trainer_is_told_what_the_step_was_told(
     assert fetched == {"output"}
 
 
-def test_the_cluster_is_what_the_options_say(
+def test_cluster_options_determine_the_rayjob(
     cluster: Cluster, arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch, storage_host: str
 ) -> None:
     monkeypatch.setenv(CACHE_GB, "40")
@@ -129,7 +129,7 @@ def test_the_cluster_is_what_the_options_say(
     assert (env[CACHE_GB], env[EMULATOR_VARIABLE]) == ("40", storage_host)
 
 
-def test_what_changes_the_result_changes_the_name(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
+def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
     def name(**more: str) -> str:
         step(arguments | {f"--{option.replace('_', '-')}": value for option, value in more.items()})
         return str(job(cluster)["metadata"]["name"])
@@ -149,7 +149,7 @@ def test_what_changes_the_result_changes_the_name(cluster: Cluster, arguments: d
     assert len(set(names)) == len(names)
 
 
-def test_one_that_has_succeeded_is_not_run_again(
+def test_successful_rayjob_is_not_repeated(
     cluster: Cluster, arguments: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     step(arguments)
@@ -157,13 +157,13 @@ def test_one_that_has_succeeded_is_not_run_again(
     assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
 
 
-def test_success_without_a_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
+def test_success_without_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
     with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
         step({**arguments, "--output": str(place / "nothing")})
 
 
 @pytest.mark.parametrize("option", [*(f"--{name}" for name in (*INPUTS, "root-dir", "output")), "--oversample-modules"])
-def test_a_place_on_this_machine_is_refused_by_name(
+def test_local_path_is_refused_by_option(
     cluster: Cluster, arguments: dict[str, str], tmp_path: Path, option: str
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -193,7 +193,7 @@ Change = Callable[[dict[str, str]], object]
         (lambda a: a.update({"--credit-assignment": "module"}), "learns from --credit-assignment counterfactual"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_asked_of_kubernetes(
+def test_bad_options_are_refused_before_any_request(
     cluster: Cluster, arguments: dict[str, str], change: Change, named: str
 ) -> None:
     change(arguments)
@@ -202,20 +202,20 @@ def test_what_cannot_be_is_told_before_anything_is_asked_of_kubernetes(
     assert cluster.asked == []
 
 
-def test_outside_of_a_pod_it_is_told_so(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_outside_of_a_pod_is_refused(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(UserError, match="not a pod with a Kubernetes service account"):
         step(arguments)
 
 
-def test_other_steps_compile_on_their_own_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_steps_use_local_workers(capsys: pytest.CaptureFixture[str]) -> None:
     pool = make_pool("rayjob:16")
     assert isinstance(pool, LocalPool)
     pool.close()
     assert "this step compiles on its own machine" in capsys.readouterr().out
 
 
-def test_every_other_field_of_the_spec_can_be_set() -> None:
+def test_all_other_fields_of_the_spec_can_be_set() -> None:
     text = "namespace=n,service_account=s,min_workers=1,cpus_per_worker=2,memory_per_task_bytes=3000000000"
     settings = parse_settings(text)
     spec = RayJobSpec("ppo-1", image=IMAGE, entrypoint=("mlgo",), spot=parse_spot("a=b"), **settings)

@@ -39,7 +39,7 @@ def start(body):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("what", STUCK)
-def test_what_is_stuck_is_ended(what, number):
+def test_hanging_shutdown_is_forced(what, number):
     process = start(STUCK[what])
     time.sleep(0.2)
     began = time.monotonic()
@@ -50,13 +50,13 @@ def test_what_is_stuck_is_ended(what, number):
     assert "ended by force" in told and "run the same command again" in told and "Traceback" not in told
 
 
-def test_what_ends_in_time_ends_by_itself():
+def test_timely_shutdown_is_not_forced():
     process = start("time.sleep(60)")
     process.send_signal(signal.SIGTERM)
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 143 and "haste" not in told
 
 
-def test_without_a_signal_nothing_happens():
+def test_no_deadline_without_a_signal():
     process = start("time.sleep(1.5)")
     assert process.communicate(timeout=60)[1] == "" and process.returncode == 0

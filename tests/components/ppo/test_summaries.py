@@ -37,7 +37,7 @@ def steps(root, tag="reward_distribution/mean"):
     return sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
 
 
-def test_iterations_that_are_done_again_are_there_once(root):
+def test_repeated_iterations_appear_once(root):
     kept = write(root, {}, [1, 2, 3, 4, 5])
     write(root, kept[3], [4, 5, 6])
     assert steps(root) == [1, 2, 3, 4, 5, 6] == steps(root, "validation/reduction_percent")
@@ -45,7 +45,7 @@ def test_iterations_that_are_done_again_are_there_once(root):
     assert steps(root) == [1]
 
 
-def test_they_come_to_another_machine(root):
+def test_summaries_are_restored_on_another_machine(root):
     kept = write(root, {}, [1, 2, 3])
     kept = write(root, kept[2], [3, 4])
     if uri_of(root):
@@ -55,14 +55,14 @@ def test_they_come_to_another_machine(root):
     assert steps(root) == [1, 2, 3, 4, 5]
 
 
-def test_what_was_not_uploaded_comes_from_here(root):
+def test_local_files_are_used_if_not_uploaded(root):
     kept = write(root, {}, [1, 2], pushed=False)
     kept = write(root, kept[2], [3])
     assert steps(root) == [1, 2, 3]
     assert listing(root / "tensorboard") == kept[3]
 
 
-def test_a_large_file_is_followed_by_another(root, monkeypatch):
+def test_large_file_is_followed_by_a_new_one(root, monkeypatch):
     monkeypatch.setattr(module, "MAX_FILE_BYTES", 4000)
     kept = write(root, {}, range(1, 21), pushed=False)
     assert len(kept[20]) > 2 and max(kept[20].values()) < 6000
@@ -70,7 +70,7 @@ def test_a_large_file_is_followed_by_another(root, monkeypatch):
     assert steps(root) == list(range(1, 14))
 
 
-def test_what_else_is_there_stays(root):
+def test_other_files_are_kept(root):
     """Of TensorBoard's plugins, or of somebody who keeps notes."""
     kept = write(root, {}, [1, 2])
     others = [root / "tensorboard" / "plugins" / "profile" / "trace", root / "tensorboard" / "notes.txt"]

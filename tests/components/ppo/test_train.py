@@ -76,7 +76,7 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
 
 @pytest.mark.tf
 @LEARNING_BY_DEFAULT
-def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_path):
+def test_initial_entropy_is_checked_for_every_algorithm(inputs, tmp_path):
     arguments = [*inputs, "--gin-binding", "PpoParameters.initial_entropy='x'"]
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step(
@@ -94,7 +94,7 @@ def test_what_softens_the_first_policy_is_checked_whatever_learns(inputs, tmp_pa
 
 @pytest.mark.tf
 @LEARNING_BY_DEFAULT
-def test_a_module_that_does_not_compile_is_set_aside_and_stays_so(inputs, tmp_path):
+def test_failing_module_is_quarantined_permanently(inputs, tmp_path):
     """It was sound when it was traced. Four modules are trained on and validated with."""
     corpus = load_corpus(shutil.copytree(inputs[inputs.index("--corpus") + 1], tmp_path / "corpus"))
     damaged = corpus.split("train")[1]

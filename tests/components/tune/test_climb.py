@@ -10,7 +10,7 @@ from components.core.counterfactual.influence import Flip
 from components.tune.climb import flips_unreached, unreached_of_base
 
 
-def test_what_a_compile_did_not_come_to_is_told_by_the_base_s_numbers() -> None:
+def test_unreached_decisions_have_indices_of_the_base() -> None:
     """Forced are decisions of earlier rounds, of which the base may lack some, and flips."""
     keys: list[Key] = [("f", "g", 0), ("f", "g", 1), ("g", "h", 0)]
     forced: dict[Key, int] = {("gone", "g", 0): 1, ("g", "h", 0): 1, ("f", "g", 0): 0}
@@ -19,7 +19,7 @@ def test_what_a_compile_did_not_come_to_is_told_by_the_base_s_numbers() -> None:
     assert [sample.unreached.tolist() for sample in told] == [[0], []]
 
 
-def test_flips_that_a_compile_did_not_come_to_were_tried_as_well() -> None:
+def test_unreached_flips_count_as_tried() -> None:
     """Else a module would never be exhausted. What else a compile did not come to was not tried in it."""
     nothing: frozenset[int] = frozenset()
     pair, single, other = (Flip(np.array(decisions), 0, nothing, nothing) for decisions in ([0, 4], [2], [5]))

@@ -56,9 +56,7 @@ def tune(*options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_plan_makes_a_program_smaller_than_its_policy(
-    program: Path, training_toolchain: Path, release: Path, tmp_path: Path
-) -> None:
+def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, release: Path, tmp_path: Path) -> None:
     inputs = ("--corpus", program, "--toolchain", training_toolchain, "--objective", "modules", "--minutes", 0.5)
     done = tune(*inputs, "--release-toolchain", release, "--output", tmp_path / "plan")
     assert done.returncode == 0, done.stderr
@@ -73,9 +71,7 @@ def test_a_plan_makes_a_program_smaller_than_its_policy(
     assert f"-mlgo-inline-plan={tmp_path / 'plan' / 'inline.plan'}" in done.stdout
 
 
-def test_a_search_that_was_killed_goes_on(
-    make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
-) -> None:
+def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path) -> None:
     sources = {f"app/tree{i}.c": C.replace("* 3", f"* {3 + i}") for i in range(4)}
     little = make_corpus(tmp_path / "little" / "corpus", sources).directory
     inputs = ("--corpus", little, "--toolchain", training_toolchain, "--root-dir", tmp_path / "root")
@@ -102,7 +98,7 @@ def test_a_search_that_was_killed_goes_on(
     assert digest(tmp_path / "plan") == first
 
 
-def test_a_module_that_does_not_compile_costs_itself_alone(
+def test_failing_module_is_left_out_alone(
     make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
 ) -> None:
     corpus = make_corpus(tmp_path / "corpus", {f"app/m{i}.cpp": CPP.format(i=i) for i in range(2)})

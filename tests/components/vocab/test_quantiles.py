@@ -13,7 +13,7 @@ from components.vocab.quantiles import quantiles
 
 @settings(deadline=None)
 @given(values=hnp.arrays(np.int64, st.integers(1, 3000), elements=st.integers(-(2**50), 2**50)))
-def test_they_are_values_that_occur_from_the_least_to_the_greatest(values: np.ndarray) -> None:
+def test_quantiles_are_sorted_values_that_occur(values: np.ndarray) -> None:
     found = quantiles(values)
     assert found.shape == (1000,) and found.dtype == np.float64
     assert found[0] == values.min() and found[-1] == values.max()
@@ -23,18 +23,18 @@ def test_they_are_values_that_occur_from_the_least_to_the_greatest(values: np.nd
 
 @settings(deadline=None)
 @given(values=hnp.arrays(np.int64, st.integers(1, 2500), elements=st.integers(-50, 50)))
-def test_by_definition(values: np.ndarray) -> None:
+def test_quantiles_by_definition(values: np.ndarray) -> None:
     """The k-th is the value of rank ceil(k * (N - 1) / 999) among the sorted values, in integers."""
     ordered = np.sort(values)
     ranks = [math.ceil(Fraction(k * (len(values) - 1), 999)) for k in range(1000)]
     np.testing.assert_array_equal(quantiles(values), ordered[ranks])
 
 
-def test_a_thousand_different_values_are_their_own_quantiles() -> None:
+def test_thousand_distinct_values_are_their_quantiles() -> None:
     values = np.random.default_rng(0).permutation(1000) * 7
     np.testing.assert_array_equal(quantiles(values), np.arange(1000) * 7)
 
 
-def test_elements_of_a_tensor_count_each() -> None:
+def test_each_element_of_a_tensor_counts() -> None:
     values = np.arange(1000, dtype=np.float32).reshape(250, 2, 2)
     np.testing.assert_array_equal(quantiles(values), np.arange(1000))

@@ -42,7 +42,7 @@ def config(inputs: dict[str, Path], output: Path, start: str) -> WarmstartConfig
     return WarmstartConfig(inputs["trace"], inputs["vocab"], inputs["toolchain"], output, start_from=start)
 
 
-def test_a_policy_is_taken_with_its_own_normalization(inputs: dict[str, Path], tmp_path: Path) -> None:
+def test_adopted_policy_keeps_its_normalization(inputs: dict[str, Path], tmp_path: Path) -> None:
     policy = dense()
     report = train(config(inputs, tmp_path / "warmstart", str(made(tmp_path / "theirs", policy))))
     taken = read_dense(tmp_path / "warmstart")
@@ -57,7 +57,7 @@ def test_a_policy_is_taken_with_its_own_normalization(inputs: dict[str, Path], t
     assert written["agreement"] == report.agreement and written["loss"] is None
 
 
-def test_what_cannot_be_started_from_is_named(inputs: dict[str, Path], tmp_path: Path) -> None:
+def test_unusable_start_policies_are_refused(inputs: dict[str, Path], tmp_path: Path) -> None:
     output = tmp_path / "warmstart"
     with pytest.raises(UserError, match="is not a policy"):
         train(config(inputs, output, str(tmp_path)))

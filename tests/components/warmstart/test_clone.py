@@ -30,7 +30,7 @@ def entropy(policy, q):
     return float(-(p * np.log(np.maximum(p, 1e-30))).sum(axis=1).mean())
 
 
-def test_a_rule_of_two_features_is_learnt_and_holds_on_other_modules(setting):
+def test_rule_of_two_features_is_learned_and_generalizes(setting):
     config, decisions = setting
     losses = []
     cloned = clone(config, decisions, lambda number, loss, policy: losses.append((number, loss)))
@@ -42,7 +42,7 @@ def test_a_rule_of_two_features_is_learnt_and_holds_on_other_modules(setting):
     assert cloned.decisions_per_s == pytest.approx(40 * steps * 256 / cloned.training_s)
 
 
-def test_the_same_seed_gives_the_same_policy_and_another_does_not(setting):
+def test_seed_determines_the_policy(setting):
     config, decisions = setting
     short = dataclasses.replace(config, epochs=2)
     first, second = (clone(short, decisions).policy for _ in range(2))
@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_policy_and_another_does_not(setting):
     assert np.abs(first.layers[0][0] - other.layers[0][0]).max() > 0.01
 
 
-def test_an_entropy_weight_leaves_the_policy_less_sure(setting):
+def test_entropy_weight_raises_entropy(setting):
     config, decisions = setting
     config = dataclasses.replace(config, epochs=8)
     plain = clone(config, decisions).policy
@@ -68,12 +68,12 @@ def test_temperature_divides_the_logits(setting):
     np.testing.assert_allclose(warm * 2, plain, atol=1e-4)
 
 
-def test_fewer_decisions_than_a_batch_are_one_batch(setting):
+def test_few_decisions_are_one_batch(setting):
     config, decisions = setting
     assert clone(dataclasses.replace(config, epochs=1, batch_size=100_000), decisions).decisions_per_s > 0
 
 
-def test_a_feature_that_never_varies_gets_no_weight(setting):
+def test_constant_feature_gets_zero_weight(setting):
     config, decisions = setting
     policy = clone(dataclasses.replace(config, epochs=1), decisions).policy
     rows = policy.layers[0][0].reshape(inputs_per_feature(masked=False), len(decisions.features), -1)

@@ -17,7 +17,7 @@ names = st.lists(st.text(min_size=1, max_size=5), unique=True, max_size=30)
 
 
 @given(names, st.floats(0, 0.9), st.integers(0, 9))
-def test_heldout_modules_are_a_part_that_never_is_the_whole(modules, fraction, seed):
+def test_held_out_modules_are_never_all(modules, fraction, seed):
     heldout = heldout_modules(modules, fraction, seed)
     assert heldout <= set(modules)
     assert heldout == heldout_modules(modules[::-1], fraction, seed)
@@ -26,7 +26,7 @@ def test_heldout_modules_are_a_part_that_never_is_the_whole(modules, fraction, s
         assert bool(heldout) == (fraction > 0)
 
 
-def test_held_out_modules_are_held_out_whole(inputs):
+def test_all_decisions_of_held_out_modules_are_held_out(inputs):
     decisions = load_decisions(inputs["trace"], inputs["vocab"], 0.25, 3)
     modules = read_columns(inputs["trace"], ["module"])["module"]
     parts = {bool(kind): set(modules[decisions.heldout == kind]) for kind in (True, False)}
@@ -39,19 +39,19 @@ def test_held_out_modules_are_held_out_whole(inputs):
     assert 0.2 < decisions.action.mean() < 0.8
 
 
-def test_a_seed_holds_out_other_modules(inputs):
+def test_seed_determines_held_out_modules(inputs):
     first, second = (load_decisions(inputs["trace"], inputs["vocab"], 0.25, seed).heldout for seed in (0, 1))
     assert (first != second).any()
 
 
-def test_a_vocab_without_a_feature_names_it(inputs, tmp_path):
+def test_missing_feature_in_vocab_is_reported(inputs, tmp_path):
     write_vocab(tmp_path, {"cost": np.arange(1000.0)})
     write_manifest(tmp_path)
     with pytest.raises(UserError, match="lacks features of the trace: threshold, blocks, always_zero"):
         load_decisions(inputs["trace"], tmp_path, 0.1, 0)
 
 
-def test_a_truncated_trace_is_refused(inputs, tmp_path):
+def test_truncated_trace_is_refused(inputs, tmp_path):
     shutil.copytree(inputs["trace"], tmp_path / "trace")
     (shard,) = (tmp_path / "trace").glob("trace-*.parquet")
     shard.write_bytes(shard.read_bytes()[:100])

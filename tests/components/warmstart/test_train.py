@@ -26,7 +26,7 @@ def arguments(inputs, output, *more):
 
 
 @pytest.mark.tf
-def test_the_step_makes_a_whole_policy(inputs, tmp_path):
+def test_step_writes_a_complete_policy(inputs, tmp_path):
     output = tmp_path / "policy"
     command = [sys.executable, "-W", "ignore", "-m", "components.warmstart"]
     command += arguments(inputs, output, "--epochs=30", "--batch-size=512")
@@ -45,7 +45,7 @@ def test_the_step_makes_a_whole_policy(inputs, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["policy"]
 
 
-def test_a_toolchain_with_other_features_is_refused_before_training(inputs, tmp_path, make_toolchain):
+def test_toolchain_with_other_features_is_refused_before_training(inputs, tmp_path, make_toolchain):
     make_toolchain(tmp_path / "toolchain", (FeatureSpec("cost", "int64"), FeatureSpec("novelty", "int64")))
     wrong = {**inputs, "toolchain": tmp_path / "toolchain"}
     result = CliRunner().invoke(main, arguments(wrong, tmp_path / "policy"))
@@ -56,19 +56,19 @@ def test_a_toolchain_with_other_features_is_refused_before_training(inputs, tmp_
 
 
 @pytest.mark.parametrize("kind", ["trace", "vocab", "toolchain"])
-def test_an_input_that_is_not_there_is_named(inputs, tmp_path, kind):
+def test_missing_input_is_reported(inputs, tmp_path, kind):
     result = CliRunner().invoke(main, arguments({**inputs, kind: tmp_path / "nowhere"}, tmp_path / "policy"))
     assert isinstance(result.exception, UserError)
     assert f"{kind} at {tmp_path / 'nowhere'}" in str(result.exception)
 
 
-def test_a_wrong_gin_binding_leaves_nothing(inputs, tmp_path):
+def test_wrong_gin_binding_leaves_no_output(inputs, tmp_path):
     result = CliRunner().invoke(main, arguments(inputs, tmp_path / "policy", "--gin-binding=actor_network.units=3"))
     assert isinstance(result.exception, UserError) and "gin" in str(result.exception)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_needs_no_tensorflow():
+def test_help_does_not_import_tensorflow():
     code = "import sys; from components.warmstart.__main__ import main; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     result = CliRunner().invoke(main, ["--help"])

@@ -18,7 +18,7 @@ def flip(touches: frozenset[int], decisions: int = 1) -> Flip:
 
 
 @given(st.lists(st.tuples(functions, st.integers(1, 3)), max_size=30), st.integers(1, 8), st.integers(0, 9))
-def test_sets_are_disjoint_new_first_and_the_same_for_a_seed(touched, count, seed) -> None:
+def test_sets_are_disjoint_reproducible_and_prefer_new_flips(touched, count, seed) -> None:
     flips = [flip(*each) for each in touched]
     unsure = np.arange(len(flips), dtype=np.float64)
 
@@ -40,7 +40,7 @@ def test_sets_are_disjoint_new_first_and_the_same_for_a_seed(touched, count, see
 
 
 @pytest.mark.parametrize("unsure", [3, 4])
-def test_room_that_is_left_goes_to_what_the_policy_is_least_sure_of(unsure: int) -> None:
+def test_remaining_room_goes_to_uncertain_decisions(unsure: int) -> None:
     """Three flips exclude each other, so do two others: what is measured with the third is measured again."""
     flips = [flip(frozenset({9})) for _ in range(3)] + [flip(frozenset({8})) for _ in range(2)]
     uncertainty = np.array([0, 0, 0, 3, 3], np.float64)
@@ -52,7 +52,7 @@ def test_room_that_is_left_goes_to_what_the_policy_is_least_sure_of(unsure: int)
         assert unsure in sets[2]
 
 
-def test_flips_of_several_decisions_find_a_place_in_every_other_set() -> None:
+def test_joint_flips_come_first_in_every_other_set() -> None:
     several = [flip(frozenset({0, 1, 2}), 3), flip(frozenset({0, 1, 3}), 2)]
     flips = [*(flip(frozenset({i % 4})) for i in range(40)), *several]
     for seed in range(5):

@@ -36,18 +36,18 @@ def flips_of_callees(calls: Callsites, action: np.ndarray, exists: np.ndarray) -
     return callee_flips(calls, action, InlinedInto(calls, exists))
 
 
-def test_a_function_s_code_is_followed_however_deeply_it_went() -> None:
+def test_inlining_is_followed_transitively() -> None:
     calls = callsites("abcd", [("b", "a", True), ("c", "b", True), ("d", "c", False), ("d", "a", True)])
     inlined_into = InlinedInto(calls, np.ones(4, bool))
     assert [named(calls, inlined_into.of(i)) for i in range(4)] == ["abcd", "bc", "c", "d"]
 
 
-def test_cycles_of_inlining_end() -> None:
+def test_inlining_cycles_terminate() -> None:
     calls = callsites("ab", [("a", "b", True), ("b", "a", True)])
     assert named(calls, InlinedInto(calls, np.ones(2, bool)).of(0)) == "ab"
 
 
-def test_a_callee_that_may_go_counts() -> None:
+def test_discardable_callee_is_influenced() -> None:
     calls = callsites("abcde", [("a", "b", False), ("a", "c", False), ("d", "c", False), ("a", "e", True)], "be")
     exists = np.array([True, True, True, True, False])
     flips = single_flips(calls, InlinedInto(calls, exists))
@@ -56,7 +56,7 @@ def test_a_callee_that_may_go_counts() -> None:
     assert [named(calls, flip.touches) for flip in flips] == ["ab", "ac", "cd", "ae"]
 
 
-def test_a_copy_of_a_refused_call_is_not_another_use() -> None:
+def test_copy_of_a_refused_call_is_not_another_use() -> None:
     # b's only code is in a, and so is its call of c: c goes if either decision is taken the other way.
     calls = callsites("abc", [("b", "c", False), ("a", "b", True), ("a", "c", False)], "bc")
     flips = single_flips(calls, InlinedInto(calls, np.array([True, False, True])))
@@ -64,7 +64,7 @@ def test_a_copy_of_a_refused_call_is_not_another_use() -> None:
 
 
 @pytest.mark.parametrize("inlined", [False, True])
-def test_what_only_an_absent_callee_calls_comes_with_its_code(inlined: bool) -> None:
+def test_functions_called_only_by_absent_callee_are_influenced(inlined: bool) -> None:
     # x is not in the object, nor are c and d that only it calls, but for e, which a calls in vain; f is in x's code.
     calls = callsites(
         "acdefx",
@@ -80,13 +80,13 @@ def test_what_only_an_absent_callee_calls_comes_with_its_code(inlined: bool) -> 
     assert [named(calls, flip.changes) for flip in together if calls.names[flip.callee] == "x"] == ["acdx"] * inlined
 
 
-def test_an_emitted_callee_s_calls_bring_nothing() -> None:
+def test_calls_of_an_emitted_callee_are_not_influenced() -> None:
     calls = callsites("abc", [("b", "c", False), ("a", "b", False)], "bc")
     flips = single_flips(calls, InlinedInto(calls, np.array([True, True, False])))
     assert [named(calls, flip.changes) for flip in flips] == ["bc", "ab"]
 
 
-def test_code_that_is_not_emitted_is_not_flipped() -> None:
+def test_decisions_in_dropped_code_are_not_flipped() -> None:
     # x is available_externally, y only x calls: of c's three calls one is in the object.
     calls = callsites("acxy", [("a", "c", False), ("x", "c", False), ("y", "c", False), ("x", "y", True)], "cy")
     exists = np.array([True, True, False, False])
@@ -96,12 +96,12 @@ def test_code_that_is_not_emitted_is_not_flipped() -> None:
     assert not flips_of_callees(calls, np.zeros(4, np.int64), exists)
 
 
-def test_an_external_callee_stays_whatever_is_decided() -> None:
+def test_external_callee_is_not_influenced() -> None:
     calls = callsites("ab", [("a", "b", True)])
     assert named(calls, single_flips(calls, InlinedInto(calls, np.ones(2, bool)))[0].changes) == "a"
 
 
-def test_code_that_went_everywhere_is_not_measured() -> None:
+def test_widely_inlined_callers_are_not_measured() -> None:
     count = MAX_INFLUENCED + 1
     names = [f"f{i}" for i in range(count + 2)]
     caller = np.arange(2, count + 2, dtype=np.int32)
@@ -119,7 +119,7 @@ def test_code_that_went_everywhere_is_not_measured() -> None:
     assert not flips_of_callees(calls, np.zeros(count + 1, np.int64), exists)
 
 
-def test_calls_of_a_callee_that_are_decided_alike_are_flipped_together() -> None:
+def test_equal_decisions_about_a_callee_are_flipped_together() -> None:
     calls = callsites(
         "abcde",
         [("a", "c", False), ("b", "c", False), ("d", "c", True), ("e", "c", True), ("e", "d", True), ("a", "e", False)],
@@ -133,7 +133,7 @@ def test_calls_of_a_callee_that_are_decided_alike_are_flipped_together() -> None
     assert [(calls.names[flip.callee], flip.touches == flip.changes) for flip in flips] == [("c", True)] * 2
 
 
-def test_what_cannot_go_is_not_flipped_together() -> None:
+def test_non_discardable_callees_are_not_flipped_together() -> None:
     several = [("a", "b", False), ("c", "b", False)]
     everywhere, refused = np.ones(3, bool), np.zeros(2, np.int64)
     assert not flips_of_callees(callsites("abc", several), refused, everywhere)  # others may call it
@@ -143,7 +143,7 @@ def test_what_cannot_go_is_not_flipped_together() -> None:
 
 
 @pytest.mark.parametrize("discardable", ["", "b"])
-def test_many_calls_are_measured_at_once_whatever_becomes_of_their_callee(discardable: str) -> None:
+def test_many_calls_are_flipped_together_for_any_callee(discardable: str) -> None:
     count = FEW_CALLS + 1
     many = callsites("ab", [("a", "b", False)] * count, discardable)
     [flip] = flips_of_callees(many, np.zeros(count, np.int64), np.ones(2, bool))

@@ -43,7 +43,7 @@ def plan_of(base: Sample, action: list[int]):
     return plan_flips(base, np.array(action), np.zeros(2), 3, np.random.default_rng(0))
 
 
-def test_changes_are_attributed_to_the_flip_whose_influence_they_are_in() -> None:
+def test_changes_are_attributed_by_influence() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     plan = plan_of(base, [0, 0])
     assert [flips.tolist() for flips in plan.flip_sets] == [[0, 1]]
@@ -58,7 +58,7 @@ def test_changes_are_attributed_to_the_flip_whose_influence_they_are_in() -> Non
     assert (measured.attributed_error_bytes, measured.attributed_bytes, measured.void) == (0, 44, 0)
 
 
-def test_the_other_decisions_are_the_base_s_or_left_to_the_policy() -> None:
+def test_other_decisions_are_pinned_or_left_to_the_policy() -> None:
     base = sample([False, True], f=100, g=50, h=30, once=80)
     plan = plan_of(base, [0, 1])
     sets = [[flip] for flip in plan.flips]
@@ -73,14 +73,14 @@ def test_the_other_decisions_are_the_base_s_or_left_to_the_policy() -> None:
     ]
 
 
-def test_what_disappears_without_being_asked_voids_its_flip_only() -> None:
+def test_disappearing_function_voids_only_its_flip() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     measured = measure_flips(base, plan_of(base, [0, 0]), [sample([True, True], f=90, h=30)])
     np.testing.assert_array_equal(measured.decision, [0])
     assert measured.void == 1 and measured.attributed_error_bytes == 50
 
 
-def test_a_share_keeps_the_numbers_of_its_flip_sets() -> None:
+def test_share_keeps_numbers_of_flip_sets() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     plan = plan_flips(base, np.zeros(2, np.int64), np.array([1.0, 0.0]), 3, np.random.default_rng(0))
     second = replace(plan, flip_sets=plan.flip_sets * 5, forced=plan.forced * 5, numbers=range(5)).share(1, 3)
@@ -89,14 +89,14 @@ def test_a_share_keeps_the_numbers_of_its_flip_sets() -> None:
     np.testing.assert_array_equal(measured.flip_set, [1, 1, 4, 4])
 
 
-def test_a_weak_function_counts_by_what_the_link_keeps() -> None:
+def test_weak_functions_are_weighted_by_the_kept_share() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     flipped = [sample([True, True], f=150, g=64, h=30)]
     measured = measure_flips(base, plan_of(base, [0, 0]), flipped, {"once": 4, "g": 2})
     np.testing.assert_array_equal(measured.saved_bytes, [80 / 4 - 50, -14 / 2])
 
 
-def test_calls_that_are_flipped_together_share_what_that_saves() -> None:
+def test_joint_saving_is_divided_among_calls() -> None:
     """f and g call once, which neither inlines: one copy costs 60 bytes, the second takes the 100 of once away."""
     names = ["f", "g", "once"]
     calls = Callsites(
@@ -128,7 +128,7 @@ def test_calls_that_are_flipped_together_share_what_that_saves() -> None:
     assert (measured.attributed_error_bytes, measured.attributed_bytes) == (0, 140)
 
 
-def test_what_all_calls_save_is_shared_by_those_that_the_compile_came_to() -> None:
+def test_joint_saving_is_divided_among_reached_calls() -> None:
     """g calls once, and f, which inlines g, has a copy of the call: gone as soon as g inlines once."""
     names = ["f", "g", "once"]
     calls = Callsites(
@@ -150,7 +150,7 @@ def test_what_all_calls_save_is_shared_by_those_that_the_compile_came_to() -> No
 
 
 @pytest.mark.toolchain
-def test_flips_that_share_a_compile_are_worth_what_they_are_alone(training_toolchain, tiny_corpus) -> None:
+def test_shared_compiles_measure_the_same_as_single_ones(training_toolchain, tiny_corpus) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     checked, error, changed = 0, 0.0, 0.0
     for module in tiny_corpus.modules:
@@ -177,7 +177,7 @@ def test_flips_that_share_a_compile_are_worth_what_they_are_alone(training_toolc
 
 
 @pytest.mark.toolchain
-def test_a_flip_does_not_have_the_policy_decide_otherwise_elsewhere(training_toolchain, make_corpus, tmp_path) -> None:
+def test_flip_does_not_change_other_decisions(training_toolchain, make_corpus, tmp_path) -> None:
     """When one of two calls of a static function is inlined, the heuristic inlines the other, too."""
     steps = "".join(f"x = x * {i + 3} ^ sink[x & {i + 1}]; sink[{i}] = x;" for i in range(40))
     source = f"""

@@ -59,7 +59,7 @@ def named(decisions: ForcedDecisions) -> list[tuple[str, int, int]]:
     return [(decisions.names[name], ordinal, action) for name, _, ordinal, action in decisions.rows.tolist()]
 
 
-def test_flips_go_into_one_compile_or_one_of_each_function_into_each_of_several() -> None:
+def test_flips_are_grouped_by_compile() -> None:
     log = TrainingLog((), (function("a", [[0, 1], [0, 1]], [0, 1]), function("b", [[2, 3]], [3])))
     flips = choose_flips("m", log, 3, seed=0)
     assert named(flips.decisions()) == tried(flips)
@@ -70,7 +70,7 @@ def test_flips_go_into_one_compile_or_one_of_each_function_into_each_of_several(
     assert flips.scores(samples).tolist() == [1.0, 3.0, 2.0]
 
 
-def test_probable_alternatives_and_unsure_decisions_are_preferred() -> None:
+def test_likely_alternatives_and_uncertain_decisions_are_preferred() -> None:
     # Decision 7 is a coin toss between 1 and 2; all others are sure.
     logits = [{1: 9.0, 2: 8.9} if i == 7 else {1: 9.0} for i in range(40)]
     chosen = [tried(choose_flips("m", TrainingLog((), (large(logits=logits),)), 4, seed)) for seed in range(50)]
@@ -78,13 +78,13 @@ def test_probable_alternatives_and_unsure_decisions_are_preferred() -> None:
     assert len({flip for flips in chosen for flip in flips}) > 60  # and yet all may be tried
 
 
-def test_the_same_seed_chooses_the_same() -> None:
+def test_seed_determines_the_flips() -> None:
     log = TrainingLog((), (large(), large("other")))
     assert tried(choose_flips("m", log, 8, seed=3)) == tried(choose_flips("m", log, 8, seed=3))
     assert tried(choose_flips("m", log, 8, seed=3)) != tried(choose_flips("m", log, 8, seed=4))
 
 
-def test_worth_is_the_change_of_the_functions_log_score() -> None:
+def test_worth_is_the_change_of_log_score() -> None:
     log = TrainingLog((), (function("a", [[0, 1]], [0]), function("b", [[2, 3, 4]], [3])))
     flips = choose_flips("m", log, 2, seed=0)
     base = Sample(scores={"a": 9.0, "b": 99.0})
@@ -93,14 +93,14 @@ def test_worth_is_the_change_of_the_functions_log_score() -> None:
     assert measured.worth == pytest.approx([np.log(2), -np.log(2), np.log(2)])
 
 
-def test_a_compile_that_is_not_the_bases_is_refused() -> None:
+def test_compile_of_another_base_is_refused() -> None:
     flips = choose_flips("m", TrainingLog((), (function("a", [[0, 1]], [0]),)), 1, seed=0)
     for scores in (np.array([np.nan], np.float32), flips.scores([Sample(scores={})])):
         with pytest.raises(CompileError, match="m: log: flips in a did not occur"):
             measure_flips(flips, Sample(scores={"a": 9.0}), scores)
 
 
-def test_a_module_without_decisions_has_no_flips() -> None:
+def test_module_without_decisions_has_no_flips() -> None:
     for log in (TrainingLog((), ()), TrainingLog((), (function("a", [[3]], [3]),))):
         flips = choose_flips("m", log, 4, seed=0)
         assert len(flips) == len(flips.decisions()) == 0 and flips.compiles() == ()

@@ -12,7 +12,7 @@ from components.ppo.checkpointing.fingerprint import EarlierCredit
 from tests.components.ppo.points import checkpoint, earlier
 
 
-def test_it_comes_back(tmp_path):
+def test_checkpoint_is_read_back(tmp_path):
     write(tmp_path / "point", checkpoint(10))
     found = read(tmp_path / "point")
     assert found.iteration == 10 and found.state["training"] == {"iteration": 10}
@@ -22,7 +22,7 @@ def test_it_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["variables.npz", "best/weights.npz", "state.json"])
-def test_a_corrupted_byte_is_found(tmp_path, name):
+def test_corrupted_byte_is_detected(tmp_path, name):
     write(tmp_path / "point", checkpoint(1))
     path = tmp_path / "point" / name
     data = bytearray(path.read_bytes())
@@ -32,7 +32,7 @@ def test_a_corrupted_byte_is_found(tmp_path, name):
         read(tmp_path / "point")
 
 
-def test_weights_of_another_policy_are_found(tmp_path):
+def test_weights_of_another_policy_are_detected(tmp_path):
     """Files that are each whole, but not of one checkpoint."""
     write(tmp_path / "point", checkpoint(1))
     other = {**checkpoint(1).variables, "weights/0": np.zeros(3, np.float32)}
@@ -43,7 +43,7 @@ def test_weights_of_another_policy_are_found(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"training": {}})])
-def test_a_state_that_is_none_is_told(tmp_path, text):
+def test_invalid_state_is_reported(tmp_path, text):
     write(tmp_path / "point", checkpoint(1))
     (tmp_path / "point" / "state.json").write_text(text)
     write_manifest(tmp_path / "point")
@@ -51,7 +51,7 @@ def test_a_state_that_is_none_is_told(tmp_path, text):
         read(tmp_path / "point")
 
 
-def test_one_of_the_earlier_credit_is_not_called_damaged(tmp_path):
+def test_checkpoint_with_earlier_credit_is_not_reported_as_damaged(tmp_path):
     """Its policies have another number of inputs, in a file of another version."""
     directory = tmp_path / "checkpoints" / "000001-0123abcd"
     write(directory, earlier(checkpoint(1)))

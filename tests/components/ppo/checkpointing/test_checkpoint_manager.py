@@ -64,7 +64,7 @@ def change(root, folder, name, data):
             blob.delete() if data is None else blob.upload_from_string(data)
 
 
-def test_newest_comes_back_and_old_ones_go(root):
+def test_newest_is_read_and_old_ones_are_removed(root):
     assert train(root, 1, 2, 3, 10) is None
     on_another_machine(root)
     found = train(root)
@@ -72,7 +72,7 @@ def test_newest_comes_back_and_old_ones_go(root):
     assert [name.partition("-")[0] for name in folders(root)] == ["000003", "000010"]
 
 
-def test_only_the_newest_is_fetched(root):
+def test_only_the_newest_is_downloaded(root):
     train(root, 1, 2, 3, keep=3)
     on_another_machine(root)
     assert newest(root) == 3
@@ -81,7 +81,7 @@ def test_only_the_newest_is_fetched(root):
     assert [name.partition("-")[0] for name in folders(root)] == ["000002", "000003", "000004"]
 
 
-def test_newest_is_the_last_one_named_whatever_its_number(root):
+def test_newest_is_the_last_listed_one(root):
     train(root, 999_999, 1_000_000)
     assert newest(root) == 1_000_000
 
@@ -95,7 +95,7 @@ def test_newest_is_the_last_one_named_whatever_its_number(root):
         ("weights.npz", None),
     ],
 )
-def test_a_damaged_or_missing_newest_one_is_passed_over_and_goes_with_the_next(root, name, data, capsys):
+def test_damaged_newest_checkpoint_is_skipped_and_removed_later(root, name, data, capsys):
     train(root, 1, 2)
     damaged = folders(root)[-1]
     change(root, damaged, name, data)
@@ -107,7 +107,7 @@ def test_a_damaged_or_missing_newest_one_is_passed_over_and_goes_with_the_next(r
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_that_somebody_removed_is_missed_by_nobody(root, number):
+def test_removed_checkpoint_is_skipped(root, number):
     train(root, 1, 2)
     removed = folders(root)[number]
     for name in listing(root / "checkpoints" / removed):
@@ -117,14 +117,14 @@ def test_one_that_somebody_removed_is_missed_by_nobody(root, number):
     assert [name.partition("-")[0] for name in folders(root)] == ["000003", "000004"] and newest(root) == 4
 
 
-def test_a_mirror_is_not_believed(root):
+def test_mirror_of_a_checkpoint_is_not_trusted(root):
     train(root, 1)
     if uri_of(root):
         (root / "checkpoints" / folders(root)[0] / "state.json").write_text("{}")
     assert newest(root) == 1
 
 
-def test_where_none_is_whole_it_is_told(root):
+def test_no_readable_checkpoint_is_reported(root):
     train(root, 1, 2)
     for folder in folders(root):
         change(root, folder, "variables.npz", b"")
@@ -133,7 +133,7 @@ def test_where_none_is_whole_it_is_told(root):
         newest(root)
 
 
-def test_those_of_the_earlier_credit_are_refused(root):
+def test_checkpoints_with_earlier_credit_are_refused(root):
     with TrainingLease(root) as fence:
         store = CheckpointManager(fence, 2)
         for iteration in (1, 2):
@@ -144,7 +144,7 @@ def test_those_of_the_earlier_credit_are_refused(root):
     assert str(uri_of(root) or root) in caught.value.problem and len(folders(root)) == 2
 
 
-def test_an_object_storage_that_is_away_is_no_damage(root, monkeypatch):
+def test_unreachable_object_storage_is_not_reported_as_damage(root, monkeypatch):
     train(root, 1)
     with TrainingLease(root) as fence:
         store = CheckpointManager(fence, 2)
@@ -157,7 +157,7 @@ def test_an_object_storage_that_is_away_is_no_damage(root, monkeypatch):
             assert store.newest().iteration == 1
 
 
-def test_what_a_killed_one_left_goes(root):
+def test_leftovers_of_killed_trainings_are_removed(root):
     """A checkpoint that was whole but not named yet, and half of one."""
     train(root, 1)
     write(root / "checkpoints" / "000002-01234567", checkpoint(2))
@@ -169,7 +169,7 @@ def test_what_a_killed_one_left_goes(root):
     assert left == {"000001.mine"}, "what has another name is not ours to remove"
 
 
-def test_one_that_was_replaced_changes_nothing(root, monkeypatch, tmp_path):
+def test_replaced_training_changes_nothing(root, monkeypatch, tmp_path):
     train(root, 1, 2)
     with pytest.raises(LeaseLost), TrainingLease(root, heartbeat_s=1000) as fence:
         old = CheckpointManager(fence, 2)
@@ -187,7 +187,7 @@ def test_one_that_was_replaced_changes_nothing(root, monkeypatch, tmp_path):
     assert newest(root) == 3
 
 
-def test_checkpoints_without_a_document_are_those_of_an_earlier_version(root):
+def test_checkpoints_without_document_are_found(root):
     for iteration in (9, 10):
         write(root / "checkpoints" / f"{iteration:06d}", checkpoint(iteration))
     assert newest(root) == 10

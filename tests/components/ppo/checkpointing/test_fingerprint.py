@@ -52,7 +52,7 @@ def begun(config):
         ("output", "elsewhere"),
     ],
 )
-def test_how_long_and_where_may_change(config, field, value):
+def test_duration_and_place_may_change(config, field, value):
     assert begun(config) == begun(replace(config, **{field: value}))
 
 
@@ -73,7 +73,7 @@ def test_how_long_and_where_may_change(config, field, value):
         ("oversample_modules", None, "another list of modules to oversample"),
     ],
 )
-def test_what_decides_what_is_learned_may_not(config, field, value, told):
+def test_options_that_determine_the_result_may_not_change(config, field, value, told):
     if (field, value) == ("credit_assignment", "module"):
         config = replace(config, algorithm="ppo")  # DQN learns from counterfactuals only
     before, after = begun(config), begun(replace(config, **{field: value}))
@@ -85,7 +85,7 @@ def test_what_decides_what_is_learned_may_not(config, field, value, told):
 
 
 @pytest.mark.parametrize("name", ["corpus", "toolchain", "trace", "warmstart"])
-def test_artifacts_count_by_content(config, name):
+def test_artifacts_are_identified_by_content(config, name):
     before = begun(config)
     directory = getattr(config, name)
     moved = directory.rename(directory.with_name("moved"))
@@ -96,7 +96,7 @@ def test_artifacts_count_by_content(config, name):
         require_same(config.root_dir, before, begun(replace(config, **{name: moved})))
 
 
-def test_files_count_by_what_they_say(config, tmp_path):
+def test_files_are_identified_by_content(config, tmp_path):
     before = begun(config)
     (tmp_path / "emphasis.json").write_text(json.dumps({"deployed": 2, "regressed": ["a", "b"]}))
     (tmp_path / "more.gin").write_text("# the same\nPpoParameters.clip_epsilon = 0.1\n")
@@ -107,13 +107,13 @@ def test_files_count_by_what_they_say(config, tmp_path):
     assert changed == {"gin settings", "list of modules to oversample"}
 
 
-def test_a_training_of_an_earlier_version_goes_on(config):
+def test_training_of_an_earlier_version_resumes(config):
     now = begun(config)
     require_same(config.root_dir, {name: now[name] for name in ("corpus", "seed")}, now)
 
 
 @pytest.mark.parametrize("credit", ["function", "module"])
-def test_a_training_of_the_earlier_credit_is_refused_whatever_is_passed(config, credit):
+def test_training_with_earlier_credit_is_refused(config, credit):
     learned = {"credit_assignment": credit, "algorithm": "ppo"}
     for now in (begun(config), begun(replace(config, **learned))):
         new = ("credit_assignment", "algorithm", "objective")

@@ -57,7 +57,7 @@ def document(where):
     return read_versioned(f"{where}/{LATEST}").content
 
 
-def test_of_two_on_one_machine_the_second_is_refused(start, where):
+def test_second_training_on_one_machine_is_refused(start, where):
     first = start()
     assert first.stdout.readline() == "held\n"
     told = start().communicate(timeout=60)[1]
@@ -68,7 +68,7 @@ def test_of_two_on_one_machine_the_second_is_refused(start, where):
     assert first.returncode == 0 and document(where)["released"]
 
 
-def test_one_that_was_killed_is_replaced_at_once(start, where):
+def test_killed_training_is_replaced_at_once(start, where):
     first = start()
     assert first.stdout.readline() == "held\n"
     first.send_signal(signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_one_that_was_killed_is_replaced_at_once(start, where):
     assert document(where)["pid"] == second.pid
 
 
-def test_one_that_was_killed_and_not_reaped_is_replaced_too(where, start):
+def test_zombie_training_is_replaced(where, start):
     first = start()
     assert first.stdout.readline() == "held\n"
     first.send_signal(signal.SIGKILL)  # a zombie, as nobody waits for it
@@ -110,7 +110,7 @@ def mirrored(monkeypatch, root, tmp_path):
     return there
 
 
-def test_one_on_another_machine_is_heard_of(root, where, monkeypatch, tmp_path):
+def test_training_on_another_machine_is_detected(root, where, monkeypatch, tmp_path):
     with TrainingLease(root, heartbeat_s=0.1) as first:
         there = mirrored(monkeypatch, root, tmp_path)
         monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)  # as between machines
@@ -123,7 +123,7 @@ def test_one_on_another_machine_is_heard_of(root, where, monkeypatch, tmp_path):
     assert document(where)["iteration"] == 3
 
 
-def test_one_on_another_machine_that_fell_silent_is_replaced_and_notices(root, where, monkeypatch, tmp_path, capsys):
+def test_training_without_heartbeat_is_replaced_and_notices(root, where, monkeypatch, tmp_path, capsys):
     with (
         pytest.raises(LeaseLost, match="another training has taken") as caught,
         TrainingLease(root, heartbeat_s=1000) as first,
@@ -141,7 +141,7 @@ def test_one_on_another_machine_that_fell_silent_is_replaced_and_notices(root, w
     assert document(where)["checkpoints"] == ["a", "b"] and document(where)["released"]
 
 
-def test_one_that_released_or_was_silent_for_long_is_not_waited_for(root, where, monkeypatch, tmp_path):
+def test_released_or_long_silent_training_is_replaced_at_once(root, where, monkeypatch, tmp_path):
     with TrainingLease(root, heartbeat_s=1000):
         pass
     with TrainingLease(root, FAR, stale_s=1000):
@@ -153,7 +153,7 @@ def test_one_that_released_or_was_silent_for_long_is_not_waited_for(root, where,
     assert document(where)["released"]
 
 
-def test_the_heart_beats(root, where):
+def test_heartbeat_is_written(root, where):
     with TrainingLease(root, heartbeat_s=0.05):
         beats: set[int] = set()
         deadline = time.monotonic() + 30
@@ -163,7 +163,7 @@ def test_the_heart_beats(root, where):
     assert len(beats) >= 4
 
 
-def test_the_heart_goes_on_after_a_write_that_failed(tmp_path, capsys):
+def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
     with TrainingLease(tmp_path, heartbeat_s=0.05) as fence:
         in_the_way = tmp_path / f".{LATEST}.new"
         in_the_way.mkdir()
@@ -178,7 +178,7 @@ def test_the_heart_goes_on_after_a_write_that_failed(tmp_path, capsys):
         assert fence.content["beat"] >= before + 2
 
 
-def test_a_document_that_is_none_is_named(tmp_path):
+def test_invalid_document_is_reported(tmp_path):
     (tmp_path / LATEST).write_text("half of a")
     with pytest.raises(UserError, match=r"latest\.json is not valid JSON"), TrainingLease(tmp_path):
         pytest.fail("it is not held")

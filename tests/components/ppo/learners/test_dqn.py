@@ -43,7 +43,7 @@ def learner(seed: int = 0, **parameters) -> DqnLearner:
     return DqnLearner(FEATURES, 2, DqnParameters(**parameters), seed)
 
 
-def test_values_tell_which_action_saves() -> None:
+def test_values_predict_the_better_action() -> None:
     flips, _ = measured()
     learned = learner(num_epochs=40.0)
     metrics = learned.fit(flips, gain_itself, 0)
@@ -54,7 +54,7 @@ def test_values_tell_which_action_saves() -> None:
     assert metrics["explained_variance"] > 0.5 and metrics["value_loss"] > 0
 
 
-def test_a_fit_depends_on_its_number_and_its_first_weights_alone() -> None:
+def test_fit_depends_only_on_its_number_and_initial_weights() -> None:
     flips, _ = measured()
     one, other = learner(), learner()
     first = one.state()
@@ -67,7 +67,7 @@ def test_a_fit_depends_on_its_number_and_its_first_weights_alone() -> None:
         np.testing.assert_array_equal(other.state()[name], value, err_msg=name)
 
 
-def test_a_buffer_is_learned_from_as_its_flips_are() -> None:
+def test_fit_to_buffer_equals_fit_to_its_flips() -> None:
     flips, _ = measured()
     replay = ReplayBuffer(2)
     parts = [flips.take(rows) for rows in np.array_split(np.arange(len(flips)), 7)]
@@ -79,7 +79,7 @@ def test_a_buffer_is_learned_from_as_its_flips_are() -> None:
         np.testing.assert_array_equal(buffered.state()[name], value, err_msg=name)
 
 
-def test_the_steps_of_a_fit_have_an_upper_bound() -> None:
+def test_fit_has_at_most_max_steps() -> None:
     flips, _ = measured()
     few, bounded = learner(), learner(max_steps=5)
     few.fit(flips, gain_itself, 0)
@@ -87,7 +87,7 @@ def test_the_steps_of_a_fit_have_an_upper_bound() -> None:
     assert few.state()["step"] == round(10 * 2000 / 256) and bounded.state()["step"] == 5
 
 
-def test_a_decision_that_is_often_repeated_has_a_greater_margin() -> None:
+def test_margin_grows_with_repeats() -> None:
     uses = np.array([0.0, 1.0, FEW_CALLS, FEW_CALLS * np.e, FEW_CALLS * np.e**2])
     found = margins(DqnParameters(margin=0.1, repeated_margin=3.0), uses)
     np.testing.assert_allclose(found, [0.1, 0.1, 0.1, 0.4, 0.7], rtol=1e-6)
@@ -109,12 +109,12 @@ def test_cancelled_fit_ends_at_its_next_step() -> None:
     assert learned.state()["step"] == 1
 
 
-def test_few_flips_are_a_batch() -> None:
+def test_few_flips_are_one_minibatch() -> None:
     flips, _ = measured(3)
     assert np.isfinite(learner().fit(flips, gain_itself, 0)["value_loss"])
 
 
-def test_a_state_of_another_network_is_refused() -> None:
+def test_state_of_another_network_is_refused_by_dqn() -> None:
     other = DqnLearner(FEATURES + 1, 2, DqnParameters(), 0)
     with pytest.raises(UserError, match="another network"):
         learner().restore(other.state())
@@ -124,6 +124,6 @@ def test_a_state_of_another_network_is_refused() -> None:
     "parameters",
     [{"learning_rate": float("nan")}, {"max_steps": 0}, {"minibatch_size": 256.5}, {"num_epochs": -1.0}],
 )
-def test_impossible_hyperparameters_are_named(parameters) -> None:
+def test_invalid_hyperparameters_are_refused(parameters) -> None:
     with pytest.raises(UserError, match=f"DqnParameters.{next(iter(parameters))}"):
         learner(**parameters)

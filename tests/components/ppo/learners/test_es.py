@@ -37,7 +37,7 @@ def iterate(learned: EsLearner, iteration: int, perturbations: int = 8) -> dict[
     return learned.update(np.stack(found, axis=1), iteration)
 
 
-def test_returns_rise() -> None:
+def test_es_increases_returns() -> None:
     learned = learner()
     before = returns(learned).mean()
     for iteration in range(60):
@@ -46,7 +46,7 @@ def test_returns_rise() -> None:
     assert metrics["learning_rate"] == pytest.approx(0.01 / 1.59) and metrics["gradient_norm"] > 0
 
 
-def test_perturbations_come_in_opposite_pairs_and_leave_no_trace() -> None:
+def test_perturbations_are_antithetic_and_restored() -> None:
     learned = learner(deviation=0.5)
     own = [weights.numpy() for weights in learned.weights]
     tried = [[weights.numpy() for weights in learned.weights] for _ in learned.perturb(4)]
@@ -58,7 +58,7 @@ def test_perturbations_come_in_opposite_pairs_and_leave_no_trace() -> None:
         np.testing.assert_array_equal(now.numpy(), center)
 
 
-def test_what_all_perturbations_return_teaches_nothing() -> None:
+def test_equal_returns_give_no_gradient() -> None:
     learned = learner()
     own = [weights.numpy() for weights in learned.weights]
     for _ in learned.perturb(4):
@@ -68,7 +68,7 @@ def test_what_all_perturbations_return_teaches_nothing() -> None:
         np.testing.assert_array_equal(now.numpy(), before)
 
 
-def test_a_training_that_goes_on_learns_the_same() -> None:
+def test_resumed_learner_learns_the_same() -> None:
     whole, first, second = learner(), learner(), learner(seed=9)
     for iteration in range(2):
         iterate(whole, iteration)
@@ -80,12 +80,12 @@ def test_a_training_that_goes_on_learns_the_same() -> None:
         np.testing.assert_array_equal(second.state()[name], value, err_msg=name)
 
 
-def test_impossible_hyperparameters_are_named() -> None:
+def test_invalid_hyperparameters_are_refused() -> None:
     with pytest.raises(UserError, match=r"EsParameters.deviation is 0"):
         learner(deviation=0)
 
 
-def test_deviation_beyond_what_weights_can_hold_is_refused() -> None:
+def test_overflowing_perturbation_is_refused() -> None:
     learned = learner(deviation=1e39)
     with pytest.raises(UserError, match="not finite"):
         next(learned.perturb(2))

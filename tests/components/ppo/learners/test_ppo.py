@@ -43,7 +43,7 @@ def test_policy_improves_and_stays_near_the_old_one():
     assert experience(learner, rng).advantage.mean() > 0.6
 
 
-def test_restored_learner_goes_on_exactly_as_the_first_would_have():
+def test_restored_learner_continues_exactly():
     one, two = make_learner(), make_learner(seed=7)
     data = experience(one, np.random.default_rng(1))
     one.update(data)
@@ -62,7 +62,7 @@ def test_state_of_another_network_is_refused():
         learner.restore(state)
 
 
-def test_first_policy_holds_back_and_less_and_less():
+def test_kl_penalty_decays():
     entropy = {}
     for iteration in (0, 20):
         # The same rate in both: 1e-3 by then.
@@ -77,12 +77,12 @@ def test_first_policy_holds_back_and_less_and_less():
     "parameters",
     [{"decay_iterations": 0}, {"num_epochs": 0}, {"minibatch_size": 0}, {"clip_epsilon": -0.1}, {"kl_coef": "x"}],
 )
-def test_impossible_parameters_are_refused(parameters):
+def test_invalid_parameters_are_refused(parameters):
     with pytest.raises(UserError, match=f"PpoParameters.{next(iter(parameters))} is"):
         make_learner(**parameters)
 
 
-def test_divergence_is_told():
+def test_divergence_is_reported():
     learner = make_learner(learning_rate=1e30)
     data = experience(learner, np.random.default_rng(3))
     with pytest.raises(UserError, match="diverged"):
@@ -90,13 +90,13 @@ def test_divergence_is_told():
             learner.update(data)
 
 
-def test_updates_end_when_the_policy_has_moved_far_enough():
+def test_target_kl_ends_updates():
     far, near = make_learner(num_epochs=6), make_learner(num_epochs=6, target_kl=1e-4)
     data = experience(far, np.random.default_rng(2))
     assert near.update(data)["kl"] < far.update(data)["kl"]
 
 
-def test_a_decision_counts_by_its_weight():
+def test_weights_scale_the_loss():
     """What has no weight teaches nothing, as if it were not there."""
     data = experience(make_learner(), np.random.default_rng(5), decisions=512)
     kept = np.arange(512) < 256

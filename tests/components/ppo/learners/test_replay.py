@@ -32,7 +32,7 @@ def again(replay: ReplayBuffer) -> ReplayBuffer:
     return other
 
 
-def test_only_the_newest_measurements_of_a_module_are_learned_from() -> None:
+def test_buffer_keeps_only_the_newest_measurements() -> None:
     replay = ReplayBuffer(2)
     assert len(replay) == 0 and replay.segments == ()
     for start, module in enumerate(["a", "b", "a", "a"]):
@@ -43,7 +43,7 @@ def test_only_the_newest_measurements_of_a_module_are_learned_from() -> None:
     assert drawn.gain[0] == drawn.gain[2]
 
 
-def test_what_is_drawn_is_in_the_order_of_the_numbers() -> None:
+def test_take_returns_flips_in_the_given_order() -> None:
     replay = ReplayBuffer(1)
     for start in range(5):
         replay.add([f"m{start}", "same"], [flips(10 * start, 3), flips(100 + 10 * start, 4)])
@@ -54,7 +54,7 @@ def test_what_is_drawn_is_in_the_order_of_the_numbers() -> None:
         np.testing.assert_array_equal(getattr(drawn, field.name), getattr(whole, field.name)[rows])
 
 
-def test_a_snapshot_does_not_grow() -> None:
+def test_snapshot_does_not_grow() -> None:
     replay = ReplayBuffer(1)
     replay.add(["a", "b"], [flips(0, 4), flips(10, 4)])
     snapshot = replay.snapshot()
@@ -63,7 +63,7 @@ def test_a_snapshot_does_not_grow() -> None:
     assert gains(snapshot) == held and not set(held) & set(gains(replay))
 
 
-def test_a_segment_with_little_left_goes_and_others_stay_as_they_are() -> None:
+def test_mostly_unused_segment_is_merged_and_others_are_unchanged() -> None:
     replay = ReplayBuffer(1)
     replay.add(["a", "b", "c"], [flips(0, 4), flips(10, 4), flips(20, 4)])
     first = replay.segments[0]
@@ -77,7 +77,7 @@ def test_a_segment_with_little_left_goes_and_others_stay_as_they_are() -> None:
     assert len(replay.segments) == 1 and gains(replay) == [*range(80, 86)]
 
 
-def test_modules_without_flips_leave_nothing_behind() -> None:
+def test_modules_without_flips_add_nothing() -> None:
     replay = ReplayBuffer(2)
     for _ in range(20):
         replay.add(["empty"], [flips(0, 0)])
@@ -86,7 +86,7 @@ def test_modules_without_flips_leave_nothing_behind() -> None:
     assert len(replay.segments) == 1
 
 
-def test_segments_restore_it_to_the_bit() -> None:
+def test_buffer_is_restored_exactly_from_segments() -> None:
     random = np.random.default_rng(0)
     modules = ["a", "empty", "gr\udcffn", "b", "c", "d"]
     whole = ReplayBuffer(2)
@@ -102,7 +102,7 @@ def test_segments_restore_it_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("measurements", [1, 2, 3])
-def test_it_holds_what_a_plain_list_would(measurements: int) -> None:
+def test_buffer_equals_a_plain_list(measurements: int) -> None:
     random = np.random.default_rng(1)
     replay, plain = ReplayBuffer(measurements), {}
     for i in range(60):
