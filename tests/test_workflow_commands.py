@@ -26,6 +26,7 @@ from tests.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds
 
 BUCKET = "mlgo-workflow"
 VALUES = {
+    "matrix.marker": "unit",
     "vars.MLGO_STATE": f"gs://{BUCKET}/retrain.json",
     "vars.MLGO_CORPUS": f"gs://{BUCKET}/corpus",
     "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
