@@ -219,18 +219,26 @@ CORPUS = (
 )
 SPLITS = {"version": 1, "seed": 0, "train": ["a/m"], "validation": [], "heldout": [], "heldout_projects": []}
 IMPORT = run(corpus, "import", "--input", "{}", "--output", "{}/out")
-METRICS = {
-    "measure": "size",
-    "verdict": "better",
-    "reduction_percent": 1.0,
-    "min_reduction_percent": 0.5,
-    "reduction_percent_ci95": [0.5, 1.5],
-    "groups": {},
-    "per_project": {},
-    "sweep": {},
+COMPARED = {
     "modules": 1,
     "baseline_bytes": 10,
     "policy_bytes": 9,
+    "reduction_percent": 1.0,
+    "modules_smaller": 1,
+    "modules_equal": 0,
+    "modules_larger": 0,
+    "reduction_percent_ci95": [0.5, 1.5],
+}
+METRICS = {
+    "measure": "size",
+    **COMPARED,
+    "sweep": {},
+    "verdict": "better",
+    "min_reduction_percent": 0.5,
+    "groups": {"unseen_modules": COMPARED, "unseen_projects": COMPARED},
+    "per_project": {"p": {**COMPARED, "group": "unseen_modules"}},
+    "inputs": {"policy": "/p"},
+    "refused_because": None,
 }
 SPEC = {
     "schemaVersion": "2.1.0",

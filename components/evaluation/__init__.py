@@ -9,7 +9,7 @@ policy, and compares the values of the problem's objective (`core/objectives`):
 It builds whole projects twice and compares their linked binaries and the instructions that programs execute. It writes:
 
 - ``report.csv``: the four columns of ml-compiler-opt's demos, a row for each module or function;
-- ``metrics.json``: all figures and the verdict, see ``metrics.py``;
+- ``metrics.json``: all figures and the verdict, see ``metrics_types.py``;
 - ``measurements.json``: the values of each case, for comparisons of evaluations;
 - ``model-card.json``, ``model-card.md``: the policy, its training and its results;
 - ``report.html``: one self-contained page, verdict first.

@@ -14,7 +14,6 @@ from components.core.console import UserError, preset_option, run_step
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
-from components.core.storage.input_files import expect_shape
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
@@ -160,7 +159,7 @@ def run(
     metrics = evaluate(config)
     if not quiet:
         terminal_report.print_table(metrics, config.output.absolute())
-    return EXIT_NOT_BETTER if fail_if_not_better and metrics["verdict"] != "better" else 0
+    return EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0
 
 
 main.add_command(compare_binaries)
@@ -178,9 +177,7 @@ def show(metrics: Path) -> None:
       mlgo evaluation show --metrics runs/demo/evaluation
     """
     directory = metrics if metrics.is_dir() else metrics.parent
-    content = terminal_report.read_metrics(metrics)
-    with expect_shape(metrics, f"the {terminal_report.METRICS} of an evaluation", "evaluate again"):
-        terminal_report.print_table(content, directory.absolute())
+    terminal_report.print_table(terminal_report.read_metrics(metrics), directory.absolute())
 
 
 def _thresholds(text: str) -> tuple[int, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from components.core.objectives import Objective
+from components.evaluation.metrics_types import Interval, ScoreComparison, SizeComparison
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,45 @@ class Comparison:
         reduction = self.objective.reduction(self.baseline, self.other)
         return None if reduction is None else 100.0 * reduction
 
-    def to_json(self, seed: int | None = None) -> dict[str, Any]:
-        """Return the entry of metrics.json; with `seed` also the bootstrap interval over the modules."""
-        labels = self.objective.labels
-        entry: dict[str, Any] = {"modules": int(np.unique(self.module).size), labels.cases: int(self.baseline.size)}
-        if self.objective.additive:
-            entry[f"baseline_{labels.unit}"] = self.baseline.sum().item()
-            entry[f"policy_{labels.unit}"] = self.other.sum().item()
-        entry["reduction_percent"] = self.reduction_percent
-        less, equal, more = (f"{labels.cases}_{direction}" for direction in labels.directions)
-        entry[less] = int((self.other < self.baseline).sum())
-        entry[equal] = int((self.other == self.baseline).sum())
-        entry[more] = int((self.other > self.baseline).sum())
-        if seed is not None:
-            entry["reduction_percent_ci95"] = self.objective.interval(self.baseline, self.other, self.module, seed)
-        return entry
+    def figures(self, seed: int) -> SizeComparison | ScoreComparison:
+        """Return the entry of metrics.json. `seed`: seed of the bootstrap interval over the modules."""
+        return self.size_figures(seed) if self.objective.additive else self.score_figures(seed)
+
+    def size_figures(self, seed: int) -> SizeComparison:
+        """Return the entry of metrics.json for sizes."""
+        smaller, equal, larger = self._directions()
+        return SizeComparison(
+            modules=int(np.unique(self.module).size),
+            baseline_bytes=self.baseline.sum().item(),
+            policy_bytes=self.other.sum().item(),
+            reduction_percent=self.reduction_percent,
+            modules_smaller=smaller,
+            modules_equal=equal,
+            modules_larger=larger,
+            reduction_percent_ci95=self._interval(seed),
+        )
+
+    def score_figures(self, seed: int) -> ScoreComparison:
+        """Return the entry of metrics.json for scores."""
+        lower, equal, higher = self._directions()
+        return ScoreComparison(
+            modules=int(np.unique(self.module).size),
+            functions=int(self.baseline.size),
+            reduction_percent=self.reduction_percent,
+            functions_lower=lower,
+            functions_equal=equal,
+            functions_higher=higher,
+            reduction_percent_ci95=self._interval(seed),
+        )
+
+    def _directions(self) -> tuple[int, int, int]:
+        """Return the number of cases with a smaller, an equal and a larger value."""
+        less, equal, more = self.other < self.baseline, self.other == self.baseline, self.other > self.baseline
+        return int(less.sum()), int(equal.sum()), int(more.sum())
+
+    def _interval(self, seed: int) -> Interval | None:
+        bounds = self.objective.interval(self.baseline, self.other, self.module, seed)
+        return None if bounds is None else (bounds[0], bounds[1])
 
 
 def reduction_percent(baseline_bytes: int, other_bytes: int) -> float | None:

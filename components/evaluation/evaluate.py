@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
 
 from components.core import problems
 from components.core.formats.corpus import load_corpus
@@ -22,6 +22,15 @@ from components.evaluation.inputs import check_policy, heldout_modules, heldout_
 from components.evaluation.measure import measure
 from components.evaluation.measurements import POLICY, write_measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
+from components.evaluation.metrics_types import (
+    BinariesComparison,
+    Inputs,
+    Metrics,
+    SizeMetrics,
+    VariantDescription,
+    WholeProjects,
+    encode_json,
+)
 from components.evaluation.projects.whole_projects import compare_whole_projects, require_tools
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
@@ -32,7 +41,7 @@ from components.evaluation.report.training_curve import read_curve
 from components.evaluation.variants import Variant, compiled_by, plan_variants
 
 
-def evaluate(config: EvaluationConfig) -> dict[str, Any]:
+def evaluate(config: EvaluationConfig) -> Metrics:
     """Evaluate a policy, publish `config.output`, and return the content of its metrics.json.
 
     All inputs, and the tools that whole builds need, are checked before the first compile.
@@ -55,72 +64,70 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         require_tools(objective, config, release, recipes)
     curve = read_curve(config.ppo_root or config.policy)
     variants = plan_variants(objective, config, training, release)
-    earlier_metrics, earlier = load_earlier(config) if config.evaluation else ({}, None)
+    earlier_metrics, earlier = load_earlier(config) if config.evaluation else (None, None)
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
         whole_projects = _compare_whole_projects(objective, config, recipes, release, directory / "build")
         metrics = summarize(measured, config.required_percent, config.seed, whole_projects)
-        if "linked" in metrics:
+        if isinstance(metrics, SizeMetrics):
             judge_whole_projects(metrics, config.max_slowdown_percent)
-        metrics["inputs"] = _inputs(config, training, release)
-        if earlier:
-            for key in ("warmstart", "warmstart_digest", "warmstart_trained_by"):
-                metrics["inputs"][key] = earlier_metrics["inputs"].get(key)
-        refuse_without_gain_over_start(metrics, metrics["inputs"]["warmstart_trained_by"] or "")
-        build_release = config.release_if == "always" or metrics["verdict"] == "better"
-        metrics["release"] = "yes" if build_release else "no"
+        metrics.inputs = inputs = _inputs(config, training, release)
+        if earlier_metrics:
+            start = earlier_metrics.inputs
+            inputs.warmstart, inputs.warmstart_trained_by = start.warmstart, start.warmstart_trained_by
+            inputs.warmstart_digest = None if start.warmstart_digest is UNSET else start.warmstart_digest
+        refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
+        build_release = config.release_if == "always" or metrics.verdict == "better"
+        metrics.release = "yes" if build_release else "no"
         if earlier and compiled_by(objective, release) == "release":
             same = measured.values[POLICY] == earlier.policy_values_for(measured)
-            metrics["as_under_the_training_clang"] = int(same.sum())
-        metrics["policy_compiled_by"] = compiled_by(objective, release)
-        metrics["problem"] = config.problem
-        metrics["variants"] = [_describe(variant, config.problem) for variant in variants]
-        if earlier:
+            metrics.as_under_the_training_clang = int(same.sum())
+        metrics.policy_compiled_by = compiled_by(objective, release)
+        metrics.problem = config.problem
+        metrics.variants = [_describe(variant, config.problem) for variant in variants]
+        if earlier_metrics:
             _restore_earlier_variants(earlier_metrics, metrics)
         write_report_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
-        text = json.dumps(metrics, indent=1, allow_nan=False)
-        (directory / terminal_report.METRICS).write_text(text + "\n", encoding="utf-8")
+        (directory / terminal_report.METRICS).write_text(encode_json(metrics), encoding="utf-8")
         (directory / terminal_report.SUMMARY).write_text(terminal_report.markdown(metrics), encoding="utf-8")
         write_card(directory, model_card(metrics, config.policy, corpus, worst_cases(measured)))
         write_page(directory / terminal_report.REPORT, metrics, measured, curve)
     return metrics
 
 
-def _restore_earlier_variants(earlier: dict[str, Any], metrics: dict[str, Any]) -> None:
+def _restore_earlier_variants(earlier: Metrics, metrics: Metrics) -> None:
     """Describe the variants whose values are reused as the earlier evaluation describes them."""
-    variants = {variant["name"]: variant for variant in metrics["variants"]}
-    updated = {POLICY} if metrics["policy_compiled_by"] == "release" else set()
-    metrics["variants"] = [
-        variants[variant["name"]] if variant["name"] in updated else variant for variant in earlier.get("variants", ())
-    ]
+    variants = {variant.name: variant for variant in metrics.variants}
+    updated = {POLICY} if metrics.policy_compiled_by == "release" else set()
+    metrics.variants = [variants[variant.name] if variant.name in updated else variant for variant in earlier.variants]
 
 
-def _describe(variant: Variant, problem: str) -> dict[str, str]:
-    return {"name": variant.name, "clang": str(variant.clang), "flags": variant.flags(problem)}
+def _describe(variant: Variant, problem: str) -> VariantDescription:
+    return VariantDescription(variant.name, str(variant.clang), variant.flags(problem))
 
 
-def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | None) -> dict[str, Any]:
-    return {
-        "corpus": str(config.corpus.absolute()),
-        "policy": str(config.policy.absolute()),
-        "policy_digest": digest(config.policy),
-        "warmstart": str(config.warmstart.absolute()) if config.warmstart else None,
-        "warmstart_digest": digest(config.warmstart) if config.warmstart else None,
-        "warmstart_trained_by": load_policy_info(config.warmstart).trained_by if config.warmstart else None,
-        "training_clang": str(training.clang),
-        "release_clang": str(release.clang) if release else None,
-        "llvm_version": training.llvm_version,
-    }
+def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | None) -> Inputs:
+    return Inputs(
+        corpus=str(config.corpus.absolute()),
+        policy=str(config.policy.absolute()),
+        policy_digest=digest(config.policy),
+        warmstart=str(config.warmstart.absolute()) if config.warmstart else None,
+        warmstart_digest=digest(config.warmstart) if config.warmstart else None,
+        warmstart_trained_by=load_policy_info(config.warmstart).trained_by if config.warmstart else None,
+        training_clang=str(training.clang),
+        release_clang=str(release.clang) if release else None,
+        llvm_version=training.llvm_version,
+    )
 
 
 def _compare_whole_projects(
     objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
-) -> dict[str, Any]:
+) -> WholeProjects:
     """Compare whole projects in `work`, which is in the unpublished artifact, so that a killed run leaves nothing."""
     if not recipes or release is None:
-        return {"binaries": [], "linked": {}, "programs": None} if objective.recipe_field == "binaries" else {}
+        return WholeProjects(BinariesComparison())
     try:
         return compare_whole_projects(objective, config, recipes, release, work)
     finally:

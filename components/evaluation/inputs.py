@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
 
 from components.core.console import UserError, say
 from components.core.formats.corpus import Corpus, Module
@@ -15,6 +16,7 @@ from components.core.projects.recipe import Recipe, load_recipes
 from components.core.storage import digest, require_artifact
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import Measurements, read_measurements
+from components.evaluation.metrics_types import Metrics
 from components.evaluation.report import terminal_report
 
 
@@ -61,19 +63,21 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
     check_features(info.features, training.features.get(config.problem, ()))
 
 
-def load_earlier(config: EvaluationConfig) -> tuple[dict[str, Any], Measurements]:
+def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements]:
     """Load metrics.json and measurements of the earlier evaluation. UserError if it is of other policies."""
     assert config.evaluation is not None
     metrics = terminal_report.read_metrics(config.evaluation)
-    inputs = metrics.get("inputs", {})
-    if inputs.get("policy_digest") != digest(config.policy):
+    inputs = metrics.inputs
+    if inputs.policy_digest != digest(config.policy):
         raise UserError(
             f"the evaluation in {config.evaluation} evaluated another policy than {config.policy}",
             "pass the evaluation of this policy, or leave --evaluation out",
         )
     if config.warmstart is not None:
         # Evaluations written before digests were recorded say only whether there was a warmstart policy.
-        compared = inputs.get("warmstart_digest", digest(config.warmstart) if inputs.get("warmstart") else None)
+        compared = inputs.warmstart_digest
+        if compared is UNSET:
+            compared = digest(config.warmstart) if inputs.warmstart else None
         if compared != digest(config.warmstart):
             raise UserError(
                 f"the evaluation in {config.evaluation} does not compare the warmstart policy {config.warmstart}, "

@@ -17,7 +17,8 @@ from components.core.formats.corpus import Module
 from components.core.objectives import Objective
 from components.core.workers.pool import WorkerPool
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Excluded, Measurements
+from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Measurements
+from components.evaluation.metrics_types import Excluded
 from components.evaluation.variants import Variant
 
 

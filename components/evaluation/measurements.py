@@ -15,6 +15,7 @@ from components.core.console import UserError
 from components.core.objectives import OBJECTIVES, SIZE, Objective
 from components.core.storage.input_files import MissingFile, expect_shape, read_json
 from components.evaluation.comparison import Comparison
+from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeComparison
 
 FILE = "measurements.json"
 BASELINE = "baseline"
@@ -27,23 +28,6 @@ SECTIONS = (".text", ".rodata", ".eh_frame", ".gcc_except_table")
 def threshold_name(threshold: int) -> str:
     """Return the name of the variant with the default heuristic and another ``-inline-threshold``."""
     return f"inline-threshold={threshold}"
-
-
-@dataclass(frozen=True)
-class Excluded:
-    """A held-out module without values, because it failed to compile under one variant.
-
-    Attributes:
-        module: name in the corpus.
-        variant: the first variant that failed.
-        reason: "failed", "timeout" or "log".
-        detail: the end of the compiler's output.
-    """
-
-    module: str
-    variant: str
-    reason: str
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -118,12 +102,12 @@ class Measurements:
         baseline, other = self.values[BASELINE][chosen], self.values[variant][chosen]
         return Comparison(self.objective, baseline, other, self.module[chosen])
 
-    def compare_policies(self, other: Measurements, seed: int) -> dict[str, Any]:
+    def compare_policies(self, other: Measurements, seed: int) -> SizeComparison | ScoreComparison:
         """Compare this policy with the policy of `other` over the common cases; as in metrics.json."""
         known = dict(zip(other.names(), other.values[POLICY].tolist(), strict=True))
         common = np.array([name in known for name in self.names()], bool)
         baseline = np.array([known[name] for name in self.names() if name in known], self.values[POLICY].dtype)
-        return Comparison(self.objective, baseline, self.values[POLICY][common], self.module[common]).to_json(seed)
+        return Comparison(self.objective, baseline, self.values[POLICY][common], self.module[common]).figures(seed)
 
     def policy_values_for(self, other: Measurements) -> np.ndarray:
         """Return the policy's values of the cases of `other`, in its order; -1 for a case that is missing here."""

@@ -10,6 +10,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, POLICY, WARMSTART, threshold_name
+from components.evaluation.metrics_types import CompiledBy
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,6 @@ def plan_variants(
     )
 
 
-def compiled_by(objective: Objective, release: Toolchain | None) -> str:
+def compiled_by(objective: Objective, release: Toolchain | None) -> CompiledBy:
     """Return which clang yields the policy's values: "training" or "release"."""
     return "release" if release is not None and not objective.needs_log else "training"

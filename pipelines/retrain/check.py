@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from components.core.console import UserError
 from components.core.storage.uri import GsUri, parse_place
+from components.evaluation.metrics_types import Metrics
 from pipelines.retrain.state import State
 
 
@@ -27,7 +27,7 @@ class RetrainInputs:
     llvm_version: str | None = None
     features: tuple[str, ...] | None = None
     modules: Mapping[str, str] | None = None
-    metrics: Mapping[str, Any] | None = None
+    metrics: Metrics | None = None
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ def module_checksums(corpus: str) -> dict[str, str]:
     return {entry.name.removesuffix(".bc"): entry.crc32c for entry in files if entry.name.endswith(".bc")}
 
 
-def _regression(promised: float, interval: tuple[float, float] | None, metrics: Mapping[str, Any]) -> list[str]:
+def _regression(promised: float, interval: tuple[float, float] | None, metrics: Metrics) -> list[str]:
     """Return a reason if current code gains clearly less than at the promotion.
 
     That is the case if the 95% intervals do not overlap, or if the code is larger than without the policy.
     """
-    now, now_interval = metrics.get("reduction_percent"), metrics.get("reduction_percent_ci95")
+    now, now_interval = metrics.reduction_percent, metrics.reduction_percent_ci95
     if now is None:
         return []
     below = bool(interval and now_interval and now_interval[1] < interval[0])

@@ -62,10 +62,9 @@ def compare(new: Measurements, old: Measurements, seed: int = 0) -> PolicyCompar
             "compare evaluations of one problem",
         )
     found = new.compare_policies(old, seed)
-    if found["modules"] < 2:
+    if found.modules < 2 or found.reduction_percent is None or found.reduction_percent_ci95 is None:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
-    low, high = found["reduction_percent_ci95"]
-    return PolicyComparison(float(found["reduction_percent"]), (float(low), float(high)), found["modules"])
+    return PolicyComparison(found.reduction_percent, found.reduction_percent_ci95, found.modules)
 
 
 def regressed_modules(measured: Measurements) -> tuple[str, ...]:
@@ -89,11 +88,11 @@ def promotion(
     """
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
-    if metrics["verdict"] != "better":
+    if metrics.verdict != "better":
         return state, f"not promoted: the verdict on the new policy is {verdict(metrics)}"
     if "release_report" in run:
         report = read_metrics(local(run["release_report"]))
-        if report["verdict"] != "better":
+        if report.verdict != "better":
             return state, f"not promoted: the verdict on the release clang of the new policy is {verdict(report)}"
     against = None
     if state.deployed is not None:
@@ -104,7 +103,6 @@ def promotion(
         if not against.clearly_better:
             return state, f"not promoted: against the deployed policy {gain} on {against.modules} modules"
     info = load_policy_info(policy)
-    interval = metrics.get("reduction_percent_ci95")
     deployed = Deployed(
         policy=run["policy"],
         policy_digest=digest(policy),
@@ -112,8 +110,8 @@ def promotion(
         llvm_version=info.llvm_version,
         features=tuple(sorted(feature.name for feature in info.features)),
         modules=module_checksums(run["corpus"]),
-        reduction_percent=float(metrics["reduction_percent"]),
-        ci95=(float(interval[0]), float(interval[1])) if interval else None,
+        reduction_percent=metrics.reduction_percent or 0.0,
+        ci95=metrics.reduction_percent_ci95,
         promoted_at=time.time() if now is None else now,
         run=run.get("run", ""),
         better_percent=against.percent if against else None,

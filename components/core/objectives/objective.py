@@ -80,7 +80,6 @@ class Objective(Protocol):
         sweeps_thresholds: -inline-threshold changes the value, so that a sweep is a baseline.
         recipe_field: the recipe key that a project needs to be compared as a whole: "binaries" or "benchmarks".
         programs_decide: a policy whose programs execute more instructions is not better, regardless of the values.
-        figures: keys that every metrics.json of this objective has.
     """
 
     name: str
@@ -90,7 +89,6 @@ class Objective(Protocol):
     sweeps_thresholds: bool
     recipe_field: str
     programs_decide: bool
-    figures: frozenset[str]
 
     def outcome(self, sample: Sample) -> Outcome:
         """Return the outcome of a compile."""

@@ -44,7 +44,6 @@ class Score:
     recipe_field = "benchmarks"
     # A score is LLVM's estimate of what code costs; where programs were run, their instruction counts decide.
     programs_decide = True
-    figures = frozenset({"modules", "functions", "reduction_percent", "groups"})
 
     def outcome(self, sample: Sample) -> Outcome:
         return sample.readable_scores()

@@ -48,7 +48,6 @@ class Size:
     sweeps_thresholds = True
     recipe_field = "binaries"
     programs_decide = False
-    figures = frozenset({"modules", "baseline_bytes", "policy_bytes", "groups"})
 
     def outcome(self, sample: Sample) -> Outcome:
         return {MODULE: sample.text_size_bytes}

@@ -5,26 +5,16 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
 from components.evaluation.benchmarks.counters import Counter, find_counter
-from components.evaluation.comparison import reduction_percent
+from components.evaluation.metrics_types import BenchmarkEntry, BenchmarkSummary, InstructionTotals, RunMetrics
 from components.evaluation.projects.build_variants import BuildVariant, build_variants, whole_build
-
-
-@dataclass(frozen=True)
-class RunMetrics:
-    """Counts of one run. cycles: None if the machine does not count them. text_bytes: the program's machine code."""
-
-    instructions: int
-    cycles: int | None
-    text_bytes: int
 
 
 @dataclass(frozen=True)
@@ -43,16 +33,16 @@ class BenchmarkComparison:
         """Change of the executed instructions under the policy, in percent; negative is better."""
         return 100.0 * (self.policy.instructions / self.stock.instructions - 1.0)
 
-    def to_json(self) -> dict[str, Any]:
+    def entry(self) -> BenchmarkEntry:
         """Return the entry of metrics.json and programs.json."""
-        return {
-            "project": self.project,
-            "name": self.name,
-            "program": self.program,
-            "stock": asdict(self.stock),
-            "policy": asdict(self.policy),
-            "change_percent": self.change_percent,
-        }
+        return BenchmarkEntry(
+            project=self.project,
+            name=self.name,
+            program=self.program,
+            stock=self.stock,
+            policy=self.policy,
+            change_percent=self.change_percent,
+        )
 
 
 def compare_programs(
@@ -83,25 +73,20 @@ def compare_programs(
     return programs
 
 
-def summarize_programs(programs: Sequence[BenchmarkComparison]) -> dict[str, Any] | None:
-    """Return the entry of metrics.json for all benchmarks; None if there are none.
-
-    reduction_percent: reduction of the sum of the instructions, in which long runs weigh more.
-    geometric_mean_reduction_percent: reduction of the geometric mean of the ratios, in which all runs weigh the same.
-    Positive is better.
-    """
+def summarize_programs(programs: Sequence[BenchmarkComparison]) -> BenchmarkSummary | None:
+    """Return the entry of metrics.json for all benchmarks; None if there are none."""
     if not programs:
         return None
     stock = sum(program.stock.instructions for program in programs)
     policy = sum(program.policy.instructions for program in programs)
     logarithms = [math.log(program.policy.instructions / program.stock.instructions) for program in programs]
-    return {
-        "instructions": {"stock": stock, "policy": policy},
-        "reduction_percent": reduction_percent(stock, policy),
-        "geometric_mean_reduction_percent": 100.0 * -math.expm1(math.fsum(logarithms) / len(logarithms)),
-        "counter": programs[0].counter,
-        "programs": [program.to_json() for program in programs],
-    }
+    return BenchmarkSummary(
+        instructions=InstructionTotals(stock, policy),
+        reduction_percent=100.0 * (1.0 - policy / stock),
+        geometric_mean_reduction_percent=100.0 * -math.expm1(math.fsum(logarithms) / len(logarithms)),
+        counter=programs[0].counter,
+        programs=[program.entry() for program in programs],
+    )
 
 
 def _run(

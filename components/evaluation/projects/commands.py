@@ -3,7 +3,6 @@ compilers, and compare-builds, which compares two build trees."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -12,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import FINITE_FLOAT, JOBS
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, OUTPUT
+from components.evaluation.metrics_types import encode_json
 from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 if TYPE_CHECKING:
@@ -81,13 +82,13 @@ def compare_binaries(
           --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
     """
     from components.core.compiler.inline_plan import plan_flags, require_plan
-    from components.evaluation.projects.linked_binaries import compare_projects, comparison_json
+    from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
     from components.evaluation.report.terminal_report import print_binaries
 
     flags = plan_flags(require_plan(plan)) if plan else ()
     compare = partial(compare_projects, link_variants=link_variants, release_flags=flags)
     recipes = _select_recipes(recipe, projects)
-    content = _compare_and_publish(compare, comparison_json, recipes, "binaries.json", problem=problem, **options)
+    content = _compare_and_publish(compare, summarize_binaries, recipes, "binaries.json", problem=problem, **options)
     print_binaries(content, f"bytes with the policy, change against stock {problems.get(problem).optimization}")
 
 
@@ -126,11 +127,11 @@ def compare_builds(
     """
     from components.core.storage import publish
     from components.evaluation.projects.build_trees import VARIANT, compare_trees
-    from components.evaluation.projects.linked_binaries import comparison_json
+    from components.evaluation.projects.linked_binaries import summarize_binaries
     from components.evaluation.report.terminal_report import print_binaries
 
     compared = compare_trees(old, new, binaries)
-    content = comparison_json(compared.binaries)
+    content = summarize_binaries(compared.binaries)
     for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
         if names:
             say(f"left out, {title}: {', '.join(names)}")
@@ -138,12 +139,13 @@ def compare_builds(
     if output is not None:
         left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
         with publish(output) as directory:
-            _write_json(directory / "binaries.json", {**content, **left_out})
+            document = {**msgspec.structs.asdict(content), **left_out}
+            (directory / "binaries.json").write_text(encode_json(document), encoding="utf-8")
     if min_reduction_percent is None:
         return 0
-    if not content["linked"]:
+    if not content.linked:
         raise UserError("no program or shared library is in both trees", "leave --min-reduction-percent out")
-    linked = content["linked"][VARIANT]["all"]["reduction_percent"]
+    linked = content.linked[VARIANT]["all"].reduction_percent
     if linked is not None and linked >= min_reduction_percent:
         return 0
     reduction = "undefined" if linked is None else f"{linked:.2f}%"
@@ -219,9 +221,5 @@ def _compare_and_publish(
             content = summarize(compare(recipes, stock, release, problem, work, default_cache_dir(), jobs))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        _write_json(directory / file_name, content)
+        (directory / file_name).write_text(encode_json(content), encoding="utf-8")
     return content
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

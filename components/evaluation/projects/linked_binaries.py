@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from components.core.compiler.source_language import Language
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.recipe import Recipe
 from components.evaluation.comparison import reduction_percent
+from components.evaluation.metrics_types import (
+    BinariesComparison,
+    BinaryEntry,
+    Kind,
+    LinkedTotal,
+    LinkedTotals,
+    SectionSizes,
+)
 from components.evaluation.projects.build_variants import BuildVariant, build_variants, whole_build
 from components.evaluation.projects.link_variants import LINK_VARIANTS, LinkVariant
-from components.evaluation.projects.section_sizes import ZERO_SIZES, Kind, MeasuredBinary, SectionSizes, measure
+from components.evaluation.projects.section_sizes import MeasuredBinary, measure
 
 
 @dataclass(frozen=True)
@@ -38,16 +45,19 @@ class Binary:
     stock: SectionSizes
     policy: SectionSizes
 
-    def to_json(self) -> dict[str, Any]:
+    def entry(self) -> BinaryEntry:
         """Return the entry of metrics.json and binaries.json."""
-        return {
-            "project": self.project,
-            "name": self.name,
-            "kind": self.kind,
-            "language": self.language,
-            "link_variant": self.link_variant,
-            **_comparison(self.stock, self.policy),
-        }
+        return BinaryEntry(
+            project=self.project,
+            name=self.name,
+            kind=self.kind,
+            language=self.language,
+            link_variant=self.link_variant,
+            stock=self.stock,
+            policy=self.policy,
+            reduction_percent=_reduction_percent(self.stock, self.policy),
+            text_reduction_percent=reduction_percent(self.stock.text, self.policy.text),
+        )
 
 
 def compare_projects(
@@ -90,36 +100,40 @@ def compare_projects(
     return binaries
 
 
-def linked_totals(binaries: Sequence[Binary]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Sum programs and shared libraries: link variant -> "all", "c" or "c++" -> files and a comparison."""
-    totals: dict[str, dict[str, dict[str, Any]]] = {}
+def linked_totals(binaries: Sequence[Binary]) -> LinkedTotals:
+    """Sum programs and shared libraries: link variant -> "all", "c" or "c++" -> their number and sizes."""
+    languages: dict[str, dict[str, None]] = {}
     for binary in binaries:
         if binary.language is not None:
-            totals.setdefault(binary.link_variant, {}).update({"all": {}, binary.language: {}})
-    for variant, languages in totals.items():
-        for language in languages:
+            languages.setdefault(binary.link_variant, {}).update({"all": None, binary.language: None})
+    totals: LinkedTotals = {}
+    for variant, names in languages.items():
+        totals[variant] = {}
+        for language in names:
             chosen = [
                 binary
                 for binary in binaries
                 if binary.link_variant == variant and binary.language and language in ("all", binary.language)
             ]
-            stock, policy = sum((b.stock for b in chosen), ZERO_SIZES), sum((b.policy for b in chosen), ZERO_SIZES)
-            languages[language] = {"files": len(chosen), **_comparison(stock, policy)}
+            stock = sum((binary.stock for binary in chosen), SectionSizes())
+            policy = sum((binary.policy for binary in chosen), SectionSizes())
+            totals[variant][language] = LinkedTotal(
+                files=len(chosen),
+                stock=stock,
+                policy=policy,
+                reduction_percent=_reduction_percent(stock, policy),
+                text_reduction_percent=reduction_percent(stock.text, policy.text),
+            )
     return totals
 
 
-def comparison_json(binaries: Sequence[Binary]) -> dict[str, Any]:
+def summarize_binaries(binaries: Sequence[Binary]) -> BinariesComparison:
     """Return the part of metrics.json, and the content of binaries.json."""
-    return {"binaries": [binary.to_json() for binary in binaries], "linked": linked_totals(binaries)}
+    return BinariesComparison([binary.entry() for binary in binaries], linked_totals(binaries))
 
 
-def _comparison(stock: SectionSizes, policy: SectionSizes) -> dict[str, Any]:
-    return {
-        "stock": asdict(stock),
-        "policy": asdict(policy),
-        "reduction_percent": reduction_percent(stock.llvm_size_text, policy.llvm_size_text),
-        "text_reduction_percent": reduction_percent(stock.text, policy.text),
-    }
+def _reduction_percent(stock: SectionSizes, policy: SectionSizes) -> float | None:
+    return reduction_percent(stock.llvm_size_text, policy.llvm_size_text)
 
 
 def _compare(

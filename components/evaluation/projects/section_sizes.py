@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from components.core.compiler.elf import ET_DYN, ET_REL, Elf
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
+from components.evaluation.metrics_types import Kind, SectionSizes
 from components.evaluation.projects import archive
-
-Kind = Literal["program", "shared library", "static library", "object"]
 
 _CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
 _GROUPS = (
@@ -24,41 +22,6 @@ _GROUPS = (
     ("data", (".data", ".tdata", ".init_array", ".fini_array", ".ctors", ".dtors", ".got", ".ldata")),
     ("bss", (".bss", ".tbss", ".lbss")),
 )
-
-
-@dataclass(frozen=True)
-class SectionSizes:
-    """Bytes of one program or library in its allocated sections, which are loaded, without debug data and symbols.
-
-    Attributes:
-        text: machine code (.text*).
-        rodata: constants.
-        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
-        gcc_except_table: exception tables (LSDA): cleanups and catch clauses.
-        dynstr: names for the dynamic linker, including those of visible weak functions.
-        data: initialised writable data, including .data.rel.ro and .got.
-        other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
-            ...).
-        total: the sum of the above, about the size of the stripped file, without zero-initialised data (.bss).
-        llvm_size_text: text as llvm-size counts it: allocated, and executable or not writable.
-    """
-
-    text: int
-    rodata: int
-    eh_frame: int
-    gcc_except_table: int
-    dynstr: int
-    data: int
-    other: int
-    total: int
-    llvm_size_text: int
-
-    def __add__(self, other: SectionSizes) -> SectionSizes:
-        mine, theirs = asdict(self), asdict(other)
-        return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
-
-
-ZERO_SIZES = SectionSizes(*[0] * len(fields(SectionSizes)))
 
 
 @dataclass(frozen=True)
@@ -87,7 +50,7 @@ def measure(path: Path) -> MeasuredBinary:
     data = memoryview(path.read_bytes())
     try:
         if bytes(data[:8]) in (archive.MAGIC, archive.THIN_MAGIC):
-            sizes = ZERO_SIZES
+            sizes = SectionSizes()
             for member in archive.members(data):
                 sizes += _elf_sizes(Elf(member))
             return MeasuredBinary("static library", sizes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
@@ -14,8 +13,9 @@ from components.core.storage.cache import default_cache_dir
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
 from components.evaluation.benchmarks.counters import find_counter
 from components.evaluation.config import EvaluationConfig
+from components.evaluation.metrics_types import BinariesComparison, WholeProjects
 from components.evaluation.projects.build_variants import build_variants, find_stock_clang
-from components.evaluation.projects.linked_binaries import compare_projects, comparison_json
+from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
 
 
 def require_tools(
@@ -34,19 +34,19 @@ def require_tools(
 
 def compare_whole_projects(
     objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain, work: Path
-) -> dict[str, Any]:
+) -> WholeProjects:
     """Build whole held-out projects in `work`, with stock clang and with the release clang, and compare them.
 
     Args:
         recipes: recipes that all have the objective's `recipe_field`.
 
     Returns:
-        A part of metrics.json: programs, and for size also binaries and linked.
+        The executed instructions and, for size, the linked binaries.
     """
     stock, cache = find_stock_clang(release, config.stock_clang), default_cache_dir()
-    compared: dict[str, Any] = {}
+    binaries = BinariesComparison()
     if objective.recipe_field == "binaries":
-        compared = comparison_json(
+        binaries = summarize_binaries(
             compare_projects(recipes, stock, release, config.problem, work, cache, config.jobs, config.link_variants)
         )
     try:
@@ -57,7 +57,7 @@ def compare_whole_projects(
         # The verdict does not need programs: a failing benchmark must not discard a training and its measurements.
         say(f"executed instructions are not measured: {error.problem}")
         programs = []
-    return {**compared, "programs": summarize_programs(programs)}
+    return WholeProjects(binaries, summarize_programs(programs))
 
 
 def _needs_programs(objective: Objective, config: EvaluationConfig) -> bool:

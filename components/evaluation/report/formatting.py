@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from components.evaluation.metrics_types import Metrics
 
 SMALLER = ("smaller", "larger")
 LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of other languages"}
@@ -23,7 +24,6 @@ def interval(bounds: Sequence[float] | None) -> str:
     return f"{bounds[0]:+.2f}% … {bounds[1]:+.2f}%" if bounds else "–"
 
 
-def policy_title(metrics: Mapping[str, Any]) -> str:
+def policy_title(metrics: Metrics) -> str:
     """Return the policy's title with its clang: the training clang's figures must not be taken for the release's."""
-    by = metrics.get("policy_compiled_by", "release")
-    return f"policy, compiled by the {by} clang"
+    return f"policy, compiled by the {metrics.policy_compiled_by} clang"

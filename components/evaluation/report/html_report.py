@@ -5,8 +5,9 @@ Each objective has a template, <name>.html.jinja; all templates get the same var
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -14,6 +15,7 @@ from markupsafe import Markup
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
+from components.evaluation.metrics_types import BinaryEntry, Metrics, SectionSizes, SizeMetrics
 from components.evaluation.report import terminal_report
 from components.evaluation.report.formatting import change, interval, policy_title
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
@@ -21,7 +23,7 @@ from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.training_curve import Curve
 
 
-def write_page(path: Path, metrics: dict[str, Any], measured: Measurements, curve: Curve | None) -> None:
+def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:
     """Write the page.
 
     Args:
@@ -42,42 +44,50 @@ def write_page(path: Path, metrics: dict[str, Any], measured: Measurements, curv
     environment.filters["interval"] = interval
     environment.filters["bytes"] = lambda count: f"{count:,}"
     environment.filters["signed_bytes"] = lambda count: f"{count:+,}".replace("-", "−")
-    groups = terminal_report.groups(metrics)
+    sizes = metrics if isinstance(metrics, SizeMetrics) else None
     # Only plots are not escaped; matplotlib escapes the names in them.
     text = environment.get_template(f"{objective.name}.html.jinja").render(
         metrics=metrics,
         verdict=terminal_report.verdict(metrics),
         reduction_text=terminal_report.describe_reduction(metrics),
-        columns=[(title, group) for (title, _), group in zip(terminal_report.COLUMNS, groups, strict=True)],
+        columns=[(title, group) for title, group in zip(terminal_report.COLUMNS, metrics.columns, strict=True)],
         rows=terminal_report.value_rows(metrics),
-        part_rows=terminal_report.part_rows(metrics),
+        part_rows=terminal_report.part_rows(sizes) if sizes else [],
         policy_title=policy_title(metrics),
         worst=worst_cases(measured),
-        binaries_total=_binaries_by_project(metrics["binaries"]),
+        binaries_total=_binaries_by_project(metrics.binaries),
         binary_sections=terminal_report.SECTIONS,
-        linked_lines=terminal_report.linked_lines(metrics.get("linked", {})),
+        linked_lines=terminal_report.linked_lines(sizes.linked if sizes else {}),
         cases_plot=Markup(case_changes(measured)),
         projects_plot=Markup(project_changes(metrics, objective.labels)),
-        sweep_plot=Markup(sweep(metrics)) if metrics.get("sweep") else None,
+        sweep_plot=Markup(sweep(sizes)) if sizes and sizes.sweep else None,
         training_plot=Markup(training_reward(curve, objective.labels.reward)) if curve else None,
         max_points=MAX_POINTS,
         floor=FLOOR,
-        **program_rows.template_values(metrics.get("programs")),
+        **program_rows.template_values(metrics.programs),
     )
     path.write_text(text, encoding="utf-8")
 
 
-def _binaries_by_project(binaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+@dataclass
+class _ProjectBinaries:
+    """Number and sizes in sum of a project's binaries of one link variant and kind; see `BinaryEntry`."""
+
+    link_variant: str
+    project: str
+    kind: str
+    count: int
+    stock: SectionSizes
+    policy: SectionSizes
+
+
+def _binaries_by_project(binaries: Sequence[BinaryEntry]) -> list[_ProjectBinaries]:
     """Sum the sizes of binaries by link variant, project and kind."""
-    keys = ("link_variant", "project", "kind")
-    totals: dict[tuple[str, ...], dict[str, Any]] = {}
+    totals: dict[tuple[str, str, str], _ProjectBinaries] = {}
     for binary in binaries:
-        row = totals.setdefault(
-            tuple(binary[key] for key in keys),
-            {**{key: binary[key] for key in keys}, "count": 0, "stock": {}, "policy": {}},
-        )
-        row["count"] += 1
-        for build in ("stock", "policy"):
-            for section, size_bytes in binary[build].items():
-                row[build][section] = row[build].get(section, 0) + size_bytes
+        key = (binary.link_variant, binary.project, binary.kind)
+        row = totals.setdefault(key, _ProjectBinaries(*key, 0, SectionSizes(), SectionSizes()))
+        row.count += 1
+        row.stock += binary.stock
+        row.policy += binary.policy
     return [totals[key] for key in sorted(totals)]

@@ -10,116 +10,225 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
 
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus
 from components.core.formats.policy import IMAGE_VARIABLE, load_policy_info
+from components.core.objectives import OBJECTIVES
 from components.core.storage import digest
 from components.core.storage.input_files import read_json
 from components.core.storage.manifest import MANIFEST
 from components.evaluation.benchmarks.program_rows import summary, verdict
+from components.evaluation.metrics_types import (
+    BenchmarkSummary,
+    CompiledBy,
+    Interval,
+    Metrics,
+    ScoreMetrics,
+    SectionComparison,
+    SizeComparison,
+    SizeGroup,
+    SizeMetrics,
+    Verdict,
+)
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change
 from components.evaluation.report.regressions import case_line
-from components.evaluation.report.terminal_report import objective_of
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
+Reductions = dict[str, dict[str, float | None]]
+"""Language or section -> group -> reduction in percent."""
 
 
-def model_card(
-    metrics: Mapping[str, Any], policy: Path, corpus: Corpus, worst: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+class CorpusFigures(Struct, kw_only=True):
+    """The corpus of the evaluation.
+
+    Attributes:
+        digest: digest of the artifact, "" if unknown. trained_on_digest: that of the training's corpus.
+        modules: part of the split -> number of modules. projects: project -> number of modules.
+        heldout_projects: projects that are wholly held out.
+    """
+
+    digest: str
+    trained_on_digest: str
+    modules: dict[str, int]
+    projects: dict[str, int]
+    heldout_projects: list[str]
+
+
+class TrainingFigures(Struct, kw_only=True):
+    """Cost and hyperparameters of the training; None for what is unknown.
+
+    Attributes:
+        seconds: duration in s.
+        iterations, best_iteration: number of iterations, and the published one.
+        processors: number of processors.
+        hyperparameters: as in the training's report.
+    """
+
+    seconds: float | None
+    iterations: float | None
+    best_iteration: float | None
+    processors: int | None
+    hyperparameters: dict[str, Any]
+
+
+class Gate(Struct, kw_only=True):
+    """The verdict; figures as in `SizeMetrics`.
+
+    Attributes:
+        compiled_by: the clang that yields the policy's values.
+        languages, sections: name -> group -> reduction in percent.
+        per_project: project -> reduction in percent.
+    """
+
+    verdict: Verdict
+    compiled_by: CompiledBy
+    reduction_percent: float | None
+    reduction_percent_ci95: Interval | None
+    min_reduction_percent: float
+    refused_because: str | None
+    languages: Reductions
+    sections: Reductions
+    per_project: dict[str, float | None]
+
+
+class ModelCard(Struct, kw_only=True):
+    """The content of model-card.json.
+
+    Attributes:
+        version: version of the format.
+        images: container images of training and evaluation.
+        worst_modules, worst_functions: result of `worst_cases`; the objective decides which one is written.
+        programs: executed instructions of whole projects; UNSET if no program was run.
+    """
+
+    version: int = 1
+    problem: str
+    policy_digest: str
+    llvm_version: str
+    features: list[str]
+    trained_by: str
+    git_commit: str
+    images: dict[str, str]
+    corpus: CorpusFigures
+    training: TrainingFigures
+    measure: Literal["size", "score"]
+    gate: Gate
+    worst_modules: Sequence[Mapping[str, Any]] | UnsetType = UNSET
+    worst_functions: Sequence[Mapping[str, Any]] | UnsetType = UNSET
+    programs: BenchmarkSummary | UnsetType = UNSET
+
+
+def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[Mapping[str, Any]]) -> ModelCard:
     """Return the card of the policy in the directory `policy` with the evaluation `metrics` on `corpus`.
 
     `worst`: result of `worst_cases`."""
     info = load_policy_info(policy)
     training_report = _training_report(policy)
     splits = corpus.splits()
-    return {
-        "version": 1,
-        "problem": info.problem,
-        "policy_digest": digest(policy),
-        "llvm_version": info.llvm_version,
-        "features": [feature.name for feature in info.features],
-        "trained_by": info.trained_by,
-        "git_commit": info.git_commit,
-        "images": {"training": info.image, "evaluation": os.environ.get(IMAGE_VARIABLE, "")},
-        "corpus": {
-            "digest": digest(corpus.directory) if (corpus.directory / MANIFEST).exists() else "",
-            "trained_on_digest": info.corpus_digest,
-            "modules": {part: len(splits.part(part)) for part in ("train", "validation", "heldout")},
-            "projects": dict(Counter(module.project for module in corpus)),
-            "heldout_projects": list(splits.heldout_projects),
-        },
-        "training": {
-            "seconds": info.metrics.get("trained_s"),
-            "iterations": info.metrics.get("iterations"),
-            "best_iteration": info.metrics.get("best_iteration"),
-            "processors": training_report.get("processors"),
-            "hyperparameters": training_report.get("hyperparameters", {}),
-        },
-        "measure": metrics["measure"],
-        "gate": {
-            "verdict": metrics["verdict"],
-            "compiled_by": metrics["policy_compiled_by"],
-            "reduction_percent": metrics["reduction_percent"],
-            "reduction_percent_ci95": metrics.get("reduction_percent_ci95"),
-            "min_reduction_percent": metrics["min_reduction_percent"],
-            "refused_because": metrics.get("refused_because"),
-            "languages": reductions(metrics, "languages"),
-            "sections": reductions(metrics, "sections"),
-            "per_project": {name: part["reduction_percent"] for name, part in metrics["per_project"].items()},
-        },
-        objective_of(metrics).labels.worst_key: list(worst),
-    } | ({"programs": programs} if (programs := metrics.get("programs")) else {})
+    return ModelCard(
+        problem=info.problem,
+        policy_digest=digest(policy),
+        llvm_version=info.llvm_version,
+        features=[feature.name for feature in info.features],
+        trained_by=info.trained_by,
+        git_commit=info.git_commit,
+        images={"training": info.image, "evaluation": os.environ.get(IMAGE_VARIABLE, "")},
+        corpus=CorpusFigures(
+            digest=digest(corpus.directory) if (corpus.directory / MANIFEST).exists() else "",
+            trained_on_digest=info.corpus_digest,
+            modules={part: len(splits.part(part)) for part in ("train", "validation", "heldout")},
+            projects=dict(Counter(module.project for module in corpus)),
+            heldout_projects=list(splits.heldout_projects),
+        ),
+        training=TrainingFigures(
+            seconds=info.metrics.get("trained_s"),
+            iterations=info.metrics.get("iterations"),
+            best_iteration=info.metrics.get("best_iteration"),
+            processors=training_report.get("processors"),
+            hyperparameters=training_report.get("hyperparameters", {}),
+        ),
+        measure=metrics.measure,
+        gate=Gate(
+            verdict=metrics.verdict,
+            compiled_by=metrics.policy_compiled_by,
+            reduction_percent=metrics.reduction_percent,
+            reduction_percent_ci95=metrics.reduction_percent_ci95,
+            min_reduction_percent=metrics.min_reduction_percent,
+            refused_because=metrics.refused_because,
+            languages=reductions(metrics, "languages"),
+            sections=reductions(metrics, "sections"),
+            per_project={name: part.reduction_percent for name, part in metrics.per_project.items()},
+        ),
+        worst_modules=worst if isinstance(metrics, SizeMetrics) else UNSET,
+        worst_functions=worst if isinstance(metrics, ScoreMetrics) else UNSET,
+        programs=metrics.programs or UNSET,
+    )
 
 
-def reductions(metrics: Mapping[str, Any], parts: str) -> dict[str, dict[str, float | None]]:
+def reductions(metrics: Metrics, parts: Literal["languages", "sections"]) -> Reductions:
     """Return the reduction in percent of each language or section: name -> group -> percent; {} if unknown."""
-    groups = {"all held-out": metrics, **metrics["groups"]}
+    if not isinstance(metrics, SizeMetrics):
+        return {}
+    groups = {"all held-out": metrics, **asdict(metrics.groups)}
     return {
-        name: {group: figures[parts][name]["reduction_percent"] for group, figures in groups.items()}
-        for name in metrics.get(parts, {})
+        name: {group: _parts(figures, parts)[name].reduction_percent for group, figures in groups.items()}
+        for name in _parts(metrics, parts)
     }
 
 
-def write_card(directory: Path, card: Mapping[str, Any]) -> None:
+def _parts(
+    group: SizeGroup, parts: Literal["languages", "sections"]
+) -> Mapping[str, SizeComparison | SectionComparison]:
+    if parts == "languages":
+        return group.languages
+    return group.sections
+
+
+def write_card(directory: Path, card: ModelCard) -> None:
     """Write model-card.json and model-card.md."""
-    (directory / JSON).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (directory / JSON).write_text(json.dumps(msgspec.to_builtins(card), indent=1) + "\n", encoding="utf-8")
     (directory / MARKDOWN).write_text(card_markdown(card), encoding="utf-8")
 
 
-def card_markdown(card: Mapping[str, Any]) -> str:
+def card_markdown(card: ModelCard) -> str:
     """Return the card as Markdown."""
-    gate, corpus, training, labels = card["gate"], card["corpus"], card["training"], objective_of(card).labels
-    worst = [f"- {case_line(case, labels.unit)}" for case in card[labels.worst_key]] or [labels.no_worse]
-    interval = gate["reduction_percent_ci95"]
+    gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
+    cases = card.worst_modules or card.worst_functions or ()
+    programs = card.programs or None
+    worst = [f"- {case_line(case, labels.unit)}" for case in cases] or [labels.no_worse]
+    interval = gate.reduction_percent_ci95
     bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
-    seconds, processors = training["seconds"], training["processors"] or "an unknown number of"
+    seconds, processors = training.seconds, training.processors or "an unknown number of"
     cost = f"{seconds / 60:.0f} minutes on {processors} processors" if seconds else "unknown cost"
-    iterations, best = training["iterations"] or 0, training["best_iteration"] or 0
-    modules = ", ".join(f"{count} {part}" for part, count in corpus["modules"].items())
+    iterations, best = training.iterations or 0, training.best_iteration or 0
+    modules = ", ".join(f"{count} {part}" for part, count in corpus.modules.items())
     lines = [
-        f"# Policy for {card['problem']}, LLVM {card['llvm_version']}",
+        f"# Policy for {card.problem}, LLVM {card.llvm_version}",
         "",
-        f"- Verdict: **{verdict(gate, card.get('programs'))}**: held-out {labels.cases} "
-        f"{change(gate['reduction_percent'], labels.comparative)}{bounds}, compiled by the {gate['compiled_by']} "
-        f"clang; at least {gate['min_reduction_percent']:g}% is required",
-        *([f"- Programs: {summary(card['programs'])}"] if card.get("programs") else []),
-        f"- Policy: `{card['policy_digest']}`, {len(card['features'])} features, trained by {card['trained_by']}",
+        f"- Verdict: **{verdict(gate, programs)}**: held-out {labels.cases} "
+        f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
+        f"clang; at least {gate.min_reduction_percent:g}% is required",
+        *([f"- Programs: {summary(programs)}"] if programs else []),
+        f"- Policy: `{card.policy_digest}`, {len(card.features)} features, trained by {card.trained_by}",
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
-        f"- Corpus: `{corpus['digest']}`; modules: {modules}; whole projects held out: "
-        + (", ".join(corpus["heldout_projects"]) or "none"),
-        f"- Code: commit `{card['git_commit'] or 'unknown'}`; images: "
-        + ", ".join(f"{name} `{reference or 'none'}`" for name, reference in card["images"].items()),
+        f"- Corpus: `{corpus.digest}`; modules: {modules}; whole projects held out: "
+        + (", ".join(corpus.heldout_projects) or "none"),
+        f"- Code: commit `{card.git_commit or 'unknown'}`; images: "
+        + ", ".join(f"{name} `{reference or 'none'}`" for name, reference in card.images.items()),
         "",
         f"| project | modules | held-out {labels.values} |",
         "|---|---|---|",
         *(
-            f"| {name} | {count} | {change(gate['per_project'].get(name), labels.comparative)} |"
-            for name, count in sorted(corpus["projects"].items())
+            f"| {name} | {count} | {change(gate.per_project.get(name), labels.comparative)} |"
+            for name, count in sorted(corpus.projects.items())
         ),
-        *parts_table(gate),
+        *parts_table(gate.languages, gate.sections),
         "",
         f"## {labels.worst}",
         "",
@@ -128,17 +237,17 @@ def card_markdown(card: Mapping[str, Any]) -> str:
         "## Hyperparameters",
         "",
         "```",
-        json.dumps(training["hyperparameters"], indent=1),
+        json.dumps(training.hyperparameters, indent=1),
         "```",
         "",
     ]
     return "\n".join(lines)
 
 
-def parts_table(gate: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table of the gate's languages and sections; [] if it has none."""
-    rows = [(LANGUAGE_TITLES[language], percents) for language, percents in gate.get("languages", {}).items()]
-    rows += gate.get("sections", {}).items()
+def parts_table(languages: Reductions, sections: Reductions) -> list[str]:
+    """Return the lines of a table of languages and sections; [] if there are none."""
+    rows = [(LANGUAGE_TITLES[language], percents) for language, percents in languages.items()]
+    rows += sections.items()
     if not rows:
         return []
     return [

@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
+from components.evaluation.metrics_types import Metrics, SizeComparison, SizeMetrics
 from components.evaluation.report.training_curve import Curve
 
 # Dark blue and light orange are distinguishable with every kind of colour vision and in grey print.
@@ -81,28 +82,30 @@ def case_changes(measured: Measurements) -> str:
         return svg(figure, f"{labels.quantity.capitalize()} change of each held-out {labels.case}")
 
 
-def project_changes(metrics: dict[str, Any], labels: Labels) -> str:
+def project_changes(metrics: Metrics, labels: Labels) -> str:
     """Draw the change per project under the policy, with its 95% interval if there are enough modules.
 
     Args:
         metrics: content of metrics.json.
         labels: labels of the objective.
     """
-    entries = metrics["per_project"].items()
-    projects = [(name, entry) for name, entry in entries if entry["reduction_percent"] is not None]
-    projects.sort(key=lambda pair: (pair[1]["group"], -pair[1]["reduction_percent"]), reverse=True)
+    projects = [
+        (name, entry, -entry.reduction_percent)
+        for name, entry in metrics.per_project.items()
+        if entry.reduction_percent is not None
+    ]
+    projects.sort(key=lambda project: (project[1].group, project[2]), reverse=True)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 0.9 + 0.34 * len(projects)), layout="constrained")
         axes = figure.subplots()
-        for row, (_, entry) in enumerate(projects):
-            change = -entry["reduction_percent"]
+        for row, (_, entry, change) in enumerate(projects):
             axes.barh(row, change, height=0.62, color=SMALLER if change <= 0 else LARGER)
-            interval = entry["reduction_percent_ci95"]
+            interval = entry.reduction_percent_ci95
             if interval:
                 axes.plot([-interval[1], -interval[0]], [row, row], color="#30343b", linewidth=1.2)
         titles = [
-            f"{_shorten(name)}{', unseen project' if entry['group'] == 'unseen_projects' else ''} ({entry['modules']})"
-            for name, entry in projects
+            f"{_shorten(name)}{', unseen project' if entry.group == 'unseen_projects' else ''} ({entry.modules})"
+            for name, entry, _ in projects
         ]
         axes.set_yticks(range(len(titles)), titles)
         axes.grid(visible=False, axis="y")
@@ -113,19 +116,19 @@ def project_changes(metrics: dict[str, Any], labels: Labels) -> str:
         return svg(figure, f"{labels.quantity.capitalize()} change per project")
 
 
-def sweep(metrics: dict[str, Any]) -> str:
+def sweep(metrics: SizeMetrics) -> str:
     """Draw the default heuristic at each -inline-threshold next to the policies."""
-    thresholds = [int(threshold) for threshold in metrics["sweep"]]
-    changes = [-_reduction_or_zero(metrics["sweep"][str(threshold)]) for threshold in thresholds]
+    thresholds = [int(threshold) for threshold in metrics.sweep]
+    changes = [-_reduction_or_zero(comparison) for comparison in metrics.sweep.values()]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.0), layout="constrained")
         axes = figure.subplots()
         zero_line(axes, horizontal=True)
         axes.plot(thresholds, changes, color=GREY, marker="o", linewidth=1.4, label="-Oz with this threshold")
         axes.axhline(-_reduction_or_zero(metrics), color=SMALLER, linewidth=1.8, label="policy")
-        if metrics["warmstart"]:
+        if metrics.warmstart:
             axes.axhline(
-                -_reduction_or_zero(metrics["warmstart"]),
+                -_reduction_or_zero(metrics.warmstart),
                 color=LARGER,
                 linewidth=1.4,
                 linestyle="--",
@@ -138,9 +141,9 @@ def sweep(metrics: dict[str, Any]) -> str:
         return svg(figure, "Size change for each -inline-threshold")
 
 
-def _reduction_or_zero(comparison: dict[str, Any]) -> float:
+def _reduction_or_zero(comparison: SizeComparison) -> float:
     """Return the reduction; modules without text are drawn as unchanged."""
-    return comparison["reduction_percent"] or 0.0
+    return comparison.reduction_percent or 0.0
 
 
 def training_reward(curve: Curve, reward: str) -> str:

@@ -22,7 +22,8 @@ from components.core.policy.dense import DensePolicy, Layer
 from components.core.policy.export import export_fast
 from components.core.storage import publish
 from components.core.storage.manifest import write_manifest
-from components.evaluation.measurements import Excluded, Measurements
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics_types import Excluded
 
 SOURCES = {
     "known/words.cpp": """

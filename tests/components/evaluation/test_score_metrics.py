@@ -6,8 +6,8 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,52 +21,74 @@ from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.comparison import Comparison
 from components.evaluation.measurements import FILE, Measurements, read_measurements, write_measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import (
+    BenchmarkEntry,
+    BenchmarkSummary,
+    BinariesComparison,
+    InstructionTotals,
+    RunMetrics,
+    ScoreComparison,
+    ScoreMetrics,
+    WholeProjects,
+    decode_metrics,
+    encode_json,
+)
 from components.evaluation.report import terminal_report
-from components.evaluation.report.model_card import card_markdown
+from components.evaluation.report.model_card import CorpusFigures, Gate, ModelCard, TrainingFigures, card_markdown
 from components.evaluation.report.report_csv import write_report_csv
 
 MakeScores = Callable[..., Measurements]
 score = st.floats(0, 1e9)
 
 
-def programs(stock: int, policy: int) -> dict[str, Any]:
+def programs(stock: int, policy: int) -> BenchmarkSummary:
     """Return a result of summarize_programs for one program."""
-    entry = {
-        "project": "snappy",
-        "name": "bench",
-        "program": "snappy_benchmark",
-        "stock": {"instructions": stock, "cycles": 9, "text_bytes": 5},
-        "policy": {"instructions": policy, "cycles": 8, "text_bytes": 5},
-        "change_percent": 100 * (policy / stock - 1),
-    }
+    entry = BenchmarkEntry(
+        project="snappy",
+        name="bench",
+        program="snappy_benchmark",
+        stock=RunMetrics(stock, 9, 5),
+        policy=RunMetrics(policy, 8, 5),
+        change_percent=100 * (policy / stock - 1),
+    )
     reduction = 100 * (1 - policy / stock)
-    return {
-        "instructions": {"stock": stock, "policy": policy},
-        "reduction_percent": reduction,
-        "geometric_mean_reduction_percent": reduction,
-        "counter": "perf",
-        "programs": [entry],
-    }
+    return BenchmarkSummary(
+        instructions=InstructionTotals(stock, policy),
+        reduction_percent=reduction,
+        geometric_mean_reduction_percent=reduction,
+        counter="perf",
+        programs=[entry],
+    )
+
+
+def summarize_scores(
+    measured: Measurements, min_reduction_percent: float, seed: int, run: BenchmarkSummary | None = None
+) -> ScoreMetrics:
+    """Return the metrics of scores, with executed instructions if programs ran."""
+    whole_projects = WholeProjects(BinariesComparison(), run)
+    metrics = summarize(measured, min_reduction_percent, seed, whole_projects)
+    assert isinstance(metrics, ScoreMetrics)
+    return metrics
 
 
 def test_reduction_is_the_geometric_mean_over_functions(scored: Measurements) -> None:
-    metrics = summarize(scored, 0.5, seed=1)
+    metrics = summarize_scores(scored, 0.5, seed=1)
     # Factors 1/2, 1, 2, 1/4, 1 of scores with FLOOR added.
-    assert metrics["reduction_percent"] == pytest.approx(100 * (1 - 0.25 ** (1 / 5)))
-    assert (metrics["measure"], metrics["modules"], metrics["functions"]) == ("score", 3, 5)
-    assert [metrics[f"functions_{direction}"] for direction in ("lower", "equal", "higher")] == [2, 2, 1]
-    assert metrics["warmstart"]["reduction_percent"] == 0
-    assert metrics["verdict"] == "better" and metrics["binaries"] == [] and metrics["programs"] is None
-    assert "baseline_bytes" not in metrics and "sweep" not in metrics
+    assert metrics.reduction_percent == pytest.approx(100 * (1 - 0.25 ** (1 / 5)))
+    assert (metrics.measure, metrics.modules, metrics.functions) == ("score", 3, 5)
+    assert (metrics.functions_lower, metrics.functions_equal, metrics.functions_higher) == (2, 2, 1)
+    assert metrics.warmstart is not None and metrics.warmstart.reduction_percent == 0
+    assert metrics.verdict == "better" and metrics.binaries == [] and metrics.programs is None
+    assert not {"baseline_bytes", "sweep", "linked"} & json.loads(encode_json(metrics)).keys()
 
 
 def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
-    metrics = summarize(scored, 0.5, seed=1)
-    known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
-    assert (known["modules"], known["functions"], unknown["modules"], unknown["functions"]) == (2, 3, 1, 2)
-    assert known["reduction_percent"] == pytest.approx(0, abs=1e-9)
-    assert unknown["reduction_percent"] == pytest.approx(50)
-    groups = {name: (entry["group"], entry["functions"]) for name, entry in metrics["per_project"].items()}
+    metrics = summarize_scores(scored, 0.5, seed=1)
+    known, unknown = metrics.groups.unseen_modules, metrics.groups.unseen_projects
+    assert (known.modules, known.functions, unknown.modules, unknown.functions) == (2, 3, 1, 2)
+    assert known.reduction_percent == pytest.approx(0, abs=1e-9)
+    assert unknown.reduction_percent == pytest.approx(50)
+    groups = {name: (entry.group, entry.functions) for name, entry in metrics.per_project.items()}
     assert groups == {"lz4": ("unseen_modules", 1), "snappy": ("unseen_projects", 2), "zstd": ("unseen_modules", 2)}
 
 
@@ -81,18 +103,18 @@ def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
     ],
 )
 def test_more_executed_instructions_prevent_better(
-    scored: Measurements, required: float, run: dict[str, Any] | None, verdict: str
+    scored: Measurements, required: float, run: BenchmarkSummary | None, verdict: str
 ) -> None:
-    assert summarize(scored, required, 1, {"programs": run})["verdict"] == verdict
+    assert summarize_scores(scored, required, 1, run).verdict == verdict
 
 
 def test_no_functions_are_not_better(make_scores: MakeScores) -> None:
     values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
     empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
-    metrics = summarize(empty, 0.0, seed=1)
-    assert (metrics["reduction_percent"], metrics["verdict"], metrics["modules"]) == (None, "not better", 0)
-    assert metrics["per_project"]["a"]["functions"] == 0
-    assert json.dumps(metrics, allow_nan=False)
+    metrics = summarize_scores(empty, 0.0, seed=1)
+    assert (metrics.reduction_percent, metrics.verdict, metrics.modules) == (None, "not better", 0)
+    assert metrics.per_project["a"].functions == 0
+    assert decode_metrics(encode_json(metrics).encode()) == metrics
 
 
 @given(st.lists(st.tuples(score, score, st.integers(0, 3)), min_size=1, max_size=12), st.integers(0, 5))
@@ -100,14 +122,12 @@ def test_reverse_comparison_is_the_inverse_and_the_interval_is_finite(
     rows: list[tuple[float, float, int]], seed: int
 ) -> None:
     before, after, module = (np.array(column) for column in zip(*rows, strict=True))
-    forward = Comparison(SCORE, before, after, module).to_json(seed)
+    forward = Comparison(SCORE, before, after, module).score_figures(seed)
     reverse = Comparison(SCORE, after, before, module)
-    assert reverse.reduction_percent is not None
-    assert (1 - forward["reduction_percent"] / 100) * (1 - reverse.reduction_percent / 100) == pytest.approx(
-        1, rel=1e-6
-    )
-    assert sum(forward[f"functions_{direction}"] for direction in ("lower", "equal", "higher")) == len(rows)
-    bounds = forward["reduction_percent_ci95"]
+    assert forward.reduction_percent is not None and reverse.reduction_percent is not None
+    assert (1 - forward.reduction_percent / 100) * (1 - reverse.reduction_percent / 100) == pytest.approx(1, rel=1e-6)
+    assert forward.functions_lower + forward.functions_equal + forward.functions_higher == len(rows)
+    bounds = forward.reduction_percent_ci95
     assert (bounds is None) == (len(set(module.tolist())) < 2)
     assert bounds is None or (np.isfinite(bounds).all() and bounds[0] <= bounds[1])
 
@@ -158,8 +178,9 @@ def test_two_policies_are_compared_over_their_common_functions(make_scores: Make
     new = make_scores(policy=np.array([10, 100, 5, 25, 60]) - FLOOR)
     old = make_scores(policy=np.array([20, 100, 10, 50, 60]) - FLOOR)
     found = new.compare_policies(old, 0)
-    assert (found["modules"], found["functions"], found["functions_lower"]) == (3, 5, 3)
-    assert found["reduction_percent"] == pytest.approx(100 * (1 - 0.125 ** (1 / 5)))
+    assert isinstance(found, ScoreComparison)
+    assert (found.modules, found.functions, found.functions_lower) == (3, 5, 3)
+    assert found.reduction_percent == pytest.approx(100 * (1 - 0.125 ** (1 / 5)))
     fewer = Measurements(
         SCORE,
         old.modules[:1],
@@ -169,7 +190,7 @@ def test_two_policies_are_compared_over_their_common_functions(make_scores: Make
         ("mix", "other"),
         np.zeros(2, np.int64),
     )
-    assert new.compare_policies(fewer, 0)["functions"] == 1
+    assert new.compare_policies(fewer, 0).cases == 1
 
 
 def test_module_regresses_by_the_geometric_mean_of_its_functions(make_scores: MakeScores) -> None:
@@ -191,8 +212,9 @@ def test_report_csv_has_a_row_per_function(tmp_path: Path, scored: Measurements)
 def test_printed_table_has_figures_verdict_and_programs(
     tmp_path: Path, scored: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metrics = summarize(scored, 0.5, 1, {"programs": programs(2000, 1990)}) | {"policy_compiled_by": "training"}
-    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    metrics = summarize_scores(scored, 0.5, 1, programs(2000, 1990))
+    metrics.policy_compiled_by = "training"
+    (tmp_path / "metrics.json").write_text(encode_json(metrics))
     terminal_report.print_table(terminal_report.read_metrics(tmp_path), tmp_path)
     printed = capsys.readouterr().out
     for expected in (
@@ -225,32 +247,46 @@ def test_printed_table_has_figures_verdict_and_programs(
 def test_reports_say_if_programs_decided_the_verdict(
     tmp_path: Path, scored: Measurements, required: float, policy: int, verdict: str
 ) -> None:
-    metrics = summarize(scored, required, 1, {"programs": programs(1000, policy)})
+    metrics = summarize_scores(scored, required, 1, programs(1000, policy))
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(
         f"verdict: {verdict} (24.21% lower scores, 95% interval"
     )
     assert f"\nVerdict: {verdict} (24.21% lower scores)\n" in terminal_report.markdown(metrics)
-    card = {
-        "problem": "regalloc",
-        "llvm_version": "19.1.7",
-        "policy_digest": "d",
-        "features": [],
-        "trained_by": "ppo",
-        "measure": "score",
-        "git_commit": "",
-        "images": {},
-        "worst_functions": [],
-        "programs": metrics["programs"],
-        "corpus": {"digest": "", "modules": {}, "heldout_projects": [], "projects": {}},
-        "training": dict.fromkeys(("seconds", "processors", "iterations", "best_iteration", "hyperparameters")),
-        "gate": {**metrics, "compiled_by": "training"},
-    }
+    card = ModelCard(
+        problem="regalloc",
+        policy_digest="d",
+        llvm_version="19.1.7",
+        features=[],
+        trained_by="ppo",
+        git_commit="",
+        images={},
+        corpus=CorpusFigures(digest="", trained_on_digest="", modules={}, projects={}, heldout_projects=[]),
+        training=TrainingFigures(
+            seconds=None, iterations=None, best_iteration=None, processors=None, hyperparameters={}
+        ),
+        measure="score",
+        gate=Gate(
+            verdict=metrics.verdict,
+            compiled_by="training",
+            reduction_percent=metrics.reduction_percent,
+            reduction_percent_ci95=metrics.reduction_percent_ci95,
+            min_reduction_percent=metrics.min_reduction_percent,
+            refused_because=metrics.refused_because,
+            languages={},
+            sections={},
+            per_project={},
+        ),
+        worst_functions=[],
+        programs=programs(1000, policy),
+    )
     assert f"- Verdict: **{verdict}**: held-out functions 24.21% lower scores" in card_markdown(card)
 
 
 def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measurements) -> None:
-    metrics = summarize(scored, 0.5, 1)
-    (tmp_path / "metrics.json").write_text(json.dumps({k: v for k, v in metrics.items() if k != "functions"}))
+    metrics = summarize_scores(scored, 0.5, 1)
+    (tmp_path / "metrics.json").write_text(
+        json.dumps({k: v for k, v in msgspec.to_builtins(metrics).items() if k != "functions"})
+    )
     with pytest.raises(UserError, match=r"is not the metrics\.json"):
         terminal_report.read_metrics(tmp_path)
 

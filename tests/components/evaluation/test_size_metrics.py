@@ -11,25 +11,51 @@ import pytest
 
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
+from components.evaluation.metrics_types import (
+    BenchmarkSummary,
+    InstructionTotals,
+    LinkedTotal,
+    LinkedTotals,
+    SectionSizes,
+    SizeMetrics,
+)
+
+
+def summarize_sizes(measured: Measurements, min_reduction_percent: float, seed: int) -> SizeMetrics:
+    """Return the metrics of sizes, which have more figures than those of scores."""
+    metrics = summarize(measured, min_reduction_percent, seed)
+    assert isinstance(metrics, SizeMetrics)
+    return metrics
 
 
 def test_totals_and_reduction(measured: Measurements) -> None:
-    metrics = summarize(measured, min_reduction_percent=0.3, seed=1)
-    assert (metrics["modules"], metrics["baseline_bytes"], metrics["policy_bytes"]) == (4, 5000, 4980)
-    assert metrics["reduction_percent"] == pytest.approx(0.4)
-    assert (metrics["modules_smaller"], metrics["modules_equal"], metrics["modules_larger"]) == (2, 1, 1)
-    assert metrics["warmstart"]["policy_bytes"] == 5010
-    assert metrics["warmstart"]["reduction_percent"] == pytest.approx(-0.2)
+    metrics = summarize_sizes(measured, min_reduction_percent=0.3, seed=1)
+    assert (metrics.modules, metrics.baseline_bytes, metrics.policy_bytes) == (4, 5000, 4980)
+    assert metrics.reduction_percent == pytest.approx(0.4)
+    assert (metrics.modules_smaller, metrics.modules_equal, metrics.modules_larger) == (2, 1, 1)
+    assert metrics.warmstart is not None and metrics.warmstart.policy_bytes == 5010
+    assert metrics.warmstart.reduction_percent == pytest.approx(-0.2)
 
 
 @pytest.mark.parametrize(("required", "verdict"), [(0.39, "better"), (0.41, "not better")])
 def test_verdict_compares_with_the_required_reduction(measured: Measurements, required: float, verdict: str) -> None:
-    assert summarize(measured, min_reduction_percent=required, seed=1)["verdict"] == verdict
+    assert summarize_sizes(measured, min_reduction_percent=required, seed=1).verdict == verdict
 
 
-def linked(**variants: float) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the part of the linked totals that verdicts read, by link variant."""
-    return {variant: {"all": {"reduction_percent": percent}} for variant, percent in variants.items()}
+def linked(**variants: float) -> LinkedTotals:
+    """Return linked totals by link variant, of which verdicts read the reduction."""
+    return {
+        variant: {
+            "all": LinkedTotal(
+                files=1,
+                stock=SectionSizes(),
+                policy=SectionSizes(),
+                reduction_percent=percent,
+                text_reduction_percent=None,
+            )
+        }
+        for variant, percent in variants.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,70 +72,77 @@ def linked(**variants: float) -> dict[str, dict[str, dict[str, float]]]:
 def test_linked_binaries_decide_the_verdict(
     measured: Measurements, required: float, percents: dict[str, float], verdict: str, reason: str | None
 ) -> None:
-    metrics = summarize(measured, required, seed=1)
-    metrics |= {"linked": linked(**percents), "programs": None}
+    metrics = summarize_sizes(measured, required, seed=1)
+    metrics.linked = linked(**percents)
     judge_whole_projects(metrics, None)
-    assert (metrics["verdict"], metrics["refused_because"]) == (verdict, reason)
-    assert metrics["judged_by"] == ("linked" if percents else "modules")
+    assert (metrics.verdict, metrics.refused_because) == (verdict, reason)
+    assert metrics.judged_by == ("linked" if percents else "modules")
 
 
 def test_refusal_of_modules_also_holds_for_linked_binaries(measured: Measurements) -> None:
-    metrics = {**summarize(measured, 0.3, seed=1), "verdict": "not better", "refused_because": "C is larger"}
-    metrics |= {"linked": linked(default=5.0), "programs": None}
+    metrics = summarize_sizes(measured, 0.3, seed=1)
+    metrics.verdict, metrics.refused_because, metrics.linked = "not better", "C is larger", linked(default=5.0)
     judge_whole_projects(metrics, None)
-    assert (metrics["verdict"], metrics["refused_because"]) == ("not better", "C is larger")
+    assert (metrics.verdict, metrics.refused_because) == ("not better", "C is larger")
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(None, "better"), (3.0, "better"), (2.9, "not better")])
 def test_slowdown_of_programs_is_limited(measured: Measurements, limit: float | None, verdict: str) -> None:
-    metrics = summarize(measured, 0.3, seed=1)
-    metrics |= {"linked": linked(default=5.0), "programs": {"reduction_percent": -3.0}}
+    metrics = summarize_sizes(measured, 0.3, seed=1)
+    metrics.linked = linked(default=5.0)
+    metrics.programs = BenchmarkSummary(
+        instructions=InstructionTotals(100, 103),
+        reduction_percent=-3.0,
+        geometric_mean_reduction_percent=-3.0,
+        counter="perf",
+        programs=[],
+    )
     judge_whole_projects(metrics, limit)
-    assert metrics["verdict"] == verdict
+    assert metrics.verdict == verdict
     reason = None if verdict == "better" else "programs execute 3.00% more instructions; the limit is 2.9%"
-    assert metrics["refused_because"] == reason
+    assert metrics.refused_because == reason
 
 
 def test_sweep_and_best_threshold(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
-    assert list(metrics["sweep"]) == ["5", "15"]
-    assert metrics["sweep"]["15"]["policy_bytes"] == 4950
-    assert metrics["best_threshold"] == 15
+    metrics = summarize_sizes(measured, 0.5, seed=1)
+    assert list(metrics.sweep) == ["5", "15"]
+    assert metrics.sweep["15"].policy_bytes == 4950
+    assert metrics.best_threshold == 15
 
 
 def test_known_and_unknown_projects_are_separate(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
-    known, unknown = metrics["groups"]["unseen_modules"], metrics["groups"]["unseen_projects"]
-    assert (known["modules"], known["baseline_bytes"], known["policy_bytes"]) == (3, 4400, 4380)
-    assert (unknown["modules"], unknown["baseline_bytes"], unknown["policy_bytes"]) == (1, 600, 600)
-    assert unknown["warmstart"]["policy_bytes"] == 610
-    assert {name: entry["group"] for name, entry in metrics["per_project"].items()} == {
+    metrics = summarize_sizes(measured, 0.5, seed=1)
+    known, unknown = metrics.groups.unseen_modules, metrics.groups.unseen_projects
+    assert (known.modules, known.baseline_bytes, known.policy_bytes) == (3, 4400, 4380)
+    assert (unknown.modules, unknown.baseline_bytes, unknown.policy_bytes) == (1, 600, 600)
+    assert unknown.warmstart is not None and unknown.warmstart.policy_bytes == 610
+    assert {name: entry.group for name, entry in metrics.per_project.items()} == {
         "lz4": "unseen_modules",
         "snappy": "unseen_projects",
         "zstd": "unseen_modules",
     }
-    assert sum(entry["policy_bytes"] for entry in metrics["per_project"].values()) == metrics["policy_bytes"]
+    assert sum(entry.policy_bytes for entry in metrics.per_project.values()) == metrics.policy_bytes
 
 
 def test_languages_are_separate(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
-    assert {name: (part["modules"], part["policy_bytes"]) for name, part in metrics["languages"].items()} == {
+    metrics = summarize_sizes(measured, 0.5, seed=1)
+    assert {name: (part.modules, part.policy_bytes) for name, part in metrics.languages.items()} == {
         "c": (3, 4380),
         "c++": (1, 600),
     }
-    unknown = metrics["groups"]["unseen_projects"]["languages"]
-    assert (unknown["c"]["modules"], unknown["c"]["reduction_percent"]) == (0, None)
-    assert unknown["c++"]["baseline_bytes"] == 600
+    unknown = metrics.groups.unseen_projects.languages
+    assert (unknown["c"].modules, unknown["c"].reduction_percent) == (0, None)
+    assert unknown["c++"].baseline_bytes == 600
 
 
 def test_sections_sum_to_the_text(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
-    assert list(metrics["sections"]) == [".text", ".rodata", ".eh_frame", ".gcc_except_table"]
-    for figures in (metrics, *metrics["groups"].values()):
-        for key in ("baseline_bytes", "policy_bytes"):
-            assert sum(section[key] for section in figures["sections"].values()) == figures[key]
-    assert metrics["sections"][".text"]["reduction_percent"] == pytest.approx(0.4)
-    assert metrics["sections"][".gcc_except_table"]["reduction_percent"] is None
+    metrics = summarize_sizes(measured, 0.5, seed=1)
+    assert list(metrics.sections) == [".text", ".rodata", ".eh_frame", ".gcc_except_table"]
+    for figures in metrics.columns:
+        assert sum(section.baseline_bytes for section in figures.sections.values()) == figures.baseline_bytes
+        assert sum(section.policy_bytes for section in figures.sections.values()) == figures.policy_bytes
+    assert metrics.sections[".text"].reduction_percent == pytest.approx(0.4)
+    assert metrics.sections[".gcc_except_table"].reduction_percent is None
 
 
 def test_measurements_of_earlier_versions_have_no_sections(measured: Measurements) -> None:
@@ -119,7 +152,7 @@ def test_measurements_of_earlier_versions_have_no_sections(measured: Measurement
     document["modules"] = ["zstd/a.c.o", "zstd/b.o", "lz4/c.cpp.o", "snappy/d.cc.o"]
     earlier = Measurements.from_json(document)
     assert (earlier.sections, earlier.languages) == ({}, ("c", "other", "c++", "c++"))
-    assert summarize(earlier, 0.5, seed=1)["sections"] == {}
+    assert summarize_sizes(earlier, 0.5, seed=1).sections == {}
 
 
 @pytest.mark.parametrize(("policy", "refused"), [(4004, False), (4005, True)])
@@ -129,13 +162,13 @@ def test_growth_of_c_code_in_unseen_projects_prevents_better(
     baseline = [1000, 9000, 1000, 3000]
     sizes = make_measurements(baseline=baseline, policy=[10, 9000, policy - 3000, 3000], warmstart=baseline)
     unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
-    metrics = summarize(unseen, 0.5, seed=1)
-    assert metrics["verdict"] == ("not better" if refused else "better")
+    metrics = summarize_sizes(unseen, 0.5, seed=1)
+    assert metrics.verdict == ("not better" if refused else "better")
     reason = "C modules of unseen projects are 0.12% larger; the limit is 0.1%"
-    assert metrics["refused_because"] == (reason if refused else None)
+    assert metrics.refused_because == (reason if refused else None)
     # The same growth in modules of known projects, or in C++, counts only in the sum.
     for other in (replace(unseen, unseen_project=sizes.unseen_project), replace(unseen, languages=("c++",) * 4)):
-        assert summarize(other, 0.5, seed=1)["verdict"] == "better"
+        assert summarize_sizes(other, 0.5, seed=1).verdict == "better"
 
 
 @pytest.mark.parametrize("start", [479, 480, 481])
@@ -145,26 +178,26 @@ def test_policy_must_be_better_than_its_trained_start(
 ) -> None:
     warmstart = [100, 200, 100, start - 400]
     sizes = make_measurements(baseline=[100, 200, 100, 100], policy=[90, 200, 95, 95], warmstart=warmstart)
-    metrics = summarize(sizes, 0.5, seed=1)
-    assert metrics["verdict"] == "better"
+    metrics = summarize_sizes(sizes, 0.5, seed=1)
+    assert metrics.verdict == "better"
     refuse_without_gain_over_start(metrics, trained_by)
     refused = trained_by == "ppo" and start <= 480
-    assert metrics["verdict"] == ("not better" if refused else "better")
+    assert metrics.verdict == ("not better" if refused else "better")
     reason = "it is not better than the policy that training started from"
-    assert metrics["refused_because"] == (reason if refused else None)
+    assert metrics.refused_because == (reason if refused else None)
 
 
 def test_empty_group_has_no_reduction(measured: Measurements) -> None:
     all_known = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
-    unknown = summarize(all_known, 0.5, seed=1)["groups"]["unseen_projects"]
-    assert (unknown["modules"], unknown["reduction_percent"], unknown["best_threshold"]) == (0, None, None)
+    unknown = summarize_sizes(all_known, 0.5, seed=1).groups.unseen_projects
+    assert (unknown.modules, unknown.reduction_percent, unknown.best_threshold) == (0, None, None)
 
 
 def test_modules_without_text_never_divide_by_zero(make_measurements: Callable[..., Measurements]) -> None:
     nothing = {name: [0, 0, 0, 0] for name in ("baseline", "policy", "warmstart", "inline_threshold_5")}
-    metrics = summarize(make_measurements(**nothing, inline_threshold_15=[0, 0, 0, 0]), 0.0, seed=1)
-    assert metrics["reduction_percent"] is None
-    assert metrics["verdict"] == "not better"
+    metrics = summarize_sizes(make_measurements(**nothing, inline_threshold_15=[0, 0, 0, 0]), 0.0, seed=1)
+    assert metrics.reduction_percent is None
+    assert metrics.verdict == "not better"
 
 
 def test_columns_of_unequal_length_are_refused(make_measurements: Callable[..., Measurements]) -> None:

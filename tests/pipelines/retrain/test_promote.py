@@ -18,9 +18,18 @@ from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.objectives import SCORE, SIZE
 from components.core.storage import publish
-from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, RunMetrics, summarize_programs
+from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
 from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import (
+    BinariesComparison,
+    Interval,
+    Metrics,
+    RunMetrics,
+    Verdict,
+    WholeProjects,
+    encode_json,
+)
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
@@ -46,6 +55,24 @@ def state(**more: Any) -> State:
     return State(deployed=replace(OLD, **more))
 
 
+def measured(policy: list[int], names: str = "abcdefgh", baseline: int = 1000) -> Measurements:
+    count = len(policy)
+    return Measurements(
+        SIZE,
+        tuple(names[:count]),
+        ("p",) * count,
+        np.zeros(count, bool),
+        {BASELINE: np.full(count, baseline), POLICY: np.array(policy)},
+        languages=("c",) * count,
+    )
+
+
+def evaluated(reduction_percent: float, interval: Interval) -> Metrics:
+    metrics = summarize(measured([1000] * 8), 0.0, 0)
+    metrics.reduction_percent, metrics.reduction_percent_ci95 = reduction_percent, interval
+    return metrics
+
+
 @pytest.mark.parametrize(
     ("facts", "named"),
     [
@@ -56,9 +83,9 @@ def state(**more: Any) -> State:
         (RetrainInputs(DAY_S, features=("a", "b", "c")), None),
         (RetrainInputs(DAY_S, modules={"renamed": "x", "m2": "y", "m3": "z", "new": "v"}), None),
         (RetrainInputs(DAY_S, modules={"m1": "x", "m2": "Y", "m3": "Z", "m4": "w"}), "50% of the modules are new"),
-        (RetrainInputs(DAY_S, metrics={"reduction_percent": 3.5, "reduction_percent_ci95": [2.0, 4.5]}), None),
-        (RetrainInputs(DAY_S, metrics={"reduction_percent": 1.0, "reduction_percent_ci95": [0.5, 1.5]}), "gains 1.00%"),
-        (RetrainInputs(DAY_S, metrics={"reduction_percent": -0.1, "reduction_percent_ci95": [-9, 9]}), "gains -0.10%"),
+        (RetrainInputs(DAY_S, metrics=evaluated(3.5, (2.0, 4.5))), None),
+        (RetrainInputs(DAY_S, metrics=evaluated(1.0, (0.5, 1.5))), "gains 1.00%"),
+        (RetrainInputs(DAY_S, metrics=evaluated(-0.1, (-9, 9))), "gains -0.10%"),
         (RetrainInputs(100 * DAY_S), "100 days old"),
     ],
 )
@@ -75,18 +102,6 @@ def test_drift_is_about_content_not_names() -> None:
     assert drift({"a": "1"}, {"b": "1"}) == 0.0
     assert drift({"a": "1"}, {"a": "2", "b": "1"}) == 0.5
     assert drift({"a": "1"}, {}) == 0.0
-
-
-def measured(policy: list[int], names: str = "abcdefgh", baseline: int = 1000) -> Measurements:
-    count = len(policy)
-    return Measurements(
-        SIZE,
-        tuple(names[:count]),
-        ("p",) * count,
-        np.zeros(count, bool),
-        {BASELINE: np.full(count, baseline), POLICY: np.array(policy)},
-        languages=("c",) * count,
-    )
 
 
 def test_better_requires_significance() -> None:
@@ -133,19 +148,12 @@ def run(tmp_path: Path) -> dict[str, str]:
     return artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048])
 
 
-def artifacts(root: Path, policy: list[int], verdict: str = "better") -> dict[str, str]:
+def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dict[str, str]:
     found = measured(policy)
-    metrics = {
-        "modules": 8,
-        "baseline_bytes": 8000,
-        "policy_bytes": sum(policy),
-        "groups": {},
-        "verdict": verdict,
-        "reduction_percent": 100 * (1 - sum(policy) / 8000),
-        "reduction_percent_ci95": [3.0, 5.0],
-    }
+    metrics = summarize(found, 0.0, 0)
+    metrics.verdict, metrics.reduction_percent_ci95 = verdict, (3.0, 5.0)
     with publish(root / "evaluation") as directory:
-        (directory / "metrics.json").write_text(json.dumps(metrics))
+        (directory / "metrics.json").write_text(encode_json(metrics))
         write_measurements(directory, found)
     with publish(root / "policy") as directory:
         spec = FeatureSpec("callee_users", "int64", (1,))
@@ -195,9 +203,9 @@ def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
 def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) -> None:
     for policy, promoted in ((1001, False), (1000, True)):
         ran = [BenchmarkComparison("p", "n", "bin/n", RunMetrics(1000, None, 5), RunMetrics(policy, None, 5), "perf")]
-        report = summarize(scored([0.95e6] * 8), 0.1, 0, {"programs": summarize_programs(ran)})
+        report = summarize(scored([0.95e6] * 8), 0.1, 0, WholeProjects(BinariesComparison(), summarize_programs(ran)))
         with publish(tmp_path / str(policy)) as directory:
-            (directory / "metrics.json").write_text(json.dumps(report))
+            (directory / "metrics.json").write_text(encode_json(report))
         after, why = promotion(State(), {**run, "release_report": str(tmp_path / str(policy))}, None)
         assert (after.deployed is not None) == promoted
         assert why.startswith("promoted" if promoted else "not promoted")

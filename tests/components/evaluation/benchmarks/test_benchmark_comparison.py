@@ -26,12 +26,12 @@ from components.core.projects.source import fetch_recipe
 from components.evaluation.benchmarks import benchmark_runner
 from components.evaluation.benchmarks.benchmark_comparison import (
     BenchmarkComparison,
-    RunMetrics,
     compare_programs,
     summarize_programs,
 )
 from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
 from components.evaluation.benchmarks.counters import Counter
+from components.evaluation.metrics_types import InstructionTotals, RunMetrics, encode_json
 from components.evaluation.report.terminal_report import print_programs
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
@@ -232,10 +232,10 @@ def program(name: str, stock: int, policy: int, cycles: int | None = None) -> Be
 def test_summary() -> None:
     summary = summarize_programs([program("a", 1000, 900), program("b", 100, 110)])
     assert summary is not None
-    assert summary["instructions"] == {"stock": 1100, "policy": 1010} and summary["counter"] == "callgrind"
-    assert summary["reduction_percent"] == pytest.approx(100 * 90 / 1100)
-    assert summary["geometric_mean_reduction_percent"] == pytest.approx(100 * (1 - (0.9 * 1.1) ** 0.5))
-    assert summary["programs"][1] == {
+    assert summary.instructions == InstructionTotals(1100, 1010) and summary.counter == "callgrind"
+    assert summary.reduction_percent == pytest.approx(100 * 90 / 1100)
+    assert summary.geometric_mean_reduction_percent == pytest.approx(100 * (1 - (0.9 * 1.1) ** 0.5))
+    assert json.loads(encode_json(summary))["programs"][1] == {
         "project": "p",
         "name": "b",
         "program": "bin/p",
@@ -243,7 +243,6 @@ def test_summary() -> None:
         "policy": {"instructions": 110, "cycles": None, "text_bytes": 90},
         "change_percent": pytest.approx(10),
     }
-    json.dumps(summary, allow_nan=False)
     assert summarize_programs([]) is None
 
 
@@ -254,7 +253,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert "p/a" in output and "1,234,000" in output and "-2.76%" in output and "+10.00%" in output
     assert "-10.00%" in output and "geometric mean 3.43% more" in output and "counted by callgrind" in output
-    summary["programs"][0]["stock"]["cycles"] = None
+    summary.programs[0].stock = replace(summary.programs[0].stock, cycles=None)
     print_programs(summary)
     assert "–" in capsys.readouterr().out
 

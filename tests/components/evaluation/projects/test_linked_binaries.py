@@ -16,9 +16,9 @@ from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject
 from components.core.projects.recipe import Recipe, Source
+from components.evaluation.metrics_types import Kind, SectionSizes
 from components.evaluation.projects.build_variants import BuildVariant, require_same_version
 from components.evaluation.projects.linked_binaries import Binary, compare_projects, linked_totals
-from components.evaluation.projects.section_sizes import Kind, SectionSizes
 from components.evaluation.report import terminal_report
 
 CMAKE = """
@@ -145,7 +145,7 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
     ]
     totals = linked_totals(binaries)
     figures = {
-        (variant, language): (total["files"], round(total["reduction_percent"], 6), total["policy"]["total"])
+        (variant, language): (total.files, round(total.reduction_percent or 0, 6), total.policy.total)
         for variant, languages in totals.items()
         for language, total in languages.items()
     }

@@ -7,48 +7,52 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import (
+    BinariesComparison,
+    BinaryEntry,
+    CompiledBy,
+    Inputs,
+    LinkedTotal,
+    SectionSizes,
+    VariantDescription,
+    WholeProjects,
+)
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.training_curve import Curve, Series
 
-SECTIONS = {
-    "text": 900,
-    "rodata": 50,
-    "eh_frame": 30,
-    "gcc_except_table": 10,
-    "dynstr": 1,
-    "data": 8,
-    "other": 1,
-    "total": 1000,
-    "llvm_size_text": 990,
-}
+SECTIONS = SectionSizes(
+    text=900,
+    rodata=50,
+    eh_frame=30,
+    gcc_except_table=10,
+    dynstr=1,
+    data=8,
+    other=1,
+    total=1000,
+    llvm_size_text=990,
+)
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
-def complete(metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Add the entries that `evaluate` adds to the figures."""
-    return (
-        metrics
-        | {
-            "policy_compiled_by": "release",
-            "variants": [{"name": "baseline", "clang": "/opt/clang", "flags": "none"}],
-            "inputs": {"corpus": "/c", "policy": "/p", "llvm_version": "19.1.7", "release_clang": "/r"},
-            "binaries": [],
-            "linked": {},
-        }
-        | more
-    )
-
-
-def render(path: Path, measured: Measurements, curve: Curve | None = None, **more: Any) -> str:
-    write_page(path / "report.html", complete(summarize(measured, 0.3, seed=1), **more), measured, curve)
+def render(
+    path: Path,
+    measured: Measurements,
+    curve: Curve | None = None,
+    binaries: BinariesComparison | None = None,
+    policy_compiled_by: CompiledBy = "release",
+) -> str:
+    metrics = summarize(measured, 0.3, 1, WholeProjects(binaries or BinariesComparison()))
+    metrics.policy_compiled_by = policy_compiled_by
+    metrics.variants = [VariantDescription("baseline", "/opt/clang", "none")]
+    metrics.inputs = Inputs(corpus="/c", policy="/p", llvm_version="19.1.7", release_clang="/r")
+    write_page(path / "report.html", metrics, measured, curve)
     return (path / "report.html").read_text()
 
 
@@ -79,17 +83,22 @@ class Balanced(HTMLParser):
 def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -> None:
     line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
     curve = Curve(line, "mean", low=line, high=line, band_label="25 to 75", validation=line)
-    binary = {
-        "project": "snappy",
-        "name": "libsnappy.so",
-        "kind": "shared library",
-        "stock": SECTIONS,
-        "link_variant": "default",
-        "policy": SECTIONS | {"text": 880},
-        "reduction_percent": 1.0,
-    }
-    total = {"files": 1, "reduction_percent": 2.5, "text_reduction_percent": -1.0}
-    page = render(tmp_path, measured, curve, binaries=[binary], linked={"default": {"all": total}})
+    binary = BinaryEntry(
+        project="snappy",
+        name="libsnappy.so",
+        kind="shared library",
+        stock=SECTIONS,
+        policy=replace(SECTIONS, text=880),
+        reduction_percent=1.0,
+    )
+    total = LinkedTotal(
+        files=1,
+        stock=binary.stock,
+        policy=binary.policy,
+        reduction_percent=2.5,
+        text_reduction_percent=-1.0,
+    )
+    page = render(tmp_path, measured, curve, BinariesComparison([binary], {"default": {"all": total}}))
     assert "linked, default, all (1): 2.50% smaller, .text alone 1.00% larger" in page
     parser = Balanced()
     parser.feed(page)

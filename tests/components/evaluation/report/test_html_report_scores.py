@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +13,13 @@ from components.core.objectives import SCORE
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import (
+    BenchmarkSummary,
+    BinariesComparison,
+    Inputs,
+    VariantDescription,
+    WholeProjects,
+)
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.plots import MAX_POINTS
 from components.evaluation.report.regressions import worst_cases
@@ -22,13 +28,11 @@ from tests.components.evaluation.report.test_html_report import Balanced
 from tests.components.evaluation.test_score_metrics import programs
 
 
-def render(path: Path, measured: Measurements, curve: Curve | None = None, run: dict[str, Any] | None = None) -> str:
-    metrics = summarize(measured, 0.3, 1, {"programs": run}) | {
-        "policy_compiled_by": "training",
-        "problem": "regalloc",
-        "variants": [{"name": "baseline", "clang": "/opt/clang", "flags": "none"}],
-        "inputs": {"corpus": "/c", "policy": "/p", "llvm_version": "19.1.7", "release_clang": None},
-    }
+def render(path: Path, measured: Measurements, curve: Curve | None = None, run: BenchmarkSummary | None = None) -> str:
+    metrics = summarize(measured, 0.3, 1, WholeProjects(BinariesComparison(), run))
+    metrics.policy_compiled_by, metrics.problem = "training", "regalloc"
+    metrics.variants = [VariantDescription("baseline", "/opt/clang", "none")]
+    metrics.inputs = Inputs(corpus="/c", policy="/p", llvm_version="19.1.7")
     write_page(path / "report.html", metrics, measured, curve)
     return (path / "report.html").read_text()
 

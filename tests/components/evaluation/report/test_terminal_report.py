@@ -7,18 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from components.core.console import UserError
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import Inputs, SizeMetrics, encode_json
 from components.evaluation.report import terminal_report
 from components.evaluation.report.formatting import change
 from components.evaluation.report.model_card import parts_table, reductions
 
 
 def test_rows_name_variants_and_groups(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "release"}
+    metrics = summarize(measured, 0.5, seed=1)
     rows = terminal_report.value_rows(metrics)
     assert [title for title, _ in rows] == [
         "stock -Oz",
@@ -26,12 +29,12 @@ def test_rows_name_variants_and_groups(measured: Measurements) -> None:
         "warmstart policy",
         "policy, compiled by the release clang",
     ]
-    heldout, known, unknown = rows[-1][1]
-    assert (heldout[0], known[0], unknown[0]) == (4980, 4380, 600)
+    assert [cell[0] for cell in rows[-1][1]] == [4980, 4380, 600]
 
 
 def test_policy_row_names_the_training_clang(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1) | {"policy_compiled_by": "training"}
+    metrics = summarize(measured, 0.5, seed=1)
+    metrics.policy_compiled_by = "training"
     assert "policy, compiled by the training clang" in dict(terminal_report.table_rows(metrics))
 
 
@@ -42,24 +45,24 @@ def test_table_has_rows_of_languages_and_sections(measured: Measurements) -> Non
     assert rows["policy, .gcc_except_table"] == ["–", "–", "–"]
     assert list(rows)[-4:] == ["policy, .text", "policy, .rodata", "policy, .eh_frame", "policy, .gcc_except_table"]
     # Evaluations of an earlier version have none.
-    assert len(terminal_report.value_rows(metrics)) == len(
-        terminal_report.table_rows({**metrics, "languages": {}, "sections": {}})
-    )
+    assert isinstance(metrics, SizeMetrics)
+    earlier = structs.replace(metrics, languages={}, sections={})
+    assert len(terminal_report.value_rows(metrics)) == len(terminal_report.table_rows(earlier))
 
 
 def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5, seed=1)
-    gate = {"languages": reductions(metrics, "languages"), "sections": reductions(metrics, "sections")}
-    assert gate["languages"]["c++"] == {"all held-out": 0.0, "unseen_modules": None, "unseen_projects": 0.0}
-    lines = parts_table(gate)
+    languages = reductions(metrics, "languages")
+    assert languages["c++"] == {"all held-out": 0.0, "unseen_modules": None, "unseen_projects": 0.0}
+    lines = parts_table(languages, reductions(metrics, "sections"))
     assert "| C modules | 0.45% smaller | 0.45% smaller | – |" in lines and "| C++ modules | same | – | same |" in lines
-    assert parts_table({"languages": {}, "sections": {}}) == parts_table({}) == []
+    assert parts_table({}, {}) == []
 
 
 def test_verdict_has_its_reason(measured: Measurements) -> None:
     metrics = summarize(measured, 0.3, seed=1)
     assert terminal_report.verdict(metrics) == "better"
-    metrics |= {"verdict": "not better", "refused_because": "C modules of unseen projects are 1.00% larger"}
+    metrics.verdict, metrics.refused_because = "not better", "C modules of unseen projects are 1.00% larger"
     assert terminal_report.verdict(metrics) == "not better, because C modules of unseen projects are 1.00% larger"
 
 
@@ -73,8 +76,9 @@ def test_change_has_no_sign(reduction: float | None, text: str) -> None:
 def test_printed_table_has_figures_verdict_and_paths(
     tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metrics = summarize(measured, 0.5, seed=1) | {"inputs": {"release_clang": "/opt/release/bin/clang", "policy": "/p"}}
-    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    metrics = summarize(measured, 0.5, seed=1)
+    metrics.inputs = Inputs(release_clang="/opt/release/bin/clang", policy="/p")
+    (tmp_path / "metrics.json").write_text(encode_json(metrics))
     terminal_report.print_table(terminal_report.read_metrics(tmp_path), tmp_path)
     printed = capsys.readouterr().out
     for expected in (
@@ -87,6 +91,42 @@ def test_printed_table_has_figures_verdict_and_paths(
         "left out: 1 modules",
     ):
         assert expected in printed
+
+
+def test_metrics_of_the_first_version_are_readable(
+    tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = msgspec.to_builtins(summarize(measured, 0.5, seed=1))
+    newer = {"measure", "refused_because", "binaries", "programs", "linked", "judged_by", "max_slowdown_percent"}
+    newer |= {"inputs", "release", "policy_compiled_by", "problem", "variants"}
+    for figures in (document, *document["groups"].values()):
+        del figures["languages"], figures["sections"]
+    kept = {key: value for key, value in document.items() if key not in newer}
+    (tmp_path / "metrics.json").write_text(json.dumps(kept))
+    metrics = terminal_report.read_metrics(tmp_path)
+    terminal_report.print_table(metrics, tmp_path)
+    assert "4,980" in capsys.readouterr().out
+    assert isinstance(metrics, SizeMetrics) and metrics.groups.unseen_modules.languages == {}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"modules": "4"}, "modules"),
+        ({"verdict": "good"}, "verdict"),
+        ({"groups": {}}, "unseen_modules"),
+        ({"best_threshold": 7}, "best_threshold is not in the sweep"),
+        ({"measure": "speed"}, "measure"),
+    ],
+)
+def test_damaged_metrics_are_refused(
+    tmp_path: Path, measured: Measurements, damage: dict[str, object], message: str
+) -> None:
+    document = msgspec.to_builtins(summarize(measured, 0.5, seed=1)) | damage
+    (tmp_path / "metrics.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match=message) as caught:
+        terminal_report.read_metrics(tmp_path)
+    assert str(tmp_path / "metrics.json") in caught.value.problem and caught.value.remedy == "evaluate again"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"modules": 1}'])

@@ -1,0 +1,449 @@
+"""The types of metrics.json and of its parts, which msgspec checks when the file is read.
+
+Fields are written in the order of their definition, base classes first; a field that is UNSET is not written. Fields
+with a default are missing in files of earlier versions. Imports nothing heavy, because launchers read metrics.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from components.core.compiler.source_language import Language
+
+Interval = tuple[float, float]
+Verdict = Literal["better", "not better"]
+Group = Literal["unseen_modules", "unseen_projects"]
+CompiledBy = Literal["training", "release"]
+Kind = Literal["program", "shared library", "static library", "object"]
+
+
+class SizeComparison(Struct, kw_only=True):
+    """Text sizes of the same modules under the heuristic and under another variant.
+
+    Attributes:
+        modules: number of modules.
+        baseline_bytes, policy_bytes: text in sum under the heuristic and under the variant.
+        reduction_percent: positive is smaller; None without text under the heuristic.
+        modules_smaller, modules_equal, modules_larger: number of modules by the direction of their change.
+        reduction_percent_ci95: 95% bootstrap interval over modules; None for fewer than two modules.
+    """
+
+    modules: int
+    baseline_bytes: int
+    policy_bytes: int
+    reduction_percent: float | None
+    modules_smaller: int
+    modules_equal: int
+    modules_larger: int
+    reduction_percent_ci95: Interval | None = None
+
+    @property
+    def cases(self) -> int:
+        """Number of compared modules."""
+        return self.modules
+
+
+class ScoreComparison(Struct, kw_only=True):
+    """Scores of the same functions under the heuristic and under another variant.
+
+    Attributes:
+        modules: number of modules that contain the functions.
+        functions: number of functions.
+        reduction_percent: reduction of the geometric mean, positive is lower; None without functions.
+        functions_lower, functions_equal, functions_higher: number of functions by the direction of their change.
+        reduction_percent_ci95: 95% bootstrap interval over modules; None for fewer than two modules.
+    """
+
+    modules: int
+    functions: int
+    reduction_percent: float | None
+    functions_lower: int
+    functions_equal: int
+    functions_higher: int
+    reduction_percent_ci95: Interval | None = None
+
+    @property
+    def cases(self) -> int:
+        """Number of compared functions."""
+        return self.functions
+
+
+class SectionComparison(Struct, kw_only=True):
+    """Bytes of one kind of section under the heuristic and under the policy; None without bytes under the heuristic."""
+
+    baseline_bytes: int
+    policy_bytes: int
+    reduction_percent: float | None
+
+
+class SizeGroup(SizeComparison, kw_only=True):
+    """Text sizes of a group of modules under the policy, and under its alternatives.
+
+    Attributes:
+        warmstart: the same modules under the warmstart policy, if there is one.
+        sweep: -inline-threshold -> the same modules under the heuristic with that threshold.
+        best_threshold: threshold with the smallest text, chosen on these modules; None without a sweep or modules.
+        languages: language -> its modules under the policy.
+        sections: section name -> bytes; empty if unknown.
+    """
+
+    warmstart: SizeComparison | None = None
+    sweep: dict[str, SizeComparison] = {}
+    best_threshold: int | None = None
+    languages: dict[str, SizeComparison] = {}
+    sections: dict[str, SectionComparison] = {}
+
+
+class ScoreGroup(ScoreComparison, kw_only=True):
+    """Scores of a group of modules under the policy and, if there is one, under the warmstart policy."""
+
+    warmstart: ScoreComparison | None = None
+
+
+class SizeGroups(Struct):
+    """Modules of projects that training saw in part, and of projects that it did not see."""
+
+    unseen_modules: SizeGroup
+    unseen_projects: SizeGroup
+
+
+class ScoreGroups(Struct):
+    """Modules of projects that training saw in part, and of projects that it did not see."""
+
+    unseen_modules: ScoreGroup
+    unseen_projects: ScoreGroup
+
+
+class SizeProject(SizeComparison, kw_only=True):
+    """Text sizes of a project's modules under the policy."""
+
+    group: Group
+
+
+class ScoreProject(ScoreComparison, kw_only=True):
+    """Scores of a project's functions under the policy."""
+
+    group: Group
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A held-out module without values, because it failed to compile under one variant.
+
+    Attributes:
+        module: name in the corpus.
+        variant: the first variant that failed.
+        reason: "failed", "timeout" or "log".
+        detail: the end of the compiler's output.
+    """
+
+    module: str
+    variant: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class SectionSizes:
+    """Bytes of one program or library in its allocated sections, which are loaded, without debug data and symbols.
+
+    Files of earlier versions do not have all groups of sections.
+
+    Attributes:
+        text: machine code (.text*).
+        rodata: constants.
+        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
+        gcc_except_table: exception tables (LSDA): cleanups and catch clauses.
+        dynstr: names for the dynamic linker, including those of visible weak functions.
+        data: initialised writable data, including .data.rel.ro and .got.
+        other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
+            ...).
+        total: the sum of the above, about the size of the stripped file, without zero-initialised data (.bss).
+        llvm_size_text: text as llvm-size counts it: allocated, and executable or not writable.
+    """
+
+    text: int = 0
+    rodata: int = 0
+    eh_frame: int = 0
+    gcc_except_table: int = 0
+    dynstr: int = 0
+    data: int = 0
+    other: int = 0
+    total: int = 0
+    llvm_size_text: int = 0
+
+    def __add__(self, other: SectionSizes) -> SectionSizes:
+        mine, theirs = asdict(self), asdict(other)
+        return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
+
+
+class BinaryEntry(Struct, kw_only=True):
+    """Sizes of one library or program, built with stock clang and with the release clang.
+
+    Attributes:
+        project: the recipe's name.
+        name: path relative to the build directory.
+        kind: kind of file.
+        language: c++ if it needs a C++ library at run time; None if it is not linked.
+        link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
+        stock, policy: sizes in bytes with stock clang and with the release clang.
+        reduction_percent: reduction of the text as llvm-size counts it; None without text.
+        text_reduction_percent: reduction of .text alone.
+    """
+
+    project: str
+    name: str
+    kind: Kind
+    language: Language | None = None
+    link_variant: str = "default"
+    stock: SectionSizes
+    policy: SectionSizes
+    reduction_percent: float | None = None
+    text_reduction_percent: float | None = None
+
+
+class LinkedTotal(Struct, kw_only=True):
+    """Sum of the programs and shared libraries of a link variant and language; percentages as in `BinaryEntry`.
+
+    Attributes:
+        files: number of files.
+        stock, policy: sizes in bytes with stock clang and with the release clang.
+    """
+
+    files: int
+    stock: SectionSizes
+    policy: SectionSizes
+    reduction_percent: float | None
+    text_reduction_percent: float | None
+
+
+LinkedTotals = dict[str, dict[str, LinkedTotal]]
+"""Link variant -> "all", "c" or "c++" -> sum."""
+
+
+class BinariesComparison(Struct):
+    """Linked binaries of whole projects, and their sums: the content of binaries.json."""
+
+    binaries: list[BinaryEntry] = []
+    linked: LinkedTotals = {}
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """Counts of one run. cycles: None if the machine does not count them. text_bytes: the program's machine code."""
+
+    instructions: int
+    cycles: int | None
+    text_bytes: int
+
+
+class BenchmarkEntry(Struct, kw_only=True):
+    """One benchmark, run with both builds of its program.
+
+    Attributes:
+        project: the recipe's name.
+        name: name of the benchmark.
+        program: path relative to the build directory.
+        stock, policy: counts of the program built with stock clang and with the release clang.
+        change_percent: change of the executed instructions; negative is better.
+    """
+
+    project: str
+    name: str
+    program: str
+    stock: RunMetrics
+    policy: RunMetrics
+    change_percent: float
+
+
+class InstructionTotals(Struct):
+    """Executed instructions of all benchmarks, built with stock clang and with the release clang."""
+
+    stock: int
+    policy: int
+
+
+class BenchmarkSummary(Struct, kw_only=True):
+    """All benchmarks: the content of programs.json. Positive percentages are better.
+
+    Attributes:
+        instructions: executed instructions in sum.
+        reduction_percent: reduction of that sum, in which long runs weigh more.
+        geometric_mean_reduction_percent: reduction of the geometric mean of the ratios: all runs weigh the same.
+        counter: "perf" or "callgrind".
+        programs: the benchmarks.
+    """
+
+    instructions: InstructionTotals
+    reduction_percent: float
+    geometric_mean_reduction_percent: float
+    counter: str
+    programs: list[BenchmarkEntry]
+
+
+@dataclass(frozen=True)
+class WholeProjects:
+    """Results of whole held-out projects.
+
+    Attributes:
+        binaries: linked binaries, for sizes only.
+        programs: executed instructions; None if no program was run.
+    """
+
+    binaries: BinariesComparison
+    programs: BenchmarkSummary | None = None
+
+
+class Inputs(Struct, kw_only=True):
+    """Paths, digests and versions of what was evaluated.
+
+    Attributes:
+        corpus, policy, warmstart: absolute paths; warmstart is None if no warmstart policy was compared.
+        policy_digest, warmstart_digest: digests of the artifacts.
+        warmstart_trained_by: the step that made the warmstart policy.
+        training_clang, release_clang: paths of the compilers; release_clang is None if there was none.
+        llvm_version: version of both.
+    """
+
+    corpus: str = ""
+    policy: str = ""
+    policy_digest: str | None = None
+    warmstart: str | None = None
+    warmstart_digest: str | UnsetType | None = UNSET
+    warmstart_trained_by: str | None = None
+    training_clang: str = ""
+    release_clang: str | None = None
+    llvm_version: str = ""
+
+
+class VariantDescription(Struct):
+    """A variant: its name in measurements.json, its compiler, and the flags added to a module's command line."""
+
+    name: str
+    clang: str
+    flags: str
+
+
+class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
+    """The metrics.json of a size problem. The inherited figures are those of all held-out modules.
+
+    Attributes:
+        verdict: whether the policy is better than LLVM's heuristic.
+        min_reduction_percent: minimum reduction for the verdict "better".
+        groups: the two kinds of unseen code.
+        per_project: project -> its modules.
+        excluded: modules that failed to compile.
+        bootstrap_seed: seed of the intervals.
+        compile_s: variant -> seconds of compiling; UNSET if they were not measured.
+        refused_because: why the verdict is "not better" regardless of reduction_percent.
+        binaries: linked binaries of whole projects.
+        programs: executed instructions of whole projects; None if no program was run.
+        linked: sums of the linked binaries.
+        judged_by: whose reduction decides the verdict.
+        max_slowdown_percent: maximum increase of the executed instructions in sum; None for no limit.
+        inputs: what was evaluated.
+        release: whether a release clang is built.
+        as_under_the_training_clang: number of cases with the same value under both clangs; UNSET unless an earlier
+            evaluation was completed.
+        policy_compiled_by: the clang that yields the policy's values.
+        problem: name of the optimization problem.
+        variants: compilers and flags of the variants.
+    """
+
+    measure: ClassVar[Literal["size"]] = "size"
+
+    verdict: Verdict
+    min_reduction_percent: float
+    groups: SizeGroups
+    per_project: dict[str, SizeProject]
+    excluded: list[Excluded] = []
+    bootstrap_seed: int = 0
+    compile_s: dict[str, float] | UnsetType = UNSET
+    refused_because: str | None = None
+    binaries: list[BinaryEntry] = []
+    programs: BenchmarkSummary | None = None
+    linked: LinkedTotals = {}
+    judged_by: Literal["modules", "linked"] = "modules"
+    max_slowdown_percent: float | None = None
+    inputs: Inputs = msgspec.field(default_factory=Inputs)
+    release: Literal["yes", "no"] = "no"
+    as_under_the_training_clang: int | UnsetType = UNSET
+    policy_compiled_by: CompiledBy = "release"
+    problem: str = "inlining"
+    variants: list[VariantDescription] = []
+
+    def __post_init__(self) -> None:
+        for group in self.columns:
+            if self.warmstart is not None and group.warmstart is None:
+                raise ValueError("a group lacks the warmstart policy")
+            for part in ("sweep", "languages", "sections"):
+                if getattr(self, part).keys() - getattr(group, part).keys():
+                    raise ValueError(f"a group lacks {part}")
+        if self.best_threshold is not None and str(self.best_threshold) not in self.sweep:
+            raise ValueError("best_threshold is not in the sweep")
+        if not all("all" in languages for languages in self.linked.values()):
+            raise ValueError("linked files have no sum")
+
+    @property
+    def columns(self) -> Sequence[SizeGroup]:
+        """All held-out modules, then the groups."""
+        return self, self.groups.unseen_modules, self.groups.unseen_projects
+
+
+class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
+    """The metrics.json of a score problem; attributes as in `SizeMetrics`."""
+
+    measure: ClassVar[Literal["score"]] = "score"
+
+    verdict: Verdict
+    min_reduction_percent: float
+    groups: ScoreGroups
+    per_project: dict[str, ScoreProject]
+    excluded: list[Excluded] = []
+    bootstrap_seed: int = 0
+    compile_s: dict[str, float] | UnsetType = UNSET
+    refused_because: str | None = None
+    binaries: list[BinaryEntry] = []
+    programs: BenchmarkSummary | None = None
+    inputs: Inputs = msgspec.field(default_factory=Inputs)
+    release: Literal["yes", "no"] = "no"
+    as_under_the_training_clang: int | UnsetType = UNSET
+    policy_compiled_by: CompiledBy = "release"
+    problem: str = "inlining"
+    variants: list[VariantDescription] = []
+
+    def __post_init__(self) -> None:
+        if self.warmstart is not None and any(group.warmstart is None for group in self.columns):
+            raise ValueError("a group lacks the warmstart policy")
+
+    @property
+    def columns(self) -> Sequence[ScoreGroup]:
+        """All held-out functions, then the groups."""
+        return self, self.groups.unseen_modules, self.groups.unseen_projects
+
+
+Metrics = SizeMetrics | ScoreMetrics
+
+
+class _Measure(Struct):
+    """The key that tells which type metrics.json has; the first version had only sizes."""
+
+    measure: Literal["size", "score"] = "size"
+
+
+def decode_metrics(content: bytes) -> Metrics:
+    """Return the content of metrics.json. msgspec.DecodeError, ValueError or RecursionError if it is damaged."""
+    if msgspec.json.decode(content, type=_Measure).measure == "size":
+        return msgspec.json.decode(content, type=SizeMetrics)
+    return msgspec.json.decode(content, type=ScoreMetrics)
+
+
+def encode_json(document: object) -> str:
+    """Return the text of metrics.json, binaries.json or programs.json. ValueError for NaN or infinity."""
+    return json.dumps(msgspec.to_builtins(document), indent=1, allow_nan=False) + "\n"
