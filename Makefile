@@ -30,11 +30,11 @@ demo: setup ## train a policy on nine Debian packages and build a clang that emb
 
 .PHONY: test
 test: lint ## run all tests, including the whole pipeline with the preset tiny
-	@.ci/with-docker $(BIN)/python -m pytest -n auto --dist loadgroup --durations 40
+	@.ci/with-docker $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder --durations 40
 
 .PHONY: test-fast
 test-fast: setup-test ## run the tests that take only seconds
-	@$(BIN)/python -m pytest -m unit -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -m unit -n auto --dist loadgroup --no-loadscope-reorder
 
 .PHONY: lint
 lint: setup-test ## check style and types: ruff, clang-format, mypy
