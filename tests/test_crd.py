@@ -54,7 +54,7 @@ FAULTS = {
 }
 
 
-def test_a_good_one_is_taken_and_gets_its_defaults() -> None:
+def test_valid_object_gets_defaults() -> None:
     document = copy.deepcopy(GOOD)
     change("spec/submissionMode", None)(document)
     change(f"{WORKERS}/minReplicas", None)(document)
@@ -65,7 +65,7 @@ def test_a_good_one_is_taken_and_gets_its_defaults() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_one_is_refused(fault: str) -> None:
+def test_invalid_object_is_refused(fault: str) -> None:
     breaks, words = FAULTS[fault]
     document = copy.deepcopy(GOOD)
     breaks(document)

@@ -43,7 +43,7 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=name)
-def test_kubernetes_takes_it(path: Path) -> None:
+def test_manifest_is_valid_for_kubernetes(path: Path) -> None:
     """KubeRay's kinds, and GKE's, are none of Kubernetes' own."""
     for document in documents(path):
         if not document["apiVersion"].startswith(("ray.io/", "networking.gke.io/")):
@@ -51,7 +51,7 @@ def test_kubernetes_takes_it(path: Path) -> None:
 
 
 @needs_schemas
-def test_KubeRay_takes_it() -> None:
+def test_manifest_is_valid_for_kuberay() -> None:
     """As far as it is whole before it is rendered; see test_rendered.py."""
     found = [document for path in MANIFESTS for document in documents(path) if document["kind"] in FILES]
     assert {document["kind"] for document in found} == set(FILES)
@@ -60,7 +60,7 @@ def test_KubeRay_takes_it() -> None:
 
 
 @pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=name)
-def test_a_kustomization_names_what_is_there(path: Path) -> None:
+def test_kustomization_lists_existing_files(path: Path) -> None:
     (document,) = documents(path)
     resources, patches = parts(path)
     for resource in resources:
@@ -83,7 +83,7 @@ def pods(document: Any) -> Iterator[dict[str, Any]]:
             yield from pods(value)
 
 
-def test_nothing_runs_as_root_or_without_limits() -> None:
+def test_no_container_runs_as_root_or_without_limits() -> None:
     found = [pod for path in MANIFESTS for document in documents(path) for pod in pods(document)]
     assert len(found) >= 4
     for pod in found:
@@ -96,7 +96,7 @@ def test_nothing_runs_as_root_or_without_limits() -> None:
             assert {"cpu", "memory"} <= set(container["resources"]["limits"])
 
 
-def test_commands_in_manifests_are_commands_of_ours() -> None:
+def test_commands_in_manifests_exist() -> None:
     """What the CronJob and the RayJob call is parsed by the commands themselves."""
     from components.core.rayjob.spec import ON_HEAD, TRAINER
     from components.ppo.__main__ import main
@@ -114,7 +114,7 @@ def test_commands_in_manifests_are_commands_of_ours() -> None:
     assert not rest and {option.name for option in main.params if option.required} <= set(given)
 
 
-def test_the_url_of_the_webhook_comes_from_a_secret_that_may_be_missing() -> None:
+def test_webhook_url_comes_from_an_optional_secret() -> None:
     (job,) = documents(K8S / "base" / "retrain-check.yaml")
     ((container,),) = [pod["containers"] for pod in pods(job)]
     (variable,) = [entry for entry in container["env"] if entry["name"] == NOTIFY_VARIABLE]

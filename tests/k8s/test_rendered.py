@@ -60,12 +60,12 @@ def all_of(place: str, kind: str) -> list[dict[str, Any]]:
     return [document for document in rendered(place) if document["kind"] == kind]
 
 
-def test_every_overlay_is_here(place: str) -> None:
+def test_all_overlays_are_tested(place: str) -> None:
     there = {path.parent.relative_to(K8S).as_posix() for path in K8S.rglob("kustomization.yaml")}
     assert set(SPECS) == {name for name in there if not name.startswith("components/")}
 
 
-def test_kubernetes_takes_it(place: str) -> None:
+def test_manifest_is_valid_for_kubernetes(place: str) -> None:
     for document in rendered(place):
         if not document["apiVersion"].startswith("ray.io/"):
             kubernetes_validate.validate(document, VERSION, strict=True)
@@ -73,27 +73,27 @@ def test_kubernetes_takes_it(place: str) -> None:
 
 
 @needs_schemas
-def test_KubeRay_takes_it(place: str) -> None:
+def test_manifest_is_valid_for_kuberay(place: str) -> None:
     ours = [document for document in rendered(place) if document["apiVersion"].startswith("ray.io/")]
     assert {document["kind"] for document in ours} == set(FILES)
     for document in ours:
         check(document)
 
 
-def test_the_RayJob_is_what_the_step_submits(place: str) -> None:
+def test_rayjob_equals_the_one_that_the_step_submits(place: str) -> None:
     found = one(place, "RayJob", "ppo")
     assert found["spec"].pop("suspend") is True
     spec = RayJobSpec("ppo", "mlgo", IMAGE, tuple(found["spec"]["entrypoint"].split()), **SPECS[place])
     assert found == rayjob(spec)
 
 
-def test_the_standing_cluster_is_the_RayJobs(place: str) -> None:
+def test_raycluster_equals_that_of_the_rayjob(place: str) -> None:
     cluster = one(place, "RayCluster", "ray")["spec"]
     assert cluster.pop("suspend") is True
     assert cluster == one(place, "RayJob", "ppo")["spec"]["rayClusterSpec"]
 
 
-def test_every_image_is_one_by_digest(place: str) -> None:
+def test_every_image_is_pinned_by_digest(place: str) -> None:
     images = re.findall(r"\bimage: (\S+)", yaml.safe_dump_all(rendered(place)))
     assert len(images) >= 6
     for image in images:
@@ -119,7 +119,7 @@ def rights(place: str) -> dict[str, set[tuple[str, str, str]]]:
     return found
 
 
-def test_an_account_may_do_what_it_asks_for_and_nothing_else(place: str) -> None:
+def test_service_accounts_have_only_the_rights_they_use(place: str) -> None:
     assert not all_of(place, "ClusterRole") and not all_of(place, "ClusterRoleBinding")
     spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",))
     group, _version, _namespace, resource = _collection(spec)
@@ -130,7 +130,7 @@ def test_an_account_may_do_what_it_asks_for_and_nothing_else(place: str) -> None
     assert rights(place) == {"mlgo-steps": of_kfp | of_ppo, "mlgo-ray": set(), "mlgo-retrain": set()}
 
 
-def test_a_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
+def test_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
     """By Argo and the PPO step in steps, by the autoscaler in Ray's head."""
     accounts = {account["metadata"]["name"]: account for account in all_of(place, "ServiceAccount")}
     mounted = {name for name, account in accounts.items() if account.get("automountServiceAccountToken", True)}
@@ -148,7 +148,7 @@ def test_a_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
     assert sorted(paths) == ["ca.crt", "namespace", "token"] and mount["readOnly"] is True
 
 
-def test_a_cluster_wants_a_token_and_no_manifest_holds_it(place: str) -> None:
+def test_ray_requires_a_token_that_is_in_no_manifest(place: str) -> None:
     """KubeRay generates it, and sets the variables by which Ray reads it."""
     for cluster in (one(place, "RayCluster", "ray")["spec"], one(place, "RayJob", "ppo")["spec"]["rayClusterSpec"]):
         assert cluster["authOptions"] == {"mode": "token"}
@@ -162,7 +162,7 @@ def _items(source: dict[str, Any]) -> list[dict[str, Any]]:
     return list(content.get("items", [content]))
 
 
-def test_an_account_has_an_identity_of_google_on_gke_only(place: str) -> None:
+def test_service_accounts_have_google_identities_only_on_gke(place: str) -> None:
     for account in all_of(place, "ServiceAccount"):
         annotated = "iam.gke.io/gcp-service-account" in account["metadata"].get("annotations", {})
         assert annotated is (place == "overlays/gke")
@@ -260,7 +260,7 @@ def reaches(place: str, source: str, target: str, port: int) -> bool:
     return all(allowed(place, source, target, port, direction) for direction in ("ingress", "egress"))
 
 
-def test_a_pod_that_no_policy_names_reaches_nothing_but_dns(place: str) -> None:
+def test_pods_without_policy_reach_only_dns(place: str) -> None:
     for other in peers(place):
         assert not reaches(place, other, "neighbour", 80)
         assert not any(reaches(place, "neighbour", other, port) for port in (80, 443, 6443, 8265))
@@ -295,7 +295,7 @@ def test_a_pod_that_no_policy_names_reaches_nothing_but_dns(place: str) -> None:
         ("stranger", "check", 80, False),
     ],
 )
-def test_who_reaches_whom(place: str, source: str, target: str, port: int, open_: bool) -> None:
+def test_allowed_connections_between_pods(place: str, source: str, target: str, port: int, open_: bool) -> None:
     assert reaches(place, source, target, port) is open_
 
 
@@ -333,17 +333,17 @@ def test_who_reaches_whom(place: str, source: str, target: str, port: int, open_
         ("worker", "kfp", 8080, False),
     ],
 )
-def test_what_of_the_world_is_reached(place: str, source: str, target: str, port: int, open_: bool) -> None:
+def test_allowed_connections_to_other_addresses(place: str, source: str, target: str, port: int, open_: bool) -> None:
     assert allowed(place, source, target, port, "egress") is open_
 
 
 @pytest.mark.parametrize("source", ["head", "worker", "step", "check", "submitter"])
-def test_only_pods_with_artifacts_get_an_identity_of_gke(place: str, source: str) -> None:
+def test_only_pods_with_artifacts_reach_gke_metadata(place: str, source: str) -> None:
     open_ = place == "overlays/gke" and source != "submitter"
     assert allowed(place, source, "metadata", 80, "egress") is open_
 
 
-def test_by_host_name_where_gke_can(place: str, tmp_path: Path) -> None:
+def test_gke_restricts_connections_by_host_name(place: str, tmp_path: Path) -> None:
     """The component takes the broad rules away and puts host names in their place."""
     if place != "overlays/gke":
         return  # the component is GKE's
@@ -366,7 +366,7 @@ def test_by_host_name_where_gke_can(place: str, tmp_path: Path) -> None:
         assert rule["ports"] == [{"port": 443, "protocol": "TCP"}]
 
 
-def test_no_head_is_ever_evicted(place: str) -> None:
+def test_ray_heads_are_not_evicted(place: str) -> None:
     (budget,) = all_of(place, "PodDisruptionBudget")
     known = peers(place)
     assert matches(budget["spec"]["selector"], known["head"].labels)
