@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from components.core.console import UserError
-from components.core.projects.recipe_document import BenchmarkDocument, InputDocument
+from components.core.projects.recipe_document import BenchmarkDocument, InputDocument, recipe_error
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -69,9 +69,11 @@ def make_benchmarks(documents: Sequence[BenchmarkDocument], where: str) -> tuple
     for document in documents:
         place, name = f"{where}: benchmarks", document.name
         if not _NAME.fullmatch(name):
-            raise _error(place, f"name {name!r} must be letters, digits and ._+-, and begin with a letter or digit")
+            raise recipe_error(
+                place, f"name {name!r} must be letters, digits and ._+-, and begin with a letter or digit"
+            )
         if name in found:
-            raise _error(place, f"two benchmarks are named {name!r}")
+            raise recipe_error(place, f"two benchmarks are named {name!r}")
         found[name] = _benchmark(document, found, f"{place}: {name}")
     return tuple(found.values())
 
@@ -104,28 +106,30 @@ def _benchmark(document: BenchmarkDocument, earlier: Mapping[str, Benchmark], wh
     _require_glob(document.program, f"{where}: program")
     placeholders = {name for argument in document.arguments for name in _PLACEHOLDER.findall(argument)}
     for name in sorted(placeholders - {"input", "output", "source"}):
-        raise _error(where, f"unknown placeholder {{{name}}}", "the placeholders are {input}, {output} and {source}")
+        raise recipe_error(
+            where, f"unknown placeholder {{{name}}}", "the placeholders are {input}, {output} and {source}"
+        )
     content = _input(document.input, earlier, f"{where}: input") if document.input else None
     if (content is not None) != (document.stdin or "input" in placeholders):
         problem = "input is missing" if content is None else "its input is not used"
-        raise _error(where, problem, "give an input, and pass it as {input} in arguments or by stdin: true")
+        raise recipe_error(where, problem, "give an input, and pass it as {input} in arguments or by stdin: true")
     return Benchmark(document.name, document.program, document.arguments, content, document.stdin)
 
 
 def _input(document: InputDocument, earlier: Mapping[str, Benchmark], where: str) -> Input:
     given = {key for key in ("text", "files", "bytes", "output_of") if getattr(document, key) is not None}
     if given not in ({"text"}, {"output_of"}, {"files", "bytes"}):
-        raise _error(where, "an input is exactly one of text, files with bytes, and output_of")
+        raise recipe_error(where, "an input is exactly one of text, files with bytes, and output_of")
     if document.text is not None:
         return Input(text=document.text)
     if document.output_of is not None:
         name = document.output_of
         if name not in earlier or not earlier[name].writes_output:
-            raise _error(where, f"no benchmark {name!r} stands before this one and writes {{output}}")
+            raise recipe_error(where, f"no benchmark {name!r} stands before this one and writes {{output}}")
         return Input(output_of=name)
     assert document.files is not None and document.bytes is not None
     if not document.files:
-        raise _error(where, "files is empty")
+        raise recipe_error(where, "files is empty")
     for glob in document.files:
         _require_glob(glob, f"{where}: files")
     return Input(files=document.files, size_bytes=document.bytes)
@@ -136,8 +140,4 @@ def _require_glob(glob: str, where: str) -> None:
     path = PurePosixPath(glob)
     wrong = not path.parts or path.is_absolute()
     if wrong or any(part == ".." or ("**" in part and part != "**") for part in path.parts):
-        raise _error(where, f"{glob!r} must be a relative path or glob, without ..")
-
-
-def _error(where: str, problem: str, remedy: str = "correct the recipe") -> UserError:
-    return UserError(f"{where}: {problem}", remedy)
+        raise recipe_error(where, f"{glob!r} must be a relative path or glob, without ..")

@@ -54,7 +54,13 @@ from typing import Any, Literal
 
 from components.core.console import UserError
 from components.core.projects.benchmark import Benchmark, make_benchmarks
-from components.core.projects.recipe_document import ProjectDocument, RecipeSetDocument, SourceDocument, convert
+from components.core.projects.recipe_document import (
+    ProjectDocument,
+    RecipeSetDocument,
+    SourceDocument,
+    convert,
+    recipe_error,
+)
 from components.core.storage.debsource import PACKAGE
 from components.core.storage.http_download import require_http
 from components.core.storage.input_files import MissingFile, parse_yaml, read_text
@@ -163,11 +169,11 @@ def load_recipes(path: Path) -> RecipeSet:
         source = _source(SourceDocument(deb=package), f"{path}: packages", path.parent)
         recipes.append(Recipe(package.partition("=")[0], source, debian=True))
     if not recipes:
-        raise _error(str(path), f"{'projects' if 'projects' in content else 'packages'} is empty")
+        raise recipe_error(str(path), f"{'projects' if 'projects' in content else 'packages'} is empty")
     names = [recipe.name for recipe in recipes]
     for name in names:
         if names.count(name) > 1:
-            raise _error(str(path), f"two projects are named {name!r}")
+            raise recipe_error(str(path), f"two projects are named {name!r}")
     return RecipeSet(tuple(recipes), document.split)
 
 
@@ -180,10 +186,6 @@ def recipe_files(path: Path) -> tuple[Path, ...]:
 
 def _is_set(content: Any) -> bool:
     return isinstance(content, dict) and ("projects" in content or "packages" in content)
-
-
-def _error(where: str, problem: str, remedy: str = "correct the recipe") -> UserError:
-    return UserError(f"{where}: {problem}", remedy)
 
 
 def _beside(path: Path, name: str) -> Path:
@@ -206,14 +208,16 @@ def _recipe(project: ProjectDocument, where: str, base: Path) -> Recipe:
     _require_name(project.name, where)
     where = f"{where}: {project.name}"
     if sum(kind is not None for kind in (project.cmake, project.commands, project.build)) != 1:
-        raise _error(where, "exactly one of cmake, commands and build: debian is needed")
+        raise recipe_error(where, "exactly one of cmake, commands and build: debian is needed")
     source = _source(project.source, f"{where}: source", base)
     if project.build == "debian":
         return _debian(project, source, where)
     for name in project.requires:
         _require_name(name, f"{where}: requires")
         if name == "source":
-            raise _error(where, "requires: {source} already stands for the project's own source", "choose another name")
+            raise recipe_error(
+                where, "requires: {source} already stands for the project's own source", "choose another name"
+            )
     recipe = Recipe(
         project.name,
         source,
@@ -236,16 +240,16 @@ def _recipe(project: ProjectDocument, where: str, base: Path) -> Recipe:
 
 def _debian(project: ProjectDocument, source: Source, where: str) -> Recipe:
     if source.kind not in ("deb", "path"):
-        raise _error(where, "build: debian needs a source package", "source: {deb: NAME}, or {path: DIRECTORY}")
+        raise recipe_error(where, "build: debian needs a source package", "source: {deb: NAME}, or {path: DIRECTORY}")
     recipe = Recipe(project.name, source, debian=True, exclude=project.exclude, binaries=project.binaries)
     if any((project.requires, project.prepare, project.cflags, project.benchmarks)):
-        raise _error(where, "build: debian takes only exclude and binaries")
+        raise recipe_error(where, "build: debian takes only exclude and binaries")
     return recipe
 
 
 def _require_name(name: str, where: str) -> None:
     if not _NAME.fullmatch(name):
-        raise _error(where, f"name {name!r} must be letters, digits and ._+- without a leading dot")
+        raise recipe_error(where, f"name {name!r} must be letters, digits and ._+- without a leading dot")
 
 
 def _cmake_value(key: str, value: bool | int | float | str, where: str) -> str:
@@ -253,35 +257,35 @@ def _cmake_value(key: str, value: bool | int | float | str, where: str) -> str:
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     if isinstance(value, float) and not math.isfinite(value):
-        raise _error(where, f"cmake: options: {key} is {value}", "write a finite number or text")
+        raise recipe_error(where, f"cmake: options: {key} is {value}", "write a finite number or text")
     return str(value)
 
 
 def _source(source: SourceDocument, where: str, base: Path) -> Source:
     given = {key: value for key in ("deb", "git", "tag", "url", "sha256", "path") if (value := getattr(source, key))}
     if set(given) not in ({"deb"}, {"git", "tag"}, {"url", "sha256"}, {"path"}):
-        raise _error(where, "a source is exactly one of deb, git with tag, url with sha256, and path")
+        raise recipe_error(where, "a source is exactly one of deb, git with tag, url with sha256, and path")
     match given:
         case {"deb": package}:
             if not PACKAGE.fullmatch(package):
-                raise _error(where, f"{package!r} is not the name of a source package", "NAME or NAME=VERSION")
+                raise recipe_error(where, f"{package!r} is not the name of a source package", "NAME or NAME=VERSION")
             return Source("deb", package)
         case {"git": location, "tag": tag}:
             for text, kind in (location, "URL"), (tag, "tag"):
                 if text.startswith("-") or not text.isprintable():
-                    raise _error(where, f"{text!r} is not a {kind}")
+                    raise recipe_error(where, f"{text!r} is not a {kind}")
             return Source("git", location, tag)
         case {"url": location, "sha256": sha256}:
             sha256 = sha256.lower()
             if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
-                raise _error(where, "sha256 must be 64 hexadecimal digits")
+                raise recipe_error(where, "sha256 must be 64 hexadecimal digits")
             try:
                 require_http(location)
             except UserError as error:
-                raise _error(where, f"url: {error.problem}", error.remedy) from None
+                raise recipe_error(where, f"url: {error.problem}", error.remedy) from None
             return Source("url", location, sha256)
     path = given["path"]
     try:
         return Source("path", str((base / path).resolve()))
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links
-        raise _error(where, f"path: {path!r} is not the path of a directory: {error}") from None
+        raise recipe_error(where, f"path: {path!r} is not the path of a directory: {error}") from None

@@ -90,11 +90,16 @@ def convert(document: Any, kind: type[T], where: str) -> T:
     try:
         converted = msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{where}: {error}", "correct the recipe; docs/recipes.md has the format") from None
+        raise recipe_error(where, str(error), "correct the recipe; docs/recipes.md has the format") from None
     for text in _texts(document):
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-            raise UserError(f"{where}: {text!r:.60} contains NUL or a lone surrogate", "correct the recipe")
+            raise recipe_error(where, f"{text!r:.60} contains NUL or a lone surrogate")
     return converted
+
+
+def recipe_error(where: str, problem: str, remedy: str = "correct the recipe") -> UserError:
+    """Return the error for a recipe whose values do not fit together. where: file, project and key."""
+    return UserError(f"{where}: {problem}", remedy)
 
 
 def _texts(document: Any) -> list[str]:
