@@ -17,7 +17,12 @@ ROOT = Path(__file__).parents[1]
 PIPELINE = ROOT / "pipelines" / "compiled" / "training.yaml"
 RESULTS = ROOT / "components" / "core" / "policy" / "pretrained" / "inlining" / "by_package.csv"
 SMALLER, LARGER, GREY = "#1f5fa8", "#e08a1e", "#8a8f98"
-_TITLES = {"toolchain-training": "training\nclang", "release": "release\nclang", "ppo": "ppo (train)"}
+_TITLES = {
+    "toolchain-training": "training\nclang",
+    "toolchain-release": "release\nclang\n(if better)",
+    "tune": "tune\n(optional)",
+    "ppo": "ppo\n(train)",
+}
 STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "mlgo", "font.size": 10}
 
 
