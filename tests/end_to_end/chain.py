@@ -10,14 +10,17 @@ from pathlib import Path
 RECIPES = Path(__file__).parents[2] / "components" / "corpus" / "recipes"
 
 
-def command(run: Path, *more: str, recipe: str = "tiny") -> list[str]:
+TINY = RECIPES / "tiny.yaml"
+
+
+def command(run: Path, *more: str, recipe: Path = TINY) -> list[str]:
     return [
         sys.executable,
         "-m",
         "pipelines",
         "run",
         "--recipe",
-        str(RECIPES / f"{recipe}.yaml"),
+        str(recipe),
         "--preset",
         "tiny",
         "--output",
@@ -26,7 +29,7 @@ def command(run: Path, *more: str, recipe: str = "tiny") -> list[str]:
     ]
 
 
-def mlgo_run(run: Path, *more: str, recipe: str = "tiny") -> str:
+def mlgo_run(run: Path, *more: str, recipe: Path = TINY) -> str:
     words = command(run, *more, recipe=recipe)
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:]
