@@ -31,7 +31,7 @@ int wants_many(const int *in, int *out, int n) {
 
 
 def smaller_inputs(directory: Path) -> Path:
-    """Return a copy of the recipe codecs in which lz4 compresses an eighth: callgrind counts its instructions slowly."""
+    """Return the recipe codecs with an eighth of lz4's inputs: callgrind counts instructions slowly."""
     codecs = yaml.safe_load((RECIPES / "codecs.yaml").read_text())
     lz4 = yaml.safe_load((RECIPES / "lz4.yaml").read_text())
     for benchmark in lz4["benchmarks"]:
