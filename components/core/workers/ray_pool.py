@@ -42,7 +42,8 @@ _SHUTDOWN_TIMEOUT_S = 5.0
 _SUSPECT_DEATHS = 2
 """Deaths of its actors after which an item may be their cause; it then runs alone on an actor."""
 _MAX_DEATHS = 4
-_MAX_SHARED = 8
+_MAX_SHARED = 256
+"""Shared directories: one policy per iteration and validation, or with evolution strategies one per perturbation."""
 
 
 @dataclass
@@ -127,6 +128,7 @@ class RayPool:
         files = {name: (directory / name).read_bytes() for name in names}
         content = content_digest(files)
         if self._shared.get(directory, ("", None))[0] == content:
+            self._shared[directory] = self._shared.pop(directory)  # the newest are kept
             return
         known = {digest: reference for digest, reference in self._shared.values()}
         self._shared.pop(directory, None)

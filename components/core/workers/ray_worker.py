@@ -13,7 +13,7 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ _LINGER_S = 1.0
 _RESULTS_BYTES = REPLY_BYTES * 9 // 10
 """Size limit of several results in one answer, with room for what Ray adds."""
 _MAX_SHARED = 8
-"""Shared directories that are kept: those of this iteration, the previous one, and its validation."""
+"""Shared directories that are kept, if the present function needs fewer: those of the last iterations."""
 
 Shared = Mapping[str, Mapping[str, bytes]]
 
@@ -92,6 +92,7 @@ class RayWorker:
                     for content, reference in shared.items():
                         if content not in self._shared:
                             self._keep(content, ray.get(reference))
+                    self._evict(shared)
                     self._function = pickle.loads(function)
                     self._number = number
         except Exception as error:
@@ -194,10 +195,14 @@ class RayWorker:
         directory.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             (directory / name).write_bytes(data)
-        for old in list(self._shared)[: -_MAX_SHARED + 1]:
+        self._shared[content] = directory
+
+    def _evict(self, needed: Container[str]) -> None:
+        """Remove the oldest shared directories that are not needed, beyond _MAX_SHARED."""
+        excess = max(0, len(self._shared) - _MAX_SHARED)
+        for old in [content for content in self._shared if content not in needed][:excess]:
             for path in self._shared.pop(old).iterdir():
                 path.unlink()
-        self._shared[content] = directory
 
     def _artifact(self, uri: str, content: str) -> Path:
         with self._fetching:

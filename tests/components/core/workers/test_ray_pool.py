@@ -178,6 +178,20 @@ def test_shared_files_arrive_unchanged(pool: RayPool, tmp_path: Path) -> None:
     assert (tmp_path / "policy").stat().st_ino not in inodes
 
 
+def test_many_directories_are_shared_at_once(pool: RayPool, tmp_path: Path) -> None:
+    """As with evolution strategies, which compile with a policy per perturbation, and one directory stays the same."""
+    directories = [tmp_path / str(number) for number in range(20)]
+    for change in range(2):
+        for directory in directories:
+            directory.mkdir(exist_ok=True)
+            (directory / "policy").write_text(directory.name if directory is directories[0] else f"{change}")
+            pool.share(directory, ["policy"])
+        outcomes = [outcome for _, outcome in pool.map_unordered(read, directories)]
+        assert sorted(text for text, _ in outcomes) == sorted(["0", *[f"{change}"] * 19])
+        local = {(directory / "policy").stat().st_ino for directory in directories}
+        assert not local & {inode for _, inode in outcomes}, "read where the pool's content is, not here"
+
+
 def test_make_pool_by_specification() -> None:
     with pytest.raises(UserError, match=r"cannot be used|already connected"):
         make_pool("ray:127.0.0.1:1")
