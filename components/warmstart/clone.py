@@ -134,9 +134,10 @@ def _epoch_function(
     """
     variables = actor.trainable_variables
     total_steps = config.epochs * steps
-    warmup = max(1, int(WARMUP * total_steps))
+    rate, warmup = config.learning_rate, min(max(1, int(WARMUP * total_steps)), total_steps - 1)
+    # A single step has no warm-up, in which its learning rate would be 0.
     schedule = tf.keras.optimizers.schedules.CosineDecay(
-        0.0, total_steps - warmup, warmup_target=config.learning_rate, warmup_steps=warmup
+        0.0 if warmup else rate, total_steps - warmup, warmup_target=rate if warmup else None, warmup_steps=warmup
     )
     optimizer = tf.keras.optimizers.Adam(schedule)
     optimizer.build(variables)

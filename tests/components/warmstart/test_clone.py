@@ -73,6 +73,15 @@ def test_few_decisions_are_one_batch(setting):
     assert clone(dataclasses.replace(config, epochs=1, batch_size=100_000), decisions).decisions_per_s > 0
 
 
+def test_single_step_changes_the_weights(setting, monkeypatch):
+    config, decisions = setting
+    monkeypatch.setattr("components.warmstart.clone.MIN_BATCH", 100_000)
+    config = dataclasses.replace(config, epochs=1, batch_size=100_000)
+    tiny_rate = clone(dataclasses.replace(config, learning_rate=1e-30), decisions).policy.layers
+    trained = clone(config, decisions).policy.layers
+    assert not np.array_equal(trained[-1][0], tiny_rate[-1][0]) and np.isfinite(trained[-1][0]).all()
+
+
 def test_constant_feature_gets_zero_weight(setting):
     config, decisions = setting
     policy = clone(dataclasses.replace(config, epochs=1), decisions).policy
