@@ -35,13 +35,12 @@ def _kind(item: pytest.Item) -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark tests without a kind as unit tests, and group tests for `--dist loadgroup`.
 
-    Unit tests are grouped by file. The other tests are grouped by kind and folder, because every worker would otherwise
-    build the expensive fixtures of a folder. Not in pytest_collection_modifyitems, which pytest-xdist implements first.
+    Groups are files, or kind and folder where every worker would otherwise build the expensive fixtures of a folder. Not in pytest_collection_modifyitems, which pytest-xdist implements first.
     """
     kind = _kind(item)
     item.add_marker(kind)
     path = item.path.relative_to(TESTS)
-    group = path if kind == KINDS[0] else Path(kind) / path.parent
+    group = path if kind in ("unit", "tf") else Path(kind) / path.parent
     if item.get_closest_marker("xdist_group") is None:
         item.add_marker(pytest.mark.xdist_group(group.as_posix()))
 
