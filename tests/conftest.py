@@ -35,7 +35,8 @@ def _kind(item: pytest.Item) -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark tests without a kind as unit tests, and group tests for `--dist loadgroup`.
 
-    Groups are files, or kind and folder where every worker would otherwise build the expensive fixtures of a folder. Not in pytest_collection_modifyitems, which pytest-xdist implements first.
+    Groups are files, or kind and folder where every worker would otherwise build the expensive fixtures of a folder.
+    Not in pytest_collection_modifyitems, which pytest-xdist implements first.
     """
     kind = _kind(item)
     item.add_marker(kind)
