@@ -18,9 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from debian.deb822 import Deb822, Dsc
-from debian.debian_support import Version
-
 from components.core.console import UserError, say
 from components.core.storage.file_lock import exclusive_lock
 
@@ -162,6 +159,9 @@ def _versions(configuration: Path, package: str) -> list[str]:
     environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C"}
     said = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
+    from debian.deb822 import Deb822  # takes 50 ms, which commands without Debian packages need not wait for
+    from debian.debian_support import Version
+
     versions = {stanza["Version"] for stanza in Deb822.iter_paragraphs(said) if "Version" in stanza}
     return sorted(versions, key=Version, reverse=True)
 
@@ -207,6 +207,8 @@ def _source_lists() -> dict[str, str]:
 
 def _stanzas(text: str, codename: str) -> Iterator[str]:
     """Yield the deb822 stanzas that serve `codename`, with type deb-src."""
+    from debian.deb822 import Deb822
+
     for stanza in Deb822.iter_paragraphs(text):
         enabled = stanza.get("Enabled", "yes").lower() not in ("no", "false")
         if (
@@ -251,6 +253,8 @@ def _replace_links_by_copies(folder: Path) -> None:
 
 def _complete_download(folder: Path) -> list[Path] | None:
     """Return the newest .dsc in `folder` and its archives if all have their checksums, else None."""
+    from debian.deb822 import Dsc
+
     for description in sorted(folder.glob("*.dsc"), key=lambda path: path.stat().st_mtime, reverse=True):
         with open(description, "rb") as stream:
             listed = Dsc(stream).get("Checksums-Sha256", [])

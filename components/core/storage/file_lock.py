@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from components.core.console import say
 
 
@@ -20,6 +18,8 @@ def exclusive_lock(path: Path, waiting: str = "", progress: Callable[[str], None
         waiting: message if another process holds the lock; "" prints none.
         progress: prints the message.
     """
+    from filelock import FileLock, Timeout  # takes 30 ms, which commands without locks need not wait for
+
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
