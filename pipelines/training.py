@@ -41,6 +41,7 @@ def release_if_good(
     problem: str,
     workers: str,
     extra_policy: str,
+    strategy: str,
     llvm_major: int,
     llvm_source: str,
     min_reduction_percent: str,
@@ -51,7 +52,13 @@ def release_if_good(
     """If `good` is "yes", build a release clang, report on it, and search for a plan if `tune_minutes` is set."""
     with dsl.If(good == "yes", name="good-enough"):
         released = _sized(
-            toolchain_release(policy=policy, extra_policy=extra_policy, llvm_major=llvm_major, llvm_source=llvm_source),
+            toolchain_release(
+                policy=policy,
+                extra_policy=extra_policy,
+                strategy=strategy,
+                llvm_major=llvm_major,
+                llvm_source=llvm_source,
+            ),
             "4",
             "8G",
         )
@@ -100,6 +107,7 @@ def training_pipeline(
     problem: str = "inlining",
     preset: str = "demo",
     train_minutes: str = "",
+    strategy: str = "sdk",
     llvm_major: int = 19,
     llvm_source: str = "deb",
     workers: str = "local",
@@ -125,7 +133,9 @@ def training_pipeline(
         problem: Optimization problem: the decision that the policy makes.
         preset: How much training.
         train_minutes: Minutes of PPO, instead of the preset's. Empty: the preset's.
-        llvm_major: Major version of the LLVM whose clang is trained and released.
+        strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
+            pass plugin; inlining only.
+        llvm_major: Major version of the LLVM whose clang is trained and released: 19, with `plugin` also 22.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to PPO only, on a Ray cluster of up to N pods
             that KubeRay starts for it; all other steps then use `local`.
@@ -145,7 +155,7 @@ def training_pipeline(
     notified = _sized(finish(), "1", "2G")
     notified.set_caching_options(False)  # a notification is not a result
     with dsl.ExitHandler(notified):
-        training = _sized(toolchain_training(llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
+        training = _sized(toolchain_training(strategy=strategy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
         code = _sized(
             make_corpus(
                 recipe=recipe,
@@ -225,6 +235,7 @@ def training_pipeline(
             problem=problem,
             workers=workers,
             extra_policy=extra_policy,
+            strategy=strategy,
             llvm_major=llvm_major,
             llvm_source=llvm_source,
             min_reduction_percent=min_reduction_percent,

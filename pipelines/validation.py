@@ -14,7 +14,7 @@ from components.core import problems
 from components.core.console import PRESETS, UserError
 from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.policy import HEURISTIC, PRETRAINED
-from components.core.formats.toolchain import SUPPORTED_LLVM_MAJORS
+from components.core.formats.toolchain import PLUGIN_PROBLEMS, SUPPORTED_LLVM_MAJORS, check_strategy
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import SCHEME, parse_place
@@ -32,6 +32,7 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "release_if": (click.Choice(RELEASE_IF), "always"),
     "seed": (SEED, "1"),
     "llvm_major": (LLVM_MAJOR, "19"),
+    "strategy": (click.Choice(list(SUPPORTED_LLVM_MAJORS)), "plugin"),
     "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
     "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
     "max_slowdown_percent": (FiniteFloatRange(), "5"),
@@ -85,12 +86,18 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
         except (click.BadParameter, TypeError) as error:  # a default that is a list, of a pipeline written by hand
             problem = f"{spelled(name, value)}: {getattr(error, 'message', error)}"
             raise UserError(problem, f"for example {spelled(name, example)}") from None
-    if (major := values.get("llvm_major")) and int(float(major)) not in SUPPORTED_LLVM_MAJORS:
-        supported = " and ".join(map(str, SUPPORTED_LLVM_MAJORS))
-        raise UserError(
-            f"{spelled('llvm_major', major)}: clangs are built from LLVM {supported} only",
-            f"leave {spelled('llvm_major', '')} out",
-        )
+    if (major := values.get("llvm_major")) and (strategy := values.get("strategy")):
+        check_strategy(strategy, int(float(major)), spelled("strategy", "{}"), spelled("llvm_major", "{}"))
+        if strategy == "plugin" and values.get("problem") not in PLUGIN_PROBLEMS:
+            raise UserError(
+                f"{spelled('problem', values['problem'])}: LLVM lets a plugin decide on {PLUGIN_PROBLEMS[0]} only",
+                f"leave {spelled('strategy', strategy)} out",
+            )
+        if strategy == "plugin" and values.get("extra_policy"):
+            raise UserError(
+                f"{spelled('extra_policy', values['extra_policy'])}: a plugin embeds an inlining policy only",
+                f"leave it or {spelled('strategy', strategy)} out",
+            )
     if values.get("tune_minutes") and values["problem"] != "inlining":
         raise UserError(
             f"{spelled('tune_minutes', values['tune_minutes'])}: a plan holds inlining decisions, but this run is for "

@@ -30,13 +30,19 @@ Examples:
   # a clang with two: for inlining and, with -mllvm -regalloc-enable-advisor=release, for register allocation
   mlgo toolchain --mode release --policy runs/mine/policy --policy runs/regalloc/policy \\
     --output runs/both
+  # a plugin for Debian's clang 22
+  mlgo toolchain --strategy plugin --llvm-major 22 --mode release --policy runs/mine/policy \\
+    --output runs/mine/plugin
 """
 )
 @click.option("--mode", type=click.Choice(["training", "release"]), required=True,
               help="training: logs decisions and loads policies at run time; release: embeds policies.")
 @click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Directory of the toolchain.")
+@click.option("--strategy", type=click.Choice(["sdk", "plugin"]), default="sdk", show_default=True,
+              help="sdk: link a clang from the installed LLVM SDK. plugin: build a pass plugin for the installed clang; "
+                   "inlining only.")
 @click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True,
-              help="Major version of the installed LLVM SDK to link against.")
+              help="Major version of the installed LLVM: 19, with --strategy plugin also 22.")
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
                    "directory.")

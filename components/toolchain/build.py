@@ -17,13 +17,18 @@ from components.toolchain.config import Embed, Targets
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 
 PROJECT = Path(__file__).parent / "cmake"
+PLUGIN_PROJECT = PROJECT / "plugin"
 _TAIL_LINES = 30
 
 
 @contextmanager
-def build_tree(cache: Path, sdk: Sdk, source: Path, targets: Targets) -> Iterator[Path]:
-    """Yield the build tree for this SDK and source below `cache`, locked against other builds in it."""
-    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, PROJECT)), targets])
+def build_tree(cache: Path, sdk: Sdk, source: Path | None, targets: Targets) -> Iterator[Path]:
+    """Yield the build tree for this SDK and source below `cache`, locked against other builds in it.
+
+    Without a source it is the tree of the plugin.
+    """
+    project = PROJECT if source else PLUGIN_PROJECT
+    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, project)), targets])
     tree = cache.absolute() / "build" / f"llvm-{sdk.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     tree.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(tree.with_name(f"{tree.name}.lock"), f"waiting for another build in {tree}"):
@@ -57,6 +62,27 @@ def build(
     Raises:
         UserError: CMake or a compiler failed; the message has the end of its output and the path of the log.
     """
+    definitions = {"LLVM_SOURCE": source, "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
+    definitions |= {f"MLGO_POLICY_{name.upper()}": policies.get(name, "") for name in problems.names()}
+    _configure_and_build(PROJECT, tree, target, sdk, jobs, definitions)
+    return tree / target
+
+
+def build_plugin(tree: Path, target: str, sdk: Sdk, jobs: int, policies: Mapping[str, Path]) -> None:
+    """Build `target` of cmake/plugin/CMakeLists.txt ("training", "release") in the plugin's build tree.
+
+    Arguments and errors are those of `build`.
+    """
+    definitions = {
+        "MLGO_CLANG_DIRECTORY": sdk.prefix / "bin",
+        "MLGO_POLICY_INLINING": policies.get("inlining", ""),
+    }
+    _configure_and_build(PLUGIN_PROJECT, tree, target, sdk, jobs, definitions)
+
+
+def _configure_and_build(
+    project: Path, tree: Path, target: str, sdk: Sdk, jobs: int, definitions: Mapping[str, object]
+) -> None:
     log = tree / "build.log"
     log.write_bytes(b"")
     definitions = {
@@ -64,18 +90,14 @@ def build(
         "CMAKE_PREFIX_PATH": sdk.prefix,
         "CMAKE_C_COMPILER": sdk.clang,
         "CMAKE_CXX_COMPILER": sdk.prefix / "bin" / "clang++",
-        "LLVM_SOURCE": source,
-        "MLGO_TARGETS": targets,
-        "MLGO_EMBED": embed,
+        **definitions,
     }
-    definitions |= {f"MLGO_POLICY_{name.upper()}": policies.get(name, "") for name in problems.names()}
     say(f"configuring against LLVM {sdk.version} in {sdk.prefix}")
     configure = ["cmake", "-G", "Ninja", *(f"-D{name}={value}" for name, value in definitions.items())]
-    _run([*configure, "-S", str(PROJECT), "-B", str(tree)], log, "configure", None)
+    _run([*configure, "-S", str(project), "-B", str(tree)], log, "configure", None)
     _run(
         ["cmake", "--build", str(tree), "--target", target, "--parallel", str(jobs)], log, "build", f"building {target}"
     )
-    return tree / target
 
 
 def allocator(tree: Path) -> str:

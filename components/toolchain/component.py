@@ -6,10 +6,16 @@ from components.core.launcher.declare import step
 
 
 @dsl.container_component
-def toolchain_training(llvm_major: int, llvm_source: str, training: dsl.Output[dsl.Artifact]):  # type: ignore[no-untyped-def]
+def toolchain_training(  # type: ignore[no-untyped-def]
+    strategy: str,
+    llvm_major: int,
+    llvm_source: str,
+    training: dsl.Output[dsl.Artifact],
+):
     """Build the training clang, which logs decisions and takes policies from the command line.
 
     Args:
+        strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one.
         llvm_major: Major version of LLVM.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         training: Training clang.
@@ -17,7 +23,18 @@ def toolchain_training(llvm_major: int, llvm_source: str, training: dsl.Output[d
     return step(
         "toolchain",
         "toolchain",
-        ["--mode", "training", "--llvm-major", llvm_major, "--llvm-source", llvm_source, "--output", training.uri],
+        [
+            "--mode",
+            "training",
+            "--strategy",
+            strategy,
+            "--llvm-major",
+            llvm_major,
+            "--llvm-source",
+            llvm_source,
+            "--output",
+            training.uri,
+        ],
         hours=2,
     )
 
@@ -26,6 +43,7 @@ def toolchain_training(llvm_major: int, llvm_source: str, training: dsl.Output[d
 def toolchain_release(  # type: ignore[no-untyped-def]
     policy: dsl.Input[dsl.Model],
     extra_policy: str,
+    strategy: str,
     llvm_major: int,
     llvm_source: str,
     release: dsl.Output[dsl.Artifact],
@@ -35,6 +53,7 @@ def toolchain_release(  # type: ignore[no-untyped-def]
     Args:
         policy: Policy to embed.
         extra_policy: Path or URI of a policy for another problem to embed as well. Empty: none.
+        strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one.
         llvm_major: Major version of LLVM.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         release: Release clang.
@@ -45,6 +64,8 @@ def toolchain_release(  # type: ignore[no-untyped-def]
         [
             "--mode",
             "release",
+            "--strategy",
+            strategy,
             "--llvm-major",
             llvm_major,
             "--llvm-source",

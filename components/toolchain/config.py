@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.console import UserError
-from components.core.formats.toolchain import Mode
+from components.core.formats.toolchain import Mode, Strategy, check_strategy
 from components.core.storage.cache import default_cache_dir
 
 Embed = Literal["cpp", "tf-aot"]
@@ -22,6 +22,7 @@ class ToolchainConfig:
     Attributes:
         mode: "training" or "release".
         output: directory of the toolchain.
+        strategy: "sdk" links a clang, "plugin" builds a pass plugin for the installed one.
         llvm_major: major version of LLVM.
         llvm_source: "deb", "git:TAG" or a path.
         policies: policies to embed, at most one per problem; not empty if and only if the mode is release.
@@ -34,6 +35,7 @@ class ToolchainConfig:
 
     mode: Mode
     output: Path
+    strategy: Strategy = "sdk"
     llvm_major: int = 19
     llvm_source: str = "deb"
     policies: tuple[Path, ...] = ()
@@ -44,6 +46,9 @@ class ToolchainConfig:
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     def __post_init__(self) -> None:
+        check_strategy(self.strategy, self.llvm_major, "--strategy {}", "--llvm-major {}")
+        if self.strategy == "plugin" and self.embed != "cpp":
+            raise UserError("a plugin embeds a policy as C++ only", "omit --embed, or pass --strategy sdk")
         if self.mode == "release" and not self.policies:
             raise UserError(
                 "a release clang needs a policy, and none was given",

@@ -1,4 +1,4 @@
-"""Installs a linked clang into a relocatable install tree."""
+"""Installs a linked clang, or a plugin with a launcher, into an install tree."""
 
 from __future__ import annotations
 
@@ -12,6 +12,27 @@ LINKS = ("clang++", "clang-cpp", "clang-cl")
 """Names that select another mode of clang's driver. `install` adds clang-<major>, the name that distributions use."""
 
 
+PLUGIN = "mlgo-inliner.so"
+"""Pass plugin in lib/ of an install tree; bin/clang runs the installed clang with it."""
+
+
+def install_plugin(tree: Path, mode: str, sdk: Sdk, into: Path) -> None:
+    """Create bin/ and lib/ in `into` from the build tree of the plugin.
+
+    bin/clang runs the clang of the SDK, which must be installed at the same place where the toolchain is used.
+    """
+    for folder in ("bin", "lib"):
+        (into / folder).mkdir(parents=True)
+    shutil.copy2(tree / f"{mode}-plugin" / PLUGIN, into / "lib" / PLUGIN)
+    shutil.copy2(tree / "launcher", into / "bin" / "clang")
+    _link_names(sdk, into)
+
+
+def _link_names(sdk: Sdk, into: Path) -> None:
+    for name in (*LINKS, f"clang-{sdk.major}"):
+        (into / "bin" / name).symlink_to("clang")
+
+
 def install(executable: Path, sdk: Sdk, into: Path) -> None:
     """Create bin/ and lib/clang/<major>/ in `into`; clang finds its headers and run-time libraries in the latter.
 
@@ -20,8 +41,7 @@ def install(executable: Path, sdk: Sdk, into: Path) -> None:
     """
     (into / "bin").mkdir(parents=True)
     shutil.move(executable, into / "bin" / "clang")
-    for name in (*LINKS, f"clang-{sdk.major}"):
-        (into / "bin" / name).symlink_to("clang")
+    _link_names(sdk, into)
     resources = into / "lib" / "clang" / str(sdk.major)
     for folder in ("include", "share"):
         if (sdk.resource_directory / folder).is_dir():

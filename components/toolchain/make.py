@@ -15,40 +15,30 @@ from components.core.compiler.advisor import Advisor
 from components.core.console import UserError, say
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import IMPORTED, check_features, load_policy_info
-from components.core.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
+from components.core.formats.toolchain import FILE_NAME, PLUGIN_PROBLEMS, Toolchain, load_toolchain
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
 from components.toolchain import probe
-from components.toolchain.build import allocator, build, build_tree
+from components.toolchain.build import allocator, build, build_plugin, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
-from components.toolchain.install import install
+from components.toolchain.install import install, install_plugin
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import llvm_source
 
 
 def make_toolchain(config: ToolchainConfig) -> Toolchain:
-    """Build the clang that `config` describes and publish it as `config.output`.
+    """Build the clang or plugin that `config` describes and publish it as `config.output`.
 
     Raises:
         UserError: a part of the SDK, the source or the policy is missing or does not match; a build failed.
     """
-    sdk = find_sdk(config.llvm_major, config.sdk)
-    if config.targets == "all":
-        require_all_targets(sdk)
+    sdk = find_sdk(config.llvm_major, config.sdk, config.strategy)
     policies = _check_policies(config)
-    source = llvm_source(config.llvm_source, sdk, config.cache)
+    make = _make_plugin if config.strategy == "plugin" else _make_clang
     with publish(config.output) as partial:
-        with (
-            build_tree(config.cache, sdk, source, config.targets) as tree,
-            _copy_policies(tree, policies, config.embed) as copies,
-        ):
-            executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, copies, config.embed)
-            install(executable, sdk, partial)
-            malloc = allocator(tree)
-        if malloc != "jemalloc":
-            say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
+        built = {"strategy": config.strategy, **make(config, sdk, policies, partial)}
         say("probing the new clang")
-        toolchain = _describe(partial, config, policies, sdk, malloc)
+        toolchain = _describe(partial, config, policies, sdk, built)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"{config.mode} clang {sdk.version}: {display_path(config.output / 'bin' / 'clang')}")
     for problem in policies:
@@ -57,12 +47,38 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
     return load_toolchain(config.output)
 
 
+def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:
+    """Link a clang, install it into `output`, and return how it was built."""
+    if config.targets == "all":
+        require_all_targets(sdk)
+    source = llvm_source(config.llvm_source, sdk, config.cache)
+    with (
+        build_tree(config.cache, sdk, source, config.targets) as tree,
+        _copy_policies(tree, policies, config.embed) as copies,
+    ):
+        executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, copies, config.embed)
+        install(executable, sdk, output)
+        malloc = allocator(tree)
+    if malloc != "jemalloc":
+        say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
+    return {"llvm_source": config.llvm_source, "targets": config.targets, "malloc": malloc}
+
+
+def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:
+    """Build a plugin, install it into `output` with a launcher of the installed clang, and return how it was built."""
+    with (
+        build_tree(config.cache, sdk, None, config.targets) as tree,
+        _copy_policies(tree, policies, config.embed) as copies,
+    ):
+        build_plugin(tree, config.mode, sdk, config.jobs, copies)
+        install_plugin(tree, config.mode, sdk, output)
+    return {"clang": str(sdk.clang), "targets": "all"}
+
+
 def _describe(
-    directory: Path, config: ToolchainConfig, policies: Mapping[str, Path], sdk: Sdk, malloc: str
+    directory: Path, config: ToolchainConfig, policies: Mapping[str, Path], sdk: Sdk, built: dict[str, Any]
 ) -> Toolchain:
     clang = directory / "bin" / "clang"
-    built: dict[str, Any] = {"strategy": "sdk", "llvm_source": config.llvm_source, "targets": config.targets}
-    built["malloc"] = malloc
     features: dict[str, tuple[FeatureSpec, ...]] = {}
     for problem, policy in policies.items():
         features[problem] = load_policy_info(policy).features
@@ -72,7 +88,7 @@ def _describe(
         built |= {"embed": config.embed, "policies": {name: digest(policy) for name, policy in policies.items()}}
         return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built)
     upstream: dict[str, tuple[str, ...]] = {}
-    for problem in problems.names():
+    for problem in PLUGIN_PROBLEMS if config.strategy == "plugin" else problems.names():
         features[problem] = probe.logged_features(clang, problem)
         # In release mode a training clang uses LLVM's own advisors.
         upstream[problem] = tuple(spec.name for spec in probe.known_features(clang, problem))
@@ -97,6 +113,11 @@ def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
     for policy in config.policies:
         require_artifact(policy, "policy")
         problem = problems.get(load_policy_info(policy).problem).name
+        if config.strategy == "plugin" and problem not in PLUGIN_PROBLEMS:
+            raise UserError(
+                f"{policy} is a policy for {problem}, and LLVM lets a plugin decide on {PLUGIN_PROBLEMS[0]} only",
+                "omit it, or pass --strategy sdk",
+            )
         if problem in policies:
             raise UserError(f"{policies[problem]} and {policy} are both policies for {problem}", "pass one of them")
         policies[problem] = policy

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.formats.toolchain import Strategy
 
 _LLVM_CONFIG = Path("lib/cmake/llvm/LLVMConfig.cmake")
 _PACKAGES = {
@@ -21,6 +23,12 @@ _PACKAGES = {
     "lib/clang/{major}/include/stddef.h": "clang-{major}",
 }
 """Files of the SDK that a link needs -> Debian package."""
+_PLUGIN_PACKAGES = {
+    "bin/clang++": "clang-{major}",
+    "bin/ld.lld": "lld-{major}",
+    _LLVM_CONFIG.as_posix(): "llvm-{major}-dev",
+}
+"""The same for a plugin, which is linked with nothing."""
 
 _PROGRAMS = {"cmake": "cmake", "ninja": "ninja-build"}
 
@@ -52,16 +60,17 @@ class Sdk:
         return self.prefix / "lib" / "clang" / str(self.major)
 
 
-def find_sdk(major: int, prefix: Path | None = None) -> Sdk:
-    """Return the SDK at `prefix`, or the installed one.
+def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk") -> Sdk:
+    """Return the SDK at `prefix`, or the installed one, with the packages that `strategy` needs.
 
     Raises:
         UserError: there is none, it has another version, or packages are missing; the remedy has the apt command.
     """
     prefix = prefix.absolute() if prefix else _installed(major)
+    wanted = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
     packages = {
         template.format(major=major)
-        for name, template in _PACKAGES.items()
+        for name, template in wanted.items()
         if not (prefix / name.format(major=major)).exists()
     }
     config = prefix / _LLVM_CONFIG
@@ -70,7 +79,7 @@ def find_sdk(major: int, prefix: Path | None = None) -> Sdk:
     if version and version.partition(".")[0] != str(major):
         raise UserError(
             f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
-            f"pass --llvm-major {version.partition('.')[0]}, or install the other with: {apt_line(_all(major))}",
+            f"pass --llvm-major {version.partition('.')[0]}, or install the other with: {apt_line(_all(major, wanted))}",
         )
     packages |= {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
     if packages:
@@ -98,8 +107,8 @@ def apt_line(packages: set[str]) -> str:
     return f"sudo apt-get install {' '.join(sorted(packages))}"
 
 
-def _all(major: int) -> set[str]:
-    return {template.format(major=major) for template in _PACKAGES.values()}
+def _all(major: int, wanted: Mapping[str, str]) -> set[str]:
+    return {template.format(major=major) for template in wanted.values()}
 
 
 def _installed(major: int) -> Path:

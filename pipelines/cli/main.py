@@ -12,6 +12,7 @@ import click
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
+from components.core.formats.toolchain import SUPPORTED_LLVM_MAJORS
 from components.core.projects.option import RECIPE
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.images import images_group
@@ -133,7 +134,13 @@ cli.add_command(storage_group)
     "--workers", default="local", metavar="KIND[:N]", help="Where to compile modules, and how many at a time."
 )
 @click.option(
-    "--llvm-major", type=LLVM_MAJOR, default=19, metavar="N", help="Major version of the LLVM to train and release."
+    "--strategy",
+    type=click.Choice(list(SUPPORTED_LLVM_MAJORS)),
+    default="sdk",
+    help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only.",
+)
+@click.option(
+    "--llvm-major", type=LLVM_MAJOR, default=19, metavar="N", help="Major version of LLVM: 19, with --strategy plugin also 22."
 )
 @click.option(
     "--llvm-source", default="deb", metavar="deb|git:TAG|PATH", help="Where LLVM's matching source files come from."
@@ -181,6 +188,7 @@ def run(
     train_minutes: float | None,
     problem: str,
     workers: str,
+    strategy: str,
     llvm_major: int,
     llvm_source: str,
     seed: int,
@@ -202,6 +210,7 @@ def run(
       mlgo run --recipe demo --output runs/demo
       mlgo run --compile-commands build/compile_commands.json --start-from pretrained --output runs/tuned
       mlgo run --compile-commands build/compile_commands.json --tune-minutes 15 --output runs/mine
+      mlgo run --compile-commands build/compile_commands.json --strategy plugin --llvm-major 22 --output runs/mine
       mlgo run --problem regalloc --recipe demo --extra-policy runs/demo/policy --output runs/both
     """
     from components.core.compiler.inline_plan import PLAN_FILE
@@ -219,6 +228,7 @@ def run(
         preset=preset,
         problem=problem,
         workers=workers,
+        strategy=strategy,
         llvm_major=llvm_major,
         llvm_source=str(Path(llvm_source).absolute()) if Path(llvm_source).is_dir() else llvm_source,
         train_minutes=train_minutes,

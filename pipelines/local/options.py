@@ -29,6 +29,7 @@ class RunOptions:
     preset: str = "demo"
     problem: str = "inlining"
     workers: str = "local"
+    strategy: str = "sdk"
     llvm_major: int = 19
     llvm_source: str = "deb"
     train_minutes: float | None = None
@@ -57,6 +58,7 @@ class RunOptions:
             "problem": self.problem,
             "preset": self.preset,
             "train_minutes": "" if self.train_minutes is None else f"{self.train_minutes:g}",
+            "strategy": self.strategy,
             "llvm_major": str(self.llvm_major),
             "llvm_source": self.llvm_source,
             "workers": self.workers,

@@ -1,5 +1,6 @@
 #include "CallsiteCosts.h"
 
+#include "LLVMVersion.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
@@ -69,7 +70,8 @@ static bool leadsToUnreachable(const CallBase &Call) {
 }
 
 std::optional<int> CallsiteCostsAnalysis::Result::estimate(
-    const CallBase &Call, const InlineCostFeatures &Features) const {
+    const CallBase &Call, const InlineCostFeatures &Features,
+    const TargetTransformInfo &Target) const {
   using Index = InlineCostFeatureIndex;
   auto Get = [&](Index I) { return Features[static_cast<size_t>(I)]; };
   if (!FeaturesTellCost || Get(Index::nested_inlines) ||
@@ -89,7 +91,7 @@ std::optional<int> CallsiteCostsAnalysis::Result::estimate(
   if (Get(Index::cold_cc_penalty))
     Cost += InlineConstants::ColdccPenalty;
   if (Get(Index::last_call_to_static_bonus) && !leadsToUnreachable(Call))
-    Cost -= InlineConstants::LastCallToStaticBonus;
+    Cost -= lastCallToStaticBonus(Target);
   return Cost;
 }
 

@@ -64,7 +64,8 @@ public:
     /// Returns the cost estimate if it can be computed from \p Features, which
     /// count its components one by one.
     std::optional<int> estimate(const llvm::CallBase &Call,
-                                const llvm::InlineCostFeatures &Features) const;
+                                const llvm::InlineCostFeatures &Features,
+                                const llvm::TargetTransformInfo &Target) const;
 
     /// False once the inliner changed the function, before the pass manager
     /// invalidates the analysis.

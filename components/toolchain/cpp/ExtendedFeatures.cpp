@@ -11,7 +11,12 @@ static constexpr unsigned MaxUses = 64;
 
 const std::vector<TensorSpec> &mlgo::inliningFeatures() {
   static const std::vector<TensorSpec> Features = [] {
-    std::vector<TensorSpec> Result = FeatureMap;
+    std::vector<TensorSpec> Result;
+#define MLGO_LLVM_SPEC(TYPE, SHAPE, NAME, DESCRIPTION)                         \
+  Result.push_back(TensorSpec::createSpec<TYPE>(#NAME, SHAPE));
+    INLINE_COST_FEATURE_ITERATOR(MLGO_LLVM_SPEC)
+    INLINE_FEATURE_ITERATOR(MLGO_LLVM_SPEC)
+#undef MLGO_LLVM_SPEC
 #define MLGO_SPEC(NAME, DESCRIPTION)                                           \
   Result.push_back(TensorSpec::createSpec<int64_t>(#NAME, {1}));
     MLGO_EXTENDED_FEATURES(MLGO_SPEC)

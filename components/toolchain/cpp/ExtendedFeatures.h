@@ -59,9 +59,16 @@ enum class ExtendedFeature : size_t {
       Count
 };
 
+/// Number of LLVM's features, which precede the extended ones.
+inline constexpr size_t NumLLVMFeatures = 0
+#define MLGO_COUNT(TYPE, SHAPE, NAME, DESCRIPTION) +1
+    INLINE_COST_FEATURE_ITERATOR(MLGO_COUNT)
+        INLINE_FEATURE_ITERATOR(MLGO_COUNT);
+#undef MLGO_COUNT
+
 /// Returns the index of \p Feature in `inliningFeatures`.
 inline size_t indexOf(ExtendedFeature Feature) {
-  return llvm::NumberOfFeatures + static_cast<size_t>(Feature);
+  return NumLLVMFeatures + static_cast<size_t>(Feature);
 }
 
 /// Returns LLVM's features followed by the extended ones, each int64 [1].

@@ -157,7 +157,7 @@ bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known,
   if (Mandatory || !*Known.Features)
     return Known.Features->has_value();
   if (!Known.Estimate) {
-    Known.Estimate = callee(Call).estimate(Call, **Known.Features);
+    Known.Estimate = callee(Call).estimate(Call, **Known.Features, Target);
     if (!*Known.Estimate)
       Known.Estimate = getInliningCostEstimate(Call, Target, Assumptions);
   }

@@ -1,11 +1,11 @@
 // The inline advisor of the release clang, which decides by the embedded
 // policy.
 //
-// It provides llvm::getReleaseModeAdvisor, which -enable-ml-inliner=release
-// calls. With -inliner-interactive-channel-base another process decides, from
-// the features that a policy sees. LLVM's own advisor, in MLInlineAdvisor.cpp,
-// is compiled under another name (see CMakeLists.txt) and used only for
+// -enable-ml-inliner=release requests it. With
+// -inliner-interactive-channel-base another process decides, from the features
+// that a policy sees. LLVM's own advisor is used only for
 // -inliner-interactive-include-default.
+#include "InlineAdvisors.h"
 #include "InlineFeatureAdvisor.h"
 #include "InlinePlan.h"
 #include "InlinerSizeModel.h"
@@ -18,12 +18,6 @@
 using namespace llvm;
 using namespace mlgo;
 
-namespace llvm {
-std::unique_ptr<InlineAdvisor>
-getLLVMReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
-                          std::function<bool(CallBase &)> GetDefaultAdvice);
-}
-
 static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
 
 static cl::Option *optionOf(StringRef Name) {
@@ -35,10 +29,10 @@ static bool isGiven(StringRef Option) {
 }
 
 std::unique_ptr<InlineAdvisor>
-llvm::getReleaseModeAdvisor(Module &M, ModuleAnalysisManager &MAM,
-                            std::function<bool(CallBase &)> GetDefaultAdvice) {
+mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                                 DefaultAdvice GetDefaultAdvice) {
   if (isGiven("inliner-interactive-include-default"))
-    return getLLVMReleaseModeAdvisor(M, MAM, std::move(GetDefaultAdvice));
+    return createLLVMReleaseAdvisor(M, MAM, std::move(GetDefaultAdvice));
   for (StringRef Option :
        {"ml-inliner-skip-policy", "ml-inliner-model-selector",
         "ml-advisor-keep-fpi-cache"})

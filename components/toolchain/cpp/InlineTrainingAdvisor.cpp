@@ -1,16 +1,16 @@
 // The inline advisor of the training clang, with a log of every decision.
 //
-// It provides llvm::getDevelopmentModeAdvisor, the only symbol that
-// -enable-ml-inliner=development needs, and replaces
+// -enable-ml-inliner=development requests it. It replaces
 // llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp. The log has LLVM's format
 // (docs/MLGO.rst, "Logging Facility"). <log>.calls has the caller and the
 // callee of each decision, so that rewards can be attributed to functions.
 #include "CallsiteLog.h"
 #include "ForcedDecisions.h"
+#include "InlineAdvisors.h"
 #include "InlineFeatureAdvisor.h"
+#include "PolicyRunner.h"
 #include "PolicySampling.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
-#include "llvm/Analysis/ModelUnderTrainingRunner.h"
 #include "llvm/Analysis/NoInferenceModelRunner.h"
 #include "llvm/Analysis/Utils/TrainingLogger.h"
 #include "llvm/IR/Module.h"
@@ -35,7 +35,7 @@ namespace {
 class DecisionLog {
 public:
   DecisionLog(std::unique_ptr<raw_ostream> Stream, std::string CallsPath,
-              StringRef Source, const ModelUnderTrainingRunner *Policy)
+              StringRef Source, const PolicyRunner *Policy)
       : Policy(Policy), Specs(specs(Policy)),
         Log(std::move(Stream), Specs,
             TensorSpec::createSpec<int64_t>(RewardName, {1}),
@@ -58,9 +58,8 @@ public:
     };
     for (size_t I = 0; I < inliningFeatures().size(); ++I)
       Put(Runner.getTensorUntyped(I));
-    for (size_t I = 0;
-         Policy && I < Policy->extraOutputsForLoggingSpecs().size(); ++I)
-      Put(Policy->getUntypedExtraOutputValue(I));
+    for (size_t I = 0; Policy && I < Policy->loggedOutputs().size(); ++I)
+      Put(Policy->logits());
     Put(&Default);
     Put(&Advice);
     Log.endObservation();
@@ -68,16 +67,16 @@ public:
   }
 
 private:
-  static std::vector<TensorSpec> specs(const ModelUnderTrainingRunner *Policy) {
+  static std::vector<TensorSpec> specs(const PolicyRunner *Policy) {
     std::vector<TensorSpec> Result = inliningFeatures();
     if (Policy)
-      append_range(Result, Policy->extraOutputsForLoggingSpecs());
+      append_range(Result, Policy->loggedOutputs());
     Result.push_back(DefaultDecisionSpec);
     Result.push_back(InlineDecisionSpec);
     return Result;
   }
 
-  const ModelUnderTrainingRunner *const Policy;
+  const PolicyRunner *const Policy;
   const std::vector<TensorSpec> Specs;
   Logger Log;
   CallsiteLog Calls;
@@ -155,7 +154,7 @@ private:
 
 std::unique_ptr<InlineAdvice>
 InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
-  const bool HasPolicy = isa<ModelUnderTrainingRunner>(*ModelRunner);
+  const bool HasPolicy = isa<PolicyRunner>(*ModelRunner);
   // The heuristic is evaluated only if its decision is used or logged.
   const bool Default = (HasPolicy && !Log) || GetDefaultAdvice(Call);
   setSampleKey(xxh3_64bits(Call.getCalledFunction()->getName()));
@@ -168,18 +167,11 @@ InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
     return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);
   return std::make_unique<LoggedAdvice>(this, Call, ORE, Advice, Default);
 }
-
-std::vector<TensorSpec> policyInputs() {
-  std::vector<TensorSpec> Inputs;
-  for (const TensorSpec &Feature : inliningFeatures())
-    Inputs.push_back(TensorSpec("action_" + Feature.name(), Feature));
-  return Inputs;
-}
 } // namespace
 
-std::unique_ptr<InlineAdvisor> llvm::getDevelopmentModeAdvisor(
-    Module &M, ModuleAnalysisManager &MAM,
-    std::function<bool(CallBase &)> GetDefaultAdvice) {
+std::unique_ptr<InlineAdvisor>
+mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                                  DefaultAdvice GetDefaultAdvice) {
   LLVMContext &Context = M.getContext();
   // Before the policy is loaded, because its random stream starts with the
   // sample's seed.
@@ -188,13 +180,13 @@ std::unique_ptr<InlineAdvisor> llvm::getDevelopmentModeAdvisor(
   std::string CallsPath = Sample ? Sample->Calls : TrainingLog + ".calls";
 
   std::unique_ptr<MLModelRunner> Runner;
-  ModelUnderTrainingRunner *Policy = nullptr;
+  PolicyRunner *Policy = nullptr;
   if (PolicyDirectory.empty()) {
     Runner =
         std::make_unique<NoInferenceModelRunner>(Context, inliningFeatures());
   } else {
-    auto Loaded = ModelUnderTrainingRunner::createAndEnsureValid(
-        Context, PolicyDirectory, DecisionName, policyInputs());
+    auto Loaded = PolicyRunner::load(Context, PolicyDirectory, DecisionName,
+                                     inliningFeatures());
     Policy = Loaded.get();
     Runner = std::move(Loaded);
   }
