@@ -26,7 +26,7 @@ using namespace mlgo;
 
 // Only so that the loader does not refuse the plugin before it can say which
 // LLVM it needs: other versions lack this variable.
-#pragma weak _ZN4llvm27PluginInlineAdvisorAnalysis17HasBeenRegisteredE
+__asm__(".weak _ZN4llvm27PluginInlineAdvisorAnalysis17HasBeenRegisteredE");
 
 /// Ends a compiler of another LLVM version. Called before anything else in the
 /// plugin, because the layout of LLVM's classes differs between versions.

@@ -56,6 +56,19 @@ def publish_policy(training_toolchain: Path) -> PublishPolicy:
 
 
 @pytest.fixture(scope="session")
+def plugin_toolchain(make_once) -> Callable[[int], Path]:
+    """Return a function that returns the training toolchain with the plugin for an LLVM major version."""
+
+    def make(major: int) -> Path:
+        def build(directory: Path) -> None:
+            make_toolchain(ToolchainConfig("training", directory / "training", "plugin", major))
+
+        return make_once(f"plugin-{major}", build) / "training"
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def policy(publish_policy: PublishPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return publish_policy(tmp_path_factory.mktemp("policy") / "policy")
 

@@ -1,4 +1,4 @@
-"""Our inline advisor and LLVM's have the same features, decisions and code.
+"""Our inline advisor and LLVM's have the same features, decisions and code, in our clang and as a plugin.
 
 LLVM's release mode can ask another process for each decision, sending it the features. Here it gets the decisions that
 our advisor took, and must send the features that ours logged.
@@ -7,6 +7,7 @@ our advisor took, and must send the features that ours logged.
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -136,15 +137,25 @@ def compile_module(toolchain: Path, module: Path, output: Path, flags: list[str]
     return output.read_bytes()
 
 
+@pytest.fixture(params=["sdk", "plugin 19", "plugin 22"])
+def any_toolchain(request: pytest.FixtureRequest, plugin_toolchain: Callable[[int], Path]) -> Path:
+    """A training toolchain of each strategy and LLVM version."""
+    strategy, _, major = request.param.partition(" ")
+    if strategy == "plugin":
+        return plugin_toolchain(int(major))
+    toolchain: Path = request.getfixturevalue("training_toolchain")
+    return toolchain
+
+
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=lambda seed: "heuristic" if seed is None else f"seed {seed}")
 def test_features_and_code_equal_llvms(
-    training_toolchain: Path, policy: Path, modules: list[Path], tmp_path: Path, seed: int | None
+    any_toolchain: Path, policy: Path, modules: list[Path], tmp_path: Path, seed: int | None
 ) -> None:
     advisor = Advisor("log") if seed is None else Advisor("policy", policy=policy, seed=seed, log=True)
     decided = 0
     for module in modules:
         flags = advisor.flags("inlining", tmp_path / "log", None)
-        ours = compile_module(training_toolchain, module, tmp_path / "ours.o", flags)
+        ours = compile_module(any_toolchain, module, tmp_path / "ours.o", flags)
         (context,) = read_log(tmp_path / "log").contexts
         decisions = context.columns[PROBLEM.policy.decision]
         decided += len(decisions)
@@ -156,7 +167,7 @@ def test_features_and_code_equal_llvms(
             "-mllvm",
             f"{PROBLEM.llvm.channel_option}={channel}",
         ]
-        theirs = compile_module(training_toolchain, module, tmp_path / "theirs.o", flags)
+        theirs = compile_module(any_toolchain, module, tmp_path / "theirs.o", flags)
         (sent,) = read_log(channel.with_suffix(".out")).contexts
         for name, column in sent.columns.items():
             np.testing.assert_array_equal(context.columns[name], column, err_msg=f"{module.name}: {name}")

@@ -1,0 +1,176 @@
+"""The inlining advisors as a plugin for an unmodified clang.
+
+test_advisor.py compares the plugin's features and code with those of LLVM's own advisor.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.training_log import read_log
+from components.core.console import UserError
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.storage import publish
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.install import PLUGIN
+from components.toolchain.make import make_toolchain
+
+pytestmark = pytest.mark.toolchain
+
+STOCK = {major: f"/usr/lib/llvm-{major}/bin/clang" for major in (19, 22)}
+RELEASE = ["-mllvm", "-enable-ml-inliner=release"]
+
+
+def compiled(clang: str | Path, module: Path, output: Path, *flags: str) -> bytes:
+    subprocess.run([clang, "-Oz", *flags, "-c", module, "-o", output], check=True)
+    return output.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def release_plugin(policy: Path, make_once) -> Callable[[int], Path]:
+    def make(major: int) -> Path:
+        def build(directory: Path) -> None:
+            make_toolchain(ToolchainConfig("release", directory / "release", "plugin", major, policies=(policy,)))
+
+        return make_once(f"release-plugin-{major}", build) / "release"
+
+    return make
+
+
+def test_plugin_and_release_clang_make_identical_objects(
+    release_plugin: Callable[[int], Path], release_toolchain: Path, tiny_corpus, tmp_path: Path
+) -> None:
+    plugin = release_plugin(19) / "bin" / "clang"
+    changed = 0
+    for module in sorted(tiny_corpus.directory.rglob("*.bc")):
+        ours = compiled(plugin, module, tmp_path / "plugin.o", *RELEASE)
+        assert ours == compiled(release_toolchain / "bin" / "clang", module, tmp_path / "release.o", *RELEASE)
+        changed += ours != compiled(plugin, module, tmp_path / "default.o")
+    assert changed, "the policy decides like the heuristic everywhere"
+
+
+@pytest.mark.parametrize("major", STOCK)
+def test_heuristic_decides_without_the_option(
+    release_plugin: Callable[[int], Path], tiny_corpus, tmp_path: Path, major: int
+) -> None:
+    for module in sorted(tiny_corpus.directory.rglob("*.bc")):
+        ours = compiled(release_plugin(major) / "bin" / "clang", module, tmp_path / "plugin.o")
+        assert ours == compiled(STOCK[major], module, tmp_path / "stock.o")
+
+
+@pytest.mark.parametrize("major", STOCK)
+def test_clang_takes_the_plugin_by_its_own_option(
+    release_plugin: Callable[[int], Path], tiny_corpus, tmp_path: Path, major: int
+) -> None:
+    """An embedded policy needs no option of ours, so -fpass-plugin is enough."""
+    module = tiny_corpus.directory / "lib/strings.cpp.o.bc"
+    flag = f"-fpass-plugin={release_plugin(major) / 'lib' / PLUGIN}"
+    launched = compiled(release_plugin(major) / "bin" / "clang", module, tmp_path / "launched.o", *RELEASE)
+    assert compiled(STOCK[major], module, tmp_path / "direct.o", flag, *RELEASE) == launched
+
+
+def test_links_and_assembly_have_no_warning_of_unused_flags(
+    release_plugin: Callable[[int], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "main.cc").write_text("#include <string>\nint main() { return std::string().size(); }\n")
+    clang = release_plugin(19) / "bin" / "clang++"
+    for arguments in (["-S", "main.cc"], ["-c", "main.s"], ["main.o", "-o", "main"]):
+        done = subprocess.run([clang, "-Werror", *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert subprocess.run([tmp_path / "main"], check=False).returncode == 0
+
+
+def test_training_logs_are_those_of_the_training_clang(
+    plugin_toolchain: Callable[[int], Path], training_toolchain: Path, policy: Path, tiny_corpus, tmp_path: Path
+) -> None:
+    advisor = Advisor("policy", policy=policy, seed=3, log=True)
+    logs = []
+    for toolchain in (plugin_toolchain(19), training_toolchain):
+        log = tmp_path / "log"
+        module = tiny_corpus.directory / "lib/strings.cpp.o.bc"
+        compiled(toolchain / "bin" / "clang", module, tmp_path / "m.o", *advisor.flags("inlining", log, None))
+        assert read_log(log).decisions
+        logs.append((log.read_bytes(), log.with_name("log.calls").read_bytes()))
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("major", STOCK)
+def test_samples_and_forced_decisions_work_in_a_plugin(
+    plugin_toolchain: Callable[[int], Path], tiny_corpus, major: int
+) -> None:
+    (tree,) = (m for m in tiny_corpus.modules if m.name.startswith("app/tree"))
+    compiler = Compiler(plugin_toolchain(major) / "bin" / "clang", "inlining")
+    plain = compiler(Request(tree, Advisor("log"))).samples[0]
+    calls = plain.callsites
+    assert calls is not None and plain.log is not None
+    action = int(plain.log.contexts[0].columns["inlining_decision"].ravel()[0])
+    names = tuple(calls.names[int(index[0])] for index in (calls.caller, calls.callee))
+    flip = ForcedDecisions(tuple(sorted(names)), np.array([[*map(sorted(names).index, names), 0, 1 - action]], np.int32))
+    none = ForcedDecisions((), np.zeros((0, 4), np.int32))
+    same, flipped = compiler(Request(tree, Advisor("log", samples=2), forced=(none, flip))).samples
+    assert same.log is not None and flipped.log is not None
+    decisions = [s.log.contexts[0].columns["inlining_decision"].ravel() for s in (plain, same, flipped)]
+    np.testing.assert_array_equal(decisions[0], decisions[1])
+    assert decisions[2][0] == 1 - decisions[0][0]
+
+
+def test_plugin_of_another_version_says_which_one_is_needed(
+    plugin_toolchain: Callable[[int], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "m.c").write_text("int f(void) { return 1; }\n")
+    for plugin, clang in ((19, 22), (22, 19)):
+        for option in ("-fplugin", "-fpass-plugin"):
+            flag = f"{option}={plugin_toolchain(plugin) / 'lib' / PLUGIN}"
+            command = [STOCK[clang], flag, "-O1", "-c", "m.c"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            assert done.returncode != 0
+            assert f"built for LLVM {plugin}, but the compiler is LLVM {clang}" in done.stderr
+            assert f"--llvm-major {clang}" in done.stderr
+            assert not (tmp_path / "m.o").exists()
+
+
+def test_release_plugin_refuses_to_train(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
+    (tmp_path / "m.c").write_text("int f(void) { return 1; }\n")
+    command = [release_plugin(19) / "bin" / "clang", "-Oz", "-mllvm", "-enable-ml-inliner=development", "-c", "m.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "needs a training plugin: mlgo toolchain --mode training --strategy plugin" in done.stderr
+
+
+def test_launcher_names_what_is_missing(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
+    shutil.copytree(release_plugin(19), tmp_path / "copy", symlinks=True)
+    os.unlink(tmp_path / "copy" / "lib" / PLUGIN)
+    done = subprocess.run([tmp_path / "copy" / "bin" / "clang++", "--version"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{PLUGIN} is missing" in done.stderr and "--strategy plugin" in done.stderr
+
+
+def test_description_says_how_it_was_built(plugin_toolchain: Callable[[int], Path]) -> None:
+    toolchain = load_toolchain(plugin_toolchain(22))
+    assert toolchain.built["strategy"] == "plugin"
+    assert toolchain.llvm_version.startswith("22.")
+    assert list(toolchain.features) == ["inlining"]
+
+
+def test_versions_and_policies_that_a_plugin_cannot_have_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--strategy plugin works with LLVM 19 or 22, not 18"):
+        ToolchainConfig("training", tmp_path / "out", "plugin", 18)
+    with pytest.raises(UserError, match="--strategy sdk works with LLVM 19, not 22") as caught:
+        ToolchainConfig("training", tmp_path / "out", "sdk", 22)
+    assert caught.value.remedy == "pass --strategy plugin"
+    with publish(tmp_path / "policy") as partial:
+        write_policy_info(partial, PolicyInfo("regalloc", (), 33, trained_by="ppo"))
+    config = ToolchainConfig("release", tmp_path / "out", "plugin", 22, policies=(tmp_path / "policy",))
+    with pytest.raises(UserError, match="LLVM lets a plugin decide on inlining only"):
+        make_toolchain(config)
