@@ -155,7 +155,9 @@ def training_pipeline(
     notified = _sized(finish(), "1", "2G")
     notified.set_caching_options(False)  # a notification is not a result
     with dsl.ExitHandler(notified):
-        training = _sized(toolchain_training(strategy=strategy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G")
+        training = _sized(
+            toolchain_training(strategy=strategy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G"
+        )
         code = _sized(
             make_corpus(
                 recipe=recipe,

@@ -39,8 +39,8 @@ Examples:
               help="training: logs decisions and loads policies at run time; release: embeds policies.")
 @click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Directory of the toolchain.")
 @click.option("--strategy", type=click.Choice(["sdk", "plugin"]), default="sdk", show_default=True,
-              help="sdk: link a clang from the installed LLVM SDK. plugin: build a pass plugin for the installed clang; "
-                   "inlining only.")
+              help="sdk: link a clang from the installed LLVM SDK. plugin: build a pass plugin for the installed "
+                   "clang; inlining only.")
 @click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True,
               help="Major version of the installed LLVM: 19, with --strategy plugin also 22.")
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",

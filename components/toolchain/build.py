@@ -62,7 +62,7 @@ def build(
     Raises:
         UserError: CMake or a compiler failed; the message has the end of its output and the path of the log.
     """
-    definitions = {"LLVM_SOURCE": source, "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
+    definitions: dict[str, object] = {"LLVM_SOURCE": source, "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
     definitions |= {f"MLGO_POLICY_{name.upper()}": policies.get(name, "") for name in problems.names()}
     _configure_and_build(PROJECT, tree, target, sdk, jobs, definitions)
     return tree / target

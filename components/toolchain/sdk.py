@@ -79,7 +79,8 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
     if version and version.partition(".")[0] != str(major):
         raise UserError(
             f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
-            f"pass --llvm-major {version.partition('.')[0]}, or install the other with: {apt_line(_all(major, wanted))}",
+            f"pass --llvm-major {version.partition('.')[0]}, or install the other with: "
+            f"{apt_line(_all(major, wanted))}",
         )
     packages |= {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
     if packages:

@@ -27,7 +27,7 @@ STEPS = {
     "vocab": "compute the quantiles of each feature of a trace",
     "warmstart": "train a policy that imitates the default heuristic",
     "ppo": "train a policy with PPO, starting from the warmstart",
-    "policy": "compare the forms of a policy with each other",
+    "policy": "explain the decisions of a policy, export or import it",
     "evaluation": "measure a policy on held-out code",
     "tune": "search for the inlining decisions that make one program smallest: a plan for the release clang",
 }
@@ -140,7 +140,11 @@ cli.add_command(storage_group)
     help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only.",
 )
 @click.option(
-    "--llvm-major", type=LLVM_MAJOR, default=19, metavar="N", help="Major version of LLVM: 19, with --strategy plugin also 22."
+    "--llvm-major",
+    type=LLVM_MAJOR,
+    default=19,
+    metavar="N",
+    help="Major version of LLVM: 19, with --strategy plugin also 22.",
 )
 @click.option(
     "--llvm-source", default="deb", metavar="deb|git:TAG|PATH", help="Where LLVM's matching source files come from."

@@ -14,8 +14,8 @@ FILE_NAME = "toolchain.json"
 Mode = Literal["training", "release"]
 
 Strategy = Literal["sdk", "plugin"]
-"""How a compiler gets our advisors: "sdk" links a clang of its own from the installed static libraries, "plugin" builds a
-pass plugin for the installed clang, which has no advisor for register allocation."""
+"""How a compiler gets our advisors: "sdk" links a clang of its own from the installed static libraries, "plugin" builds
+a pass plugin for the installed clang, which has no advisor for register allocation."""
 SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19,), "plugin": (19, 22)}
 """Strategy -> major versions of LLVM that it is written for."""
 PLUGIN_PROBLEMS = ("inlining",)

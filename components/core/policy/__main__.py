@@ -1,4 +1,4 @@
-"""Command line of policies: compare and export the forms of a policy, import a policy."""
+"""Command line of policies: explain decisions, compare and export the forms of a policy, import a policy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import click
 
 from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, SEED
+from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import read_dense
+from components.core.projects.build import clang_version
 from components.core.storage import publish, require_artifact
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.core.storage.uri import display_path
@@ -20,7 +22,7 @@ from components.core.storage.uri import display_path
 
 @click.group()
 def main() -> None:
-    """Compare the forms of a trained policy, export it again, or import a policy of another project.
+    """Explain the decisions of a policy, compare its forms, export it again, or import one of another project.
 
     \b
     Example:
@@ -135,6 +137,69 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
         f"{display_path(output)}: a policy for {info.problem} of {len(info.features)} features, "
         f"from {display_path(source)}"
     )
+
+
+@main.command("explain")
+@click.argument("module")
+@click.option("--policy", type=ARTIFACT, required=True, help="Output of the warmstart or ppo step, for inlining.")
+@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with the module.")
+@click.option("--toolchain", type=ARTIFACT, help="Training toolchain: names functions and measures decisions.")
+@click.option("--clang", help="Instead of --toolchain: any clang of LLVM 17 or later, for a policy of LLVM's features.")
+@click.option(
+    "--flip-compiles",
+    type=click.IntRange(0, 1000),
+    default=24,
+    show_default=True,
+    help="Compiles that measure decisions; each measures several. With --toolchain.",
+)
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="Number of decisions in the table.")
+@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="File for all decisions.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed that selects the measured decisions.")
+def explain_command(
+    module: str,
+    policy: Path,
+    corpus: Path,
+    toolchain: Path | None,
+    clang: str | None,
+    flip_compiles: int,
+    limit: int,
+    table: Path | None,
+    seed: int,
+) -> None:
+    """Show the inlining decisions of a policy in MODULE, the most harmful first.
+
+    For each: what LLVM's heuristic would have done, the policy's margin (difference of its two logits), and the bytes
+    that the decision saves in comparison with the other one, measured by compiling the module with the other one. --csv
+    also has the features.
+
+    \b
+    Examples:
+      mlgo policy explain zstd/lib/zstd.c.o --policy runs/demo/policy --corpus runs/demo/corpus \\
+        --toolchain runs/demo/training --csv decisions.csv
+      mlgo policy explain zstd/lib/zstd.c.o --policy runs/llvm/policy --corpus runs/demo/corpus --clang clang-22
+    """
+    from components.core.counterfactual.explain import explain_with_stock_clang, explain_with_training_clang
+    from components.core.counterfactual.explanation_table import print_explanation
+
+    if (toolchain is None) == (clang is None):
+        raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")
+    if load_policy_info(policy).problem != "inlining":
+        raise UserError(f"{policy} is no inlining policy", "register allocation has no calls to explain")
+    found = {candidate.name: candidate for candidate in load_corpus(corpus).modules}.get(module)
+    if found is None:
+        raise UserError(f"{corpus} has no module {module}", "its corpus_description.json lists the names")
+    if toolchain is not None:
+        compiler = load_toolchain(toolchain).require_mode("training").clang
+        explanation = explain_with_training_clang(policy, found, compiler, flip_compiles, seed)
+    else:
+        path = shutil.which(str(clang))
+        if path is None:
+            raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
+        major = clang_version(path, "pass another --clang")[0]
+        explanation = explain_with_stock_clang(policy, found, Path(path), major)
+    print_explanation(explanation, limit)
+    if table is not None:
+        explanation.write_csv(table)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,9 @@ def test_samples_and_forced_decisions_work_in_a_plugin(
     assert calls is not None and plain.log is not None
     action = int(plain.log.contexts[0].columns["inlining_decision"].ravel()[0])
     names = tuple(calls.names[int(index[0])] for index in (calls.caller, calls.callee))
-    flip = ForcedDecisions(tuple(sorted(names)), np.array([[*map(sorted(names).index, names), 0, 1 - action]], np.int32))
+    flip = ForcedDecisions(
+        tuple(sorted(names)), np.array([[*map(sorted(names).index, names), 0, 1 - action]], np.int32)
+    )
     none = ForcedDecisions((), np.zeros((0, 4), np.int32))
     same, flipped = compiler(Request(tree, Advisor("log", samples=2), forced=(none, flip))).samples
     assert same.log is not None and flipped.log is not None
@@ -142,7 +144,14 @@ def test_plugin_of_another_version_says_which_one_is_needed(
 
 def test_release_plugin_refuses_to_train(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
     (tmp_path / "m.c").write_text("int f(void) { return 1; }\n")
-    command = [release_plugin(19) / "bin" / "clang", "-Oz", "-mllvm", "-enable-ml-inliner=development", "-c", "m.c"]
+    command: list[str | Path] = [
+        release_plugin(19) / "bin" / "clang",
+        "-Oz",
+        "-mllvm",
+        "-enable-ml-inliner=development",
+        "-c",
+        "m.c",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert "needs a training plugin: mlgo toolchain --mode training --strategy plugin" in done.stderr

@@ -47,6 +47,7 @@ FLAGS = (
     "-Wno-error=register",
     "-Wno-c++11-narrowing",
     "-Wno-error=enum-constexpr-conversion",
+    "-Wno-reserved-user-defined-literal",
 )
 
 _HINTS = {

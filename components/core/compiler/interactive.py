@@ -1,0 +1,216 @@
+"""Decides for a clang that has no policy: LLVM's interactive mode, hosted by this process.
+
+A clang of LLVM 17 or later, any distribution's, sends the features of each decision through one pipe and waits for the
+answer on another (llvm/lib/Analysis/InteractiveModelRunner.cpp, docs/MLGO.rst). What it sends has the format of a
+training log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.core import problems
+from components.core.compiler.advisor import Advisor
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.processes import supervision
+
+INCLUDE_DEFAULT = "-inliner-interactive-include-default"
+"""Option of LLVM's inliner that adds the heuristic's decision to the features."""
+
+_READ_BYTES = 1 << 16
+_POLL_S = 0.05
+
+Columns = Mapping[str, npt.NDArray[Any]]
+Decide = Callable[[str, Columns], int]
+"""Takes the context (a function for register allocation, "" for inlining) and the features of one decision, each of
+shape [1, *shape], and returns the action."""
+
+
+@dataclass(frozen=True)
+class InteractiveDecision:
+    """A decision that a compiler asked for.
+
+    Attributes:
+        context: function for register allocation, "" for inlining.
+        columns: feature name -> value [1, *shape].
+        action: the answer.
+    """
+
+    context: str
+    columns: Columns
+    action: int
+
+
+def compile_interactively(
+    clang: str | Path, arguments: Sequence[str], problem: str, decide: Decide, timeout_s: float, cwd: Path
+) -> list[InteractiveDecision]:
+    """Run a compile whose decisions `decide` makes, and return them in order.
+
+    An exception of `decide` ends the compile and is raised.
+
+    Args:
+        clang: the compiler; `arguments` are its further arguments, without the flags of the interactive mode.
+        problem: name of the optimization problem.
+        timeout_s: limit of the compile, including the time of `decide`.
+        cwd: working directory of the compile, and the only directory that it may write to.
+
+    Raises:
+        UserError: the compile fails, takes too long, or sends something else than features.
+    """
+    llvm = problems.get(problem).llvm
+    with TemporaryDirectory(prefix="mlgo-channel-", dir=cwd) as directory:
+        base = Path(directory, "channel")
+        for suffix in (".in", ".out"):
+            os.mkfifo(base.with_suffix(suffix))
+        # Opened for reading and writing, so that neither side waits for the other to open its end.
+        replies, requests = (os.open(base.with_suffix(suffix), os.O_RDWR) for suffix in (".in", ".out"))
+        try:
+            flags = [*Advisor("release").flags(problem, None, None), "-mllvm", f"{llvm.channel_option}={base}"]
+            compile_ = _Compile([str(clang), *arguments, *flags], timeout_s, cwd)
+            return _serve(compile_, requests, replies, decide)
+        finally:
+            os.close(replies)
+            os.close(requests)
+
+
+class _Compile:
+    """A compile in a thread of its own, so that this one can answer it."""
+
+    def __init__(self, command: list[str], timeout_s: float, cwd: Path) -> None:
+        self._command = command
+        self._timeout_s = timeout_s
+        self._cwd = cwd
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            done = supervision.run(self._command, self._timeout_s, cwd=self._cwd, writable=self._cwd)
+        except supervision.ProcessTimeout as error:
+            self._problem = f"it took longer than {error.timeout_s:g} s"
+            return
+        except supervision.ProcessKilled:
+            return
+        except UserError as error:
+            self._problem = error.problem
+            return
+        if done.returncode != 0:
+            self._problem = f"status {done.returncode}; {done.stderr}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the compile if it runs."""
+        supervision.kill_running({self._thread.ident or 0})
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise UserError if the compile failed."""
+        self._thread.join()
+        if self._problem:
+            raise UserError(
+                f"{self._command[0]} failed in LLVM's interactive mode: {self._problem}",
+                "check that it compiles this module without the mode, and that it is LLVM 17 or later",
+            )
+
+
+def _serve(compile_: _Compile, requests: int, replies: int, decide: Decide) -> list[InteractiveDecision]:
+    reader = _Reader(requests, compile_)
+    decisions: list[InteractiveDecision] = []
+    try:
+        while (question := reader.next()) is not None:
+            context, columns = question
+            action = decide(context, columns)
+            os.write(replies, np.array([action], reader.reply_type).tobytes())
+            decisions.append(InteractiveDecision(context, columns, action))
+    except BaseException:
+        compile_.stop()
+        raise
+    compile_.check()
+    return decisions
+
+
+class _Reader:
+    """Reads questions from the compiler's pipe until it ends."""
+
+    def __init__(self, pipe: int, compile_: _Compile) -> None:
+        self._pipe = pipe
+        self._compile = compile_
+        self._data = bytearray()
+        self._features: list[FeatureSpec] = []
+        self._context = ""
+        self.reply_type: np.dtype[Any] = np.dtype(np.int64)
+
+    def next(self) -> tuple[str, Columns] | None:
+        """Return the context and the features of the next decision, None at the end of the compile."""
+        while (line := self._line()) is not None:
+            try:
+                record = json.loads(line)
+                if not isinstance(record, dict):
+                    raise TypeError(record)
+                if "features" in record:
+                    self._features = [FeatureSpec.from_json(tensor) for tensor in record["features"]]
+                    if advice := record.get("advice"):
+                        self.reply_type = np.dtype(FeatureSpec.from_json(advice).dtype)
+                elif "context" in record:
+                    self._context = str(record["context"])
+                elif "observation" in record:
+                    return self._observation()
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise UserError(
+                    f"the compiler sent {bytes(line[:60])!r}, which is not what LLVM's interactive mode sends",
+                    "use a clang of LLVM 17 or later",
+                ) from None
+        return None
+
+    def _observation(self) -> tuple[str, Columns] | None:
+        columns = {}
+        for spec in self._features:
+            dtype = np.dtype(spec.dtype)
+            data = self._take(dtype.itemsize * int(np.prod(spec.shape)))
+            if data is None:
+                return None
+            columns[spec.name] = np.frombuffer(data, dtype).reshape(1, *spec.shape)
+        return None if self._take(1) is None else (self._context, columns)
+
+    def _line(self) -> bytes | None:
+        while (end := self._data.find(b"\n")) < 0:
+            if not self._read():
+                return None
+        return self._pop(end + 1)[:-1]
+
+    def _take(self, size: int) -> bytes | None:
+        while len(self._data) < size:
+            if not self._read():
+                return None
+        return self._pop(size)
+
+    def _pop(self, size: int) -> bytes:
+        taken = bytes(self._data[:size])
+        del self._data[:size]
+        return taken
+
+    def _read(self) -> bool:
+        """Wait for more data; False if the compile ended and everything was read."""
+        while True:
+            running = self._compile.is_running
+            if select.select([self._pipe], [], [], _POLL_S if running else 0)[0]:
+                self._data += os.read(self._pipe, _READ_BYTES)
+                return True
+            if not running:
+                return False

@@ -1,0 +1,175 @@
+"""Explains the inlining decisions of a policy in one module: what it saw, how sure it was, what LLVM would have done,
+and what the decision gained."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.command_line import replay_arguments
+from components.core.compiler.compile import CompileError, Compiler, Request
+from components.core.compiler.forced_decisions import ordinals
+from components.core.compiler.interactive import INCLUDE_DEFAULT, compile_interactively
+from components.core.console import UserError
+from components.core.counterfactual.flip_sets import uncertainty
+from components.core.counterfactual.inlining import measure_flips, plan_flips
+from components.core.formats.corpus import Module
+from components.core.policy.dense import DensePolicy, read_dense
+from components.core.problems.inlining import INLINING
+
+TIMEOUT_S = 600.0
+_FIRST_LLVM_WITH_DEFAULT = 22
+"""LLVM 19 writes the heuristic's decision over another feature."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The N decisions of a compile, in their order.
+
+    Attributes:
+        callers, callees: names of functions; empty if the compiler does not tell them.
+        ordinal: int [N], number of the call among those of the same caller and callee; empty without names.
+        features: feature name -> int64 [N], those that the policy uses.
+        logits: float32 [N, 2], of the policy: not to inline, to inline.
+        action: int64 [N], the policy's decision, 1 to inline.
+        heuristic: int64 [N], the decision of LLVM's heuristic, -1 if unknown.
+        gain_bytes: float64 [N], bytes that the decision saves in comparison with the other one; NaN if not measured.
+        size_bytes: text size of the module, 0 if unknown.
+    """
+
+    callers: tuple[str, ...]
+    callees: tuple[str, ...]
+    ordinal: npt.NDArray[np.int64]
+    features: Mapping[str, npt.NDArray[np.int64]]
+    logits: npt.NDArray[np.float32]
+    action: npt.NDArray[np.int64]
+    heuristic: npt.NDArray[np.int64]
+    gain_bytes: npt.NDArray[np.float64]
+    size_bytes: int
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def worst_first(self) -> npt.NDArray[np.intp]:
+        """Return the decisions by gain, the most harmful first; those that were not measured last, least sure first."""
+        margin = np.abs(self.logits[:, 1] - self.logits[:, 0])
+        return np.lexsort((margin, np.where(np.isnan(self.gain_bytes), np.inf, self.gain_bytes)))
+
+    def write_csv(self, path: Path) -> None:
+        """Write a row for each decision, in the order of the compile."""
+        with open(path, "w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            header = ["decision", "caller", "callee", "ordinal", "inline", "heuristic_inlines", "gain_bytes"]
+            writer.writerow([*header, "logit_refuse", "logit_inline", *self.features])
+            for i in range(len(self)):
+                names = (self.callers[i], self.callees[i], self.ordinal[i]) if self.callers else ("", "", "")
+                heuristic = "" if self.heuristic[i] < 0 else self.heuristic[i]
+                gain = "" if np.isnan(self.gain_bytes[i]) else f"{self.gain_bytes[i]:g}"
+                logits = [f"{value:.6g}" for value in self.logits[i]]
+                values = [column[i] for column in self.features.values()]
+                writer.writerow([i, *names, self.action[i], heuristic, gain, *logits, *values])
+
+
+def explain_with_training_clang(
+    policy: Path, module: Module, clang: Path, flip_compiles: int, seed: int
+) -> Explanation:
+    """Explain a compile of a training clang, which knows the names of functions and measures decisions.
+
+    Args:
+        policy: directory of an inlining policy.
+        flip_compiles: number of compiles that measure gains; each measures several decisions. 0 measures none.
+        seed: selects decisions that are measured.
+
+    Raises:
+        UserError: the module does not compile, or the policy wants features that this clang does not log.
+    """
+    dense = read_dense(policy)
+    compiler = Compiler(clang, INLINING.name, TIMEOUT_S)
+    try:
+        (base,) = compiler(Request(module, Advisor("policy", policy=policy, log=True), want_functions=True)).samples
+        assert base.log is not None and base.callsites is not None
+        if not base.log.decisions:
+            return _explanation(dense, (), (), np.empty(0, np.int64), {}, base.text_size_bytes)
+        (columns,) = [context.columns for context in base.log.contexts if len(context)]
+        calls = base.callsites
+        callers, callees = (tuple(calls.names[i] for i in which.tolist()) for which in (calls.caller, calls.callee))
+        ordinal = ordinals(calls.caller, calls.callee).astype(np.int64)
+        explained = _explanation(dense, callers, callees, ordinal, columns, base.text_size_bytes)
+        if flip_compiles:
+            random = np.random.default_rng(seed)
+            plan = plan_flips(base, explained.action, uncertainty(explained.logits), flip_compiles, random)
+            if plan.forced:
+                advisor = Advisor("policy", policy=policy, samples=len(plan.forced))
+                flipped = compiler(Request(module, advisor, want_functions=True, forced=plan.forced)).samples
+                measured = measure_flips(base, plan, flipped)
+                alone = measured.together == 1
+                explained.gain_bytes[measured.decision[alone]] = -measured.saved_bytes[alone]
+    except CompileError as error:
+        raise UserError(str(error), "check that the corpus and the training clang are of one LLVM version") from None
+    return explained
+
+
+def explain_with_stock_clang(policy: Path, module: Module, clang: Path, llvm_major: int) -> Explanation:
+    """Explain a compile of any clang of LLVM 17 or later, which asks this process for each decision.
+
+    Raises:
+        UserError: the compile fails, or the policy wants features that this clang does not have.
+    """
+    dense = read_dense(policy)
+    wanted = [spec.name for spec in dense.features]
+    has_default = llvm_major >= _FIRST_LLVM_WITH_DEFAULT
+
+    def decide(_context: str, columns: Mapping[str, npt.NDArray[Any]]) -> int:
+        missing = [name for name in wanted if name not in columns]
+        if missing:
+            raise UserError(
+                f"{clang} does not have all features of the policy; missing: {', '.join(missing)}",
+                "use a policy that was trained with --features llvm, or a training clang: --toolchain",
+            )
+        return int(dense.logits(columns).argmax())
+
+    with TemporaryDirectory(prefix="mlgo-explain-") as directory:
+        scratch = Path(directory)
+        flags = ["-mllvm", INCLUDE_DEFAULT] if has_default else []
+        arguments = replay_arguments(
+            module.arguments(), module.bitcode, scratch / "m.o", flags, module.thinlto_index, (), module.directory
+        )
+        decisions = compile_interactively(clang, arguments, INLINING.name, decide, TIMEOUT_S, scratch)
+    columns: dict[str, npt.NDArray[Any]] = {}
+    if decisions:
+        for name in decisions[0].columns:
+            columns[name] = np.concatenate([decision.columns[name] for decision in decisions])
+        columns[INLINING.policy.decision] = np.array([decision.action for decision in decisions], np.int64)
+    return _explanation(dense, (), (), np.empty(0, np.int64), columns, 0)
+
+
+def _explanation(
+    dense: DensePolicy,
+    callers: tuple[str, ...],
+    callees: tuple[str, ...],
+    ordinal: npt.NDArray[np.int64],
+    columns: Mapping[str, npt.NDArray[Any]],
+    size_bytes: int,
+) -> Explanation:
+    decided = columns.get(INLINING.policy.decision, np.empty(0, np.int64)).reshape(-1).astype(np.int64)
+    n = len(decided)
+    default = columns.get(INLINING.policy.default_decision or "")
+    return Explanation(
+        callers,
+        callees,
+        ordinal,
+        {spec.name: columns[spec.name].reshape(-1) for spec in dense.features} if n else {},
+        dense.logits(columns) if n else np.empty((0, 2), np.float32),
+        decided,
+        np.full(n, -1, np.int64) if default is None else default.reshape(-1).astype(np.int64),
+        np.full(n, np.nan),
+        size_bytes,
+    )

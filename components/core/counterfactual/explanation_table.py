@@ -1,0 +1,48 @@
+"""Shows explained inlining decisions in the terminal."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from components.core.counterfactual.explain import Explanation
+
+_DECISIONS = {1: "inline", 0: "refuse", -1: "?"}
+
+
+def print_explanation(explanation: Explanation, limit: int) -> None:
+    """Print a table of at most `limit` decisions, the most harmful first, and a summary."""
+    console = Console() if Console().is_terminal else Console(width=160)
+    table = Table(title="Inlining decisions of the policy, most harmful first")
+    for title in ("decision", "caller", "callee"):
+        table.add_column(title, overflow="fold")
+    for title in ("policy", "heuristic", "margin", "saves bytes"):
+        table.add_column(title, justify="right")
+    for i in explanation.worst_first()[:limit].tolist():
+        names = (explanation.callers[i], explanation.callees[i]) if explanation.callers else ("", "")
+        gain = explanation.gain_bytes[i]
+        table.add_row(
+            str(i),
+            *names,
+            _DECISIONS[int(explanation.action[i])],
+            _DECISIONS[int(explanation.heuristic[i])],
+            f"{abs(explanation.logits[i, 1] - explanation.logits[i, 0]):.2f}",
+            "" if np.isnan(gain) else f"{gain:,.0f}",
+        )
+    console.print(table)
+    console.print(_summary(explanation), highlight=False, soft_wrap=True)
+
+
+def _summary(explanation: Explanation) -> str:
+    known = explanation.heuristic >= 0
+    parts = [f"{len(explanation)} decisions, {int(explanation.action.sum())} to inline"]
+    if known.any():
+        parts.append(f"{int((explanation.action != explanation.heuristic)[known].sum())} unlike LLVM's heuristic")
+    measured = explanation.gain_bytes[~np.isnan(explanation.gain_bytes)]
+    if len(measured):
+        harmful = measured[measured < 0]
+        parts.append(f"{len(measured)} measured: {len(harmful)} make the module larger, by {-harmful.sum():,.0f} bytes")
+    if explanation.size_bytes:
+        parts.append(f"text {explanation.size_bytes:,} bytes")
+    return "; ".join(parts)

@@ -1,0 +1,100 @@
+"""Explanations of a policy's decisions: gains are measured, and the same policy explains itself in any compiler."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.console import UserError
+from components.core.counterfactual.explain import (
+    Explanation,
+    explain_with_stock_clang,
+    explain_with_training_clang,
+)
+from components.core.formats.toolchain import load_toolchain
+from components.core.policy.export import export_fast
+from tests.components.toolchain.conftest import random_policy
+
+CLANG_22 = Path("/usr/lib/llvm-22/bin/clang")
+
+
+@pytest.fixture(scope="module")
+def policy(training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random policy of LLVM's own features."""
+    directory = tmp_path_factory.mktemp("policy")
+    toolchain = load_toolchain(training_toolchain)
+    upstream = set(toolchain.upstream_features["inlining"])
+    dense = random_policy(tuple(spec for spec in toolchain.features["inlining"] if spec.name in upstream))
+    export_fast(dense, directory, toolchain.clang)
+    dense.save(directory)
+    return directory
+
+
+@pytest.fixture
+def module(tiny_corpus):
+    (strings,) = (m for m in tiny_corpus.modules if m.name.startswith("lib/strings"))
+    return strings
+
+
+@pytest.fixture
+def explanation(policy: Path, module, training_toolchain: Path) -> Explanation:
+    return explain_with_training_clang(policy, module, training_toolchain / "bin" / "clang", 8, 0)
+
+
+@pytest.mark.toolchain
+def test_gain_is_the_change_of_the_module_with_the_other_decision(
+    explanation: Explanation, policy: Path, module, training_toolchain: Path
+) -> None:
+    """The object with one decision flipped and all others repeated differs by the stated bytes."""
+    measured = np.flatnonzero(~np.isnan(explanation.gain_bytes))
+    assert len(measured) >= 5
+    table = tuple(sorted({*explanation.callers, *explanation.callees}))
+    callers, callees = ([table.index(name) for name in names] for names in (explanation.callers, explanation.callees))
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    differences = []
+    for i in measured[:8].tolist():
+        action = explanation.action.copy()
+        action[i] = 1 - action[i]
+        pinned = np.stack([callers, callees, explanation.ordinal, action], 1).astype(np.int32)
+        forced = (ForcedDecisions((), np.zeros((0, 4), np.int32)), ForcedDecisions(table, pinned))
+        samples = compiler(Request(module, Advisor("policy", policy=policy, samples=2), forced=forced)).samples
+        change = samples[1].text_size_bytes - samples[0].text_size_bytes
+        differences.append(abs(change - explanation.gain_bytes[i]))
+    assert np.median(differences) <= 16, f"sizes of functions leave out padding only: {differences}"
+
+
+@pytest.mark.toolchain
+def test_decisions_are_those_of_a_compile_with_the_policy(explanation: Explanation) -> None:
+    assert len(explanation) == len(explanation.callers) == len(explanation.callees) > 0
+    np.testing.assert_array_equal(explanation.action, explanation.logits.argmax(axis=1))
+    assert set(explanation.heuristic.tolist()) == {0, 1}
+    order = explanation.worst_first()
+    gains = explanation.gain_bytes[order]
+    assert sorted(order.tolist()) == list(range(len(explanation)))
+    assert np.all(np.diff(gains[~np.isnan(gains)]) >= 0) and not np.isnan(gains[0])
+
+
+@pytest.mark.toolchain
+def test_stock_clang_explains_a_policy_of_llvms_features(policy: Path, module, tmp_path: Path) -> None:
+    explanation = explain_with_stock_clang(policy, module, CLANG_22, 22)
+    np.testing.assert_array_equal(explanation.action, explanation.logits.argmax(axis=1))
+    assert set(explanation.heuristic.tolist()) == {0, 1}
+    explanation.write_csv(tmp_path / "decisions.csv")
+    with open(tmp_path / "decisions.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [int(row["inline"]) for row in rows] == explanation.action.tolist()
+    assert {"callee_users", "logit_inline", "gain_bytes"} <= set(rows[0])
+
+
+@pytest.mark.toolchain
+def test_stock_clang_lacks_the_extended_features(training_toolchain: Path, module, tmp_path: Path) -> None:
+    dense = random_policy(load_toolchain(training_toolchain).features["inlining"])
+    dense.save(tmp_path)
+    with pytest.raises(UserError, match=r"does not have all features of the policy; missing: .*callee_linkage"):
+        explain_with_stock_clang(tmp_path, module, CLANG_22, 22)
