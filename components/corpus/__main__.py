@@ -15,7 +15,7 @@ import click
 from components.core import problems
 from components.core.console import UserError, run_step, say
 from components.core.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
-from components.core.formats.corpus import inspect_corpus, load_corpus, project_of
+from components.core.formats.corpus import Part, inspect_corpus, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
@@ -284,6 +284,20 @@ def obtain(
     else:
         level = problems.get(problem).cmd_filter
         context.invoke(extract, compile_commands=compile_commands, cmd_filter=level, output=output)
+    _require_parts(output)
+
+
+def _require_parts(directory: Path) -> None:
+    """Check that a corpus has modules for each step that follows. UserError if a part of its split is empty."""
+    corpus = load_corpus(directory)
+    uses: dict[Part, str] = {"train": "train on", "validation": "select the best policy with", "heldout": "report on"}
+    for part, use in uses.items():
+        if not corpus.split(part):
+            raise UserError(
+                f"none of the {len(corpus.modules)} modules is left to {use}: {part} is empty in the corpus's split",
+                "add code; or import the corpus with other --validation-fraction, --heldout-fraction (mlgo corpus "
+                "import --help), and pass the result as --corpus",
+            )
 
 
 def _require_level(corpus: Path, problem: str) -> None:

@@ -215,7 +215,7 @@ def card_markdown(card: ModelCard) -> str:
         f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required",
         *([f"- Programs: {summary(programs)}"] if programs else []),
-        f"- Policy: `{card.policy_digest}`, {len(card.features)} features, trained by {card.trained_by}",
+        f"- Policy: `{card.policy_digest}`, {len(card.features)} features, made by the step {card.trained_by}",
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
         f"- Corpus: `{corpus.digest}`; modules: {modules}; whole projects held out: "
         + (", ".join(corpus.heldout_projects) or "none"),

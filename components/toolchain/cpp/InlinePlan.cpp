@@ -13,10 +13,19 @@
 using namespace llvm;
 using namespace mlgo;
 
+/// Requests the advisor that knows plans: a plan without it would be ignored.
+static void requestReleaseAdvisor() {
+  cl::Option *Mode = cl::getRegisteredOptions().lookup("enable-ml-inliner");
+  if (Mode->getNumOccurrences() == 0)
+    static_cast<cl::opt<InliningAdvisorMode> *>(Mode)->setValue(
+        InliningAdvisorMode::Release);
+}
+
 static cl::opt<std::string> PlanFile(
     "mlgo-inline-plan", cl::Hidden,
     cl::desc("Take the inlining decisions in this file, and those that "
-             "are not in it from the policy"));
+             "are not in it from the policy"),
+    cl::callback([](const std::string &) { requestReleaseAdvisor(); }));
 
 static constexpr char Problem[] = "inlining";
 static constexpr char RemarkPass[] = "inline-plan";

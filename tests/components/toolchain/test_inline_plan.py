@@ -71,6 +71,8 @@ def test_release_clang_takes_the_plans_decisions(flipped: Flipped, release: Comp
     flags = tuple(plan_flags(tmp_path / "plan"))
     (sample,) = release(Request(flipped.module, Advisor("release"), extra_flags=flags)).samples
     assert sample.text_size_bytes == flipped.size
+    (alone,) = release(Request(flipped.module, Advisor("default"), extra_flags=flags)).samples
+    assert alone.text_size_bytes == flipped.size, "a plan requests the advisor that knows it"
     (plain,) = release(Request(flipped.module, Advisor("release"))).samples
     assert plain.text_size_bytes == flipped.policy_size
 
