@@ -8,6 +8,7 @@ from pathlib import Path
 
 from components.toolchain.sdk import Sdk
 
+LINKER = "ld.lld"
 LINKS = ("clang++", "clang-cpp", "clang-cl")
 """Names that select another mode of clang's driver. `install` adds clang-<major>, the name that distributions use."""
 
@@ -36,12 +37,17 @@ def _link_names(sdk: Sdk, into: Path) -> None:
 def install(executable: Path, sdk: Sdk, into: Path) -> None:
     """Create bin/ and lib/clang/<major>/ in `into`; clang finds its headers and run-time libraries in the latter.
 
+    A linker that was built next to a release clang becomes bin/ld.lld, which clang prefers to the system's.
+
     The executable is moved, across file systems copied. The headers, the sanitizers' lists and the run-time libraries
     of this machine's architecture are copied from the resource directory, with symbolic links resolved.
     """
     (into / "bin").mkdir(parents=True)
     shutil.move(executable, into / "bin" / "clang")
     _link_names(sdk, into)
+    linker = executable.with_name(LINKER)
+    if executable.name == "release" and linker.is_file():
+        shutil.move(linker, into / "bin" / LINKER)
     resources = into / "lib" / "clang" / str(sdk.major)
     for folder in ("include", "share"):
         if (sdk.resource_directory / folder).is_dir():

@@ -21,7 +21,7 @@ from components.core.storage.uri import display_path
 from components.toolchain import probe
 from components.toolchain.build import allocator, build, build_plugin, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
-from components.toolchain.install import install, install_plugin
+from components.toolchain.install import LINKER, install, install_plugin
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import llvm_source
 
@@ -61,7 +61,8 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
         malloc = allocator(tree)
     if malloc != "jemalloc":
         say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
-    return {"llvm_source": config.llvm_source, "targets": config.targets, "malloc": malloc}
+    lld = "yes" if (output / "bin" / LINKER).exists() else "no"
+    return {"llvm_source": config.llvm_source, "targets": config.targets, "malloc": malloc, "lld": lld}
 
 
 def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:

@@ -1,7 +1,17 @@
 // The entry point that LLVM's build generates for clang; clang_main is defined
 // in clang/tools/driver/driver.cpp.
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Passes/PassPlugin.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
+
+// Debian's clang libraries were built with Polly as an extension and ask it for
+// its passes. The polyhedral optimizer is off by default and in a separate
+// package, so this stub registers no passes.
+llvm::PassPluginLibraryInfo getPollyPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING,
+          [](llvm::PassBuilder &) {}};
+}
 
 int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);
 

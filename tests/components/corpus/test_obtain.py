@@ -13,7 +13,9 @@ def obtain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_corpus_too_small_to_be_split_is_refused_before_anything_is_trained(make_corpus, tmp_path: Path) -> None:
-    corpus = make_corpus(tmp_path / "corpus", {"one.c": "static int f(int x) { return x; } int g(void) { return f(1); }"})
+    corpus = make_corpus(
+        tmp_path / "corpus", {"one.c": "static int f(int x) { return x; } int g(void) { return f(1); }"}
+    )
     done = obtain("--existing", corpus.directory, "--output", tmp_path / "out")
     assert done.returncode == 1
     assert "none of the 1 modules is left to" in done.stderr and "is empty in the corpus's split" in done.stderr

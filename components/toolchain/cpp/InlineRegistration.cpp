@@ -1,0 +1,60 @@
+#include "InlineRegistration.h"
+
+#include "InlineAdvisors.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/ErrorHandling.h"
+
+using namespace llvm;
+using namespace mlgo;
+
+/// The analyses of the pipeline that this thread set up last. LLVM gives an
+/// advisor's factory the function analyses only.
+static thread_local ModuleAnalysisManager *PipelineAnalyses = nullptr;
+
+static InliningAdvisorMode requestedMode() {
+  return static_cast<cl::opt<InliningAdvisorMode> *>(
+             cl::getRegisteredOptions().lookup("enable-ml-inliner"))
+      ->getValue();
+}
+
+static ModuleAnalysisManager &analysesOf(Module &M,
+                                         FunctionAnalysisManager &FAM) {
+  auto *Proxy =
+      PipelineAnalyses
+          ? PipelineAnalyses
+                ->getCachedResult<FunctionAnalysisManagerModuleProxy>(M)
+          : nullptr;
+  if (!Proxy || &Proxy->getManager() != &FAM)
+    report_fatal_error("the inlining plugin was registered in another pipeline",
+                       /*gen_crash_diag=*/false);
+  return *PipelineAnalyses;
+}
+
+static InlineAdvisor *createAdvisor(Module &M, FunctionAnalysisManager &FAM,
+                                    InlineParams Params,
+                                    InlineContext Context) {
+  auto Heuristic =
+      std::make_unique<DefaultInlineAdvisor>(M, FAM, Params, Context);
+  const InliningAdvisorMode Mode = requestedMode();
+  if (Mode == InliningAdvisorMode::Default)
+    return Heuristic.release();
+  // The heuristic's advice about a call, which is only looked at.
+  auto GetDefaultAdvice = [Heuristic = std::shared_ptr<InlineAdvisor>(
+                               std::move(Heuristic))](CallBase &Call) {
+    std::unique_ptr<InlineAdvice> Advice = Heuristic->getAdvice(Call);
+    Advice->recordUnattemptedInlining();
+    return Advice->isInliningRecommended();
+  };
+  ModuleAnalysisManager &MAM = analysesOf(M, FAM);
+  if (Mode == InliningAdvisorMode::Development)
+    return createInlineTrainingAdvisor(M, MAM, GetDefaultAdvice).release();
+  return createInlineReleaseAdvisor(M, MAM, GetDefaultAdvice).release();
+}
+
+void mlgo::registerInlineAdvisor(PassBuilder &Builder) {
+  Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
+    PipelineAnalyses = &MAM;
+    MAM.registerPass([] { return PluginInlineAdvisorAnalysis(createAdvisor); });
+  });
+}

@@ -1,0 +1,18 @@
+// Registers our inline advisors with a pass pipeline of an unmodified LLVM.
+//
+// LLVM asks PluginInlineAdvisorAnalysis (llvm/Analysis/InlineAdvisor.h) before
+// it considers its own advisors. There is no such hook for register allocation.
+#ifndef MLGO_INLINE_REGISTRATION_H
+#define MLGO_INLINE_REGISTRATION_H
+
+#include "llvm/Passes/PassBuilder.h"
+
+namespace mlgo {
+
+/// Makes the pipelines of \p Builder ask our advisors. -enable-ml-inliner
+/// selects one; without the option LLVM's heuristic decides.
+void registerInlineAdvisor(llvm::PassBuilder &Builder);
+
+} // namespace mlgo
+
+#endif
