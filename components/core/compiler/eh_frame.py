@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from components.core.compiler.elf import ElfError
 
-_LENGTH = struct.Struct("<I")
 _LENGTH_BYTES = 4
 _ID_BYTES = 4
 _OMITTED = 0xFF
-_POINTER_BYTES = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
+_ABSOLUTE_POINTER = 0x0
+"""Pointers with the width of an address."""
+_POINTER_BYTES = {0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
 """Width of a pointer in bytes, by the low four bits of its encoding (DW_EH_PE_*)."""
 
 
@@ -47,20 +49,29 @@ class FrameDescriptions:
 class _CommonInformation:
     """Field widths that a CIE defines for its FDEs: bytes of an address and of the LSDA's address (0: no LSDA)."""
 
-    address_bytes: int = 8
+    address_bytes: int
     lsda_bytes: int = 0
 
 
-def read_frame_descriptions(contents: memoryview) -> FrameDescriptions:
-    """Return the FDEs of an .eh_frame section. ElfError if the section is damaged."""
-    starts, lengths = _records(contents)
+def read_frame_descriptions(
+    contents: memoryview, address_bytes: int = 8, byte_order: Literal["little", "big"] = "little"
+) -> FrameDescriptions:
+    """Return the FDEs of an .eh_frame section. ElfError if the section is damaged.
+
+    Args:
+        contents: of the section.
+        address_bytes: bytes of an address of the target, 4 or 8.
+        byte_order: of the target.
+    """
+    order = "<" if byte_order == "little" else ">"
+    starts, lengths = _records(contents, order)
     data = np.frombuffer(contents, np.uint8)
     start, length = np.array(starts, np.int64), np.array(lengths, np.int64)
     start, length = start[length > 0], length[length > 0]  # a length of 0 is a terminator
     if len(length) and length.min() < _ID_BYTES:
         raise ElfError(f".eh_frame has a record of {length.min()} bytes")
     # The second word is 0 in a CIE; in an FDE it is the distance from there back to its CIE.
-    distance = _words(data, start + _LENGTH_BYTES, _ID_BYTES)
+    distance = _words(data, start + _LENGTH_BYTES, _ID_BYTES, order)
     is_cie = distance == 0
     cies, fde, size = start[is_cie], start[~is_cie], length[~is_cie] + _LENGTH_BYTES
     cie_ends = cies + length[is_cie] + _LENGTH_BYTES
@@ -69,26 +80,26 @@ def read_frame_descriptions(contents: memoryview) -> FrameDescriptions:
     if len(fde) and (not len(cies) or (cies[np.minimum(cie, len(cies) - 1)] != wanted).any()):
         raise ElfError(".eh_frame has an FDE without a CIE")
     ranges = zip(cies.tolist(), cie_ends.tolist(), strict=True)
-    common = [_common_information(bytes(contents[begin:end])) for begin, end in ranges]
-    address_bytes = np.array([c.address_bytes for c in common], np.int64)[cie]
+    common = [_common_information(bytes(contents[begin:end]), address_bytes) for begin, end in ranges]
+    address_width = np.array([c.address_bytes for c in common], np.int64)[cie]
     lsda_bytes = np.array([c.lsda_bytes for c in common], np.int64)[cie]
     address = fde + _LENGTH_BYTES + _ID_BYTES
     # The address and the size of the code are followed by the length of the augmentation data (1 byte) and the address
     # of the LSDA.
-    lsda = address + 2 * address_bytes + 1
+    lsda = address + 2 * address_width + 1
     if (lsda - (lsda_bytes == 0) + lsda_bytes > fde + size).any():
         raise ElfError(".eh_frame has an FDE that is too short for its fields")
-    code_size, code_size_at = np.zeros(len(fde), np.int64), address + address_bytes
-    for width in set(address_bytes.tolist()):
-        rows = address_bytes == width
-        code_size[rows] = _words(data, code_size_at[rows], width)
+    code_size, code_size_at = np.zeros(len(fde), np.int64), address + address_width
+    for width in set(address_width.tolist()):
+        rows = address_width == width
+        code_size[rows] = _words(data, code_size_at[rows], width, order)
     return FrameDescriptions(size, address, code_size, code_size_at, np.where(lsda_bytes > 0, lsda, -1))
 
 
-def _records(contents: memoryview) -> tuple[list[int], list[int]]:
+def _records(contents: memoryview, order: str) -> tuple[list[int], list[int]]:
     """Return the offset of each record and its length, which does not include the length field."""
     starts, lengths, at, end = [], [], 0, len(contents)
-    unpack = _LENGTH.unpack_from
+    unpack = struct.Struct(f"{order}I").unpack_from
     while at + _LENGTH_BYTES <= end:
         (length,) = unpack(contents, at)
         starts.append(at)
@@ -99,13 +110,13 @@ def _records(contents: memoryview) -> tuple[list[int], list[int]]:
     return starts, lengths
 
 
-def _words(data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    """Return int64 [N], the little-endian words of `width` bytes at `offsets`, which need not be aligned."""
-    words = data[offsets[:, None] + np.arange(width)].view(f"<u{width}")[:, 0]
+def _words(data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int, order: str) -> NDArray[np.int64]:
+    """Return int64 [N], the words of `width` bytes at `offsets`, which need not be aligned; `order` is "<" or ">"."""
+    words = data[offsets[:, None] + np.arange(width)].view(f"{order}u{width}")[:, 0]
     return np.asarray(words.astype(np.int64))
 
 
-def _common_information(record: bytes) -> _CommonInformation:
+def _common_information(record: bytes, target_bytes: int) -> _CommonInformation:
     """Parse the fields of a CIE that determine the layout of its FDEs."""
     try:
         version, at = record[8], 9
@@ -114,20 +125,21 @@ def _common_information(record: bytes) -> _CommonInformation:
         end = record.index(b"\0", at)
         augmentation, at = record[at:end].decode("latin-1"), end + 1
         if not augmentation:
-            return _CommonInformation()
+            return _CommonInformation(target_bytes)
         if augmentation[0] != "z":
             raise ElfError(f".eh_frame has a CIE with the augmentation {augmentation!r}")
         at = _skip_leb128(record, _skip_leb128(record, at))  # code and data alignment factors
         at = at + 1 if version == 1 else _skip_leb128(record, at)  # return address register
         at = _skip_leb128(record, at)  # length of the augmentation data
-        address_bytes, lsda_bytes = 8, 0
+        address_bytes, lsda_bytes = target_bytes, 0
         for letter in augmentation[1:]:
             if letter == "R":
-                address_bytes, at = _pointer_bytes(record[at]), at + 1
+                address_bytes, at = _pointer_bytes(record[at], target_bytes), at + 1
             elif letter == "L":
-                lsda_bytes, at = 0 if record[at] == _OMITTED else _pointer_bytes(record[at]), at + 1
+                omitted = record[at] == _OMITTED
+                lsda_bytes, at = 0 if omitted else _pointer_bytes(record[at], target_bytes), at + 1
             elif letter == "P":
-                at += 1 + _pointer_bytes(record[at])
+                at += 1 + _pointer_bytes(record[at], target_bytes)
             elif letter not in "SBG":
                 raise ElfError(f".eh_frame has a CIE with the augmentation {augmentation!r}")
         return _CommonInformation(address_bytes, lsda_bytes)
@@ -142,8 +154,10 @@ def _skip_leb128(record: bytes, at: int) -> int:
     return at + 1
 
 
-def _pointer_bytes(encoding: int) -> int:
+def _pointer_bytes(encoding: int, target_bytes: int) -> int:
     """Return the width in bytes of a pointer with that encoding."""
+    if encoding != _OMITTED and encoding & 0xF == _ABSOLUTE_POINTER:
+        return target_bytes
     if encoding == _OMITTED or encoding & 0xF not in _POINTER_BYTES:
         raise ElfError(f".eh_frame has pointers with the unsupported encoding {encoding:#x}")
     return _POINTER_BYTES[encoding & 0xF]

@@ -1,13 +1,13 @@
 """Reads ELF objects and linked files in-process: sections, native text size, symbols, relocations.
 
-Layouts follow the System V ABI (gABI) chapters 4 and 5, 64-bit little-endian only: the targets that the advisors are
-trained for. Starts no processes.
+Layouts follow the System V ABI (gABI) chapters 4 and 5, 32 and 64 bits, little- and big-endian. Starts no processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,6 @@ ET_DYN = 3
 STT_FUNC = 2
 STB_WEAK = 2
 
-_HEADER_BYTES = 64
-_SECTION_BYTES = 64
 _SHT_SYMTAB = 2
 _SHT_RELA = 4
 _SHT_NOBITS = 8
@@ -43,13 +41,69 @@ _SYMBOL = np.dtype(
 )
 _RELA = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _REL = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4")])
+_SECTION_32 = np.dtype([(name, "<u4") for name in _SECTION.names or ()])
+_SYMBOL_32 = np.dtype(
+    [("name", "<u4"), ("value", "<u4"), ("size", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")]
+)
+_RELA_32 = np.dtype([("offset", "<u4"), ("type_and_symbol", "<u4"), ("addend", "<i4")])
+_REL_32 = np.dtype([("offset", "<u4"), ("type_and_symbol", "<u4")])
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The layout of a file's tables. Tables are converted to those of 64-bit little-endian files, which need no
+    conversion.
+
+    Attributes:
+        bits: 32 or 64.
+        byte_order: "little" or "big".
+    """
+
+    bits: Literal[32, 64]
+    byte_order: Literal["little", "big"]
+
+    @property
+    def header_bytes(self) -> int:
+        return 64 if self.bits == 64 else 52
+
+    def header_field(self, header: memoryview, at_64: int, at_32: int, size: int) -> int:
+        """Return a field of the file's header; `size` bytes, or an address of the file's width if 0."""
+        at = at_64 if self.bits == 64 else at_32
+        return int.from_bytes(header[at : at + (size or self.bits // 8)], self.byte_order)
+
+    def stored(self, canonical: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype in which the file has a table of the canonical dtype."""
+        if self.bits == 64:
+            names = list(canonical.names or ())
+            if (
+                self.byte_order == "big" and "symbol" in names
+            ):  # r_info is a number of 64 bits, the symbol above the type
+                names[1:3] = "symbol", "type"
+            stored = np.dtype([(name, canonical[name]) for name in names])
+        else:
+            stored = {_SECTION: _SECTION_32, _SYMBOL: _SYMBOL_32, _RELA: _RELA_32, _REL: _REL_32}[canonical]
+        return stored.newbyteorder(">") if self.byte_order == "big" else stored
+
+    def read(self, data: bytes | memoryview, canonical: np.dtype[Any]) -> NDArray[Any]:
+        """Return a table of the file in the canonical dtype."""
+        stored = self.stored(canonical)
+        rows = np.frombuffer(data, stored)
+        if stored == canonical:
+            return rows
+        result = np.empty(len(rows), canonical)
+        for name in stored.names or ():
+            if name == "type_and_symbol":
+                result["type"], result["symbol"] = rows[name] & 0xFF, rows[name] >> 8
+            else:
+                result[name] = rows[name]
+        return result
 
 
 class ElfError(UserError):
     """The data is not a readable ELF file; the message says why."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(problem, "build it again with clang for a 64-bit ELF target, without -flto")
+        super().__init__(problem, "build it again with clang for an ELF target, without -flto")
         self.args = (problem,)  # so that the error pickles
 
 
@@ -112,6 +166,8 @@ class Elf:
     Attributes:
         type: e_type, the kind of file (ET_*).
         machine: e_machine, the instruction set (EM_*).
+        address_bytes: bytes of an address, 4 or 8.
+        byte_order: "little" or "big".
 
     Raises:
         ElfError: the file is malformed; the constructor and every method may raise it.
@@ -125,29 +181,31 @@ class Elf:
             raise ElfError("this is LLVM bitcode, not an ELF object")
         if magic != b"\x7fELF":
             raise ElfError(f"this is not an ELF file: it starts with {magic!r}")
-        if size < _HEADER_BYTES:
-            raise ElfError(f"truncated ELF file: it has {size} bytes, but its header alone has {_HEADER_BYTES}")
-        if bytes(self._data[4:6]) != b"\x02\x01":
-            raise ElfError("this ELF file is not 64-bit little-endian")
-        self.type = int.from_bytes(self._data[16:18], "little")
-        self.machine = int.from_bytes(self._data[18:20], "little")
-        offset = int.from_bytes(self._data[40:48], "little")
-        entry_size = int.from_bytes(self._data[58:60], "little")
-        count = int.from_bytes(self._data[60:62], "little")
-        names_index = int.from_bytes(self._data[62:64], "little")
+        layout = self._layout = _layout(bytes(self._data[:6]))
+        if size < layout.header_bytes:
+            raise ElfError(f"truncated ELF file: it has {size} bytes, but its header alone has {layout.header_bytes}")
+        self.address_bytes, self.byte_order = layout.bits // 8, layout.byte_order
+        header = self._data[: layout.header_bytes]
+        self.type = layout.header_field(header, 16, 16, 2)
+        self.machine = layout.header_field(header, 18, 18, 2)
+        offset = layout.header_field(header, 40, 32, 0)
+        entry_size = layout.header_field(header, 58, 46, 2)
+        count = layout.header_field(header, 60, 48, 2)
+        names_index = layout.header_field(header, 62, 50, 2)
         if offset == 0:
             raise ElfError("this ELF file has no section headers")
-        if entry_size != _SECTION_BYTES:
-            raise ElfError(f"section headers have {entry_size} bytes, expected {_SECTION_BYTES}")
+        section_bytes = layout.stored(_SECTION).itemsize
+        if entry_size != section_bytes:
+            raise ElfError(f"section headers have {entry_size} bytes, expected {section_bytes}")
         # Objects with 65,280 or more sections keep the real numbers in section 0 (gABI, extended numbering).
         if count == 0 or names_index == _SHN_XINDEX:
-            first = self._bytes(offset, _SECTION_BYTES, "section header 0")
-            count = count or int.from_bytes(first[32:40], "little")
+            first = layout.read(self._bytes(offset, section_bytes, "section header 0"), _SECTION)[0]
+            count = count or int(first["size"])
             if names_index == _SHN_XINDEX:
-                names_index = int.from_bytes(first[40:44], "little")
-        headers = self._bytes(offset, count * _SECTION_BYTES, "section headers")
+                names_index = int(first["link"])
+        headers = self._bytes(offset, count * section_bytes, "section headers")
         # Columns, for operations on all sections at once: an object has thousands. Lists, for exact arithmetic.
-        self._sections = np.frombuffer(headers, _SECTION)
+        self._sections = layout.read(headers, _SECTION)
         self._name = self._sections["name"].tolist()
         self._type = self._sections["type"].tolist()
         self._flags = self._sections["flags"].tolist()
@@ -249,7 +307,7 @@ class Elf:
     def symbols(self) -> Symbols:
         """Return the symbol table. ElfError if the file has none."""
         table, _ = self._symbol_table()
-        rows = np.frombuffer(self.contents(table), _SYMBOL)
+        rows = self._layout.read(self.contents(table), _SYMBOL)
         section = rows["section"].astype(np.int64)
         extended = section == _SHN_XINDEX
         section[section >= _SHN_LORESERVE] = -1
@@ -302,13 +360,14 @@ class Elf:
         """Return the relocations of the SHT_RELA sections `tables`."""
         headers = self._sections[tables]
         offset, size = headers["offset"], headers["size"]
-        damaged = ~self._is_inside(offset, size) | (headers["entry_size"] != _RELA.itemsize)
-        damaged |= size % np.uint64(_RELA.itemsize) != 0
+        row_bytes = self._layout.stored(_RELA).itemsize
+        damaged = ~self._is_inside(offset, size) | (headers["entry_size"] != row_bytes)
+        damaged |= size % np.uint64(row_bytes) != 0
         for index in tables[damaged].tolist():
-            self._table(index, _RELA.itemsize, "relocation")  # raises an error that names the defect
+            self._table(index, row_bytes, "relocation")  # raises an error that names the defect
         ranges = zip(offset.tolist(), (offset + size).tolist(), strict=True)
-        rows = np.frombuffer(b"".join([self._data[begin:end] for begin, end in ranges]), _RELA)
-        section = np.repeat(headers["info"].astype(np.int64), (size // np.uint64(_RELA.itemsize)).astype(np.int64))
+        rows = self._layout.read(b"".join([self._data[begin:end] for begin, end in ranges]), _RELA)
+        section = np.repeat(headers["info"].astype(np.int64), (size // np.uint64(row_bytes)).astype(np.int64))
         return Relocations(
             section, rows["offset"], rows["type"].astype(np.int64), rows["symbol"].astype(np.int64), rows["addend"]
         )
@@ -316,16 +375,17 @@ class Elf:
     def _implicit(self, table: int, widths: Mapping[int, int]) -> Relocations:
         """Return the relocations of the SHT_REL section `table`, whose addends are in the words that they modify."""
         target = int(self._sections["info"][table])
-        rows = np.frombuffer(self._table(table, _REL.itemsize, "relocation"), _REL)
+        rows = self._layout.read(self._table(table, self._layout.stored(_REL).itemsize, "relocation"), _REL)
         rows = rows[np.isin(rows["type"], list(widths))]
         words = np.frombuffer(self.contents(target), np.uint8)
         width = np.array([widths[kind] for kind in rows["type"].tolist()], np.int64)
         if ((rows["offset"] < 0) | (rows["offset"] > len(words) - width)).any():
             raise ElfError(f"a relocation of section {target} is outside of the section")
         addend = np.zeros(len(rows), np.int64)
+        order = "<" if self.byte_order == "little" else ">"
         for size in set(width.tolist()):
             offsets = rows["offset"][width == size]
-            addend[width == size] = words[offsets[:, None] + np.arange(size)].view(f"<i{size}")[:, 0]
+            addend[width == size] = words[offsets[:, None] + np.arange(size)].view(f"{order}i{size}")[:, 0]
         return Relocations(
             np.full(len(rows), target, np.int64),
             rows["offset"],
@@ -339,7 +399,7 @@ class Elf:
         if _SHT_SYMTAB not in self._type:
             raise ElfError("this ELF file has no symbol table")
         table = self._type.index(_SHT_SYMTAB)
-        self._table(table, _SYMBOL.itemsize, "symbol")
+        self._table(table, self._layout.stored(_SYMBOL).itemsize, "symbol")
         if self._link[table] >= len(self._type):
             raise ElfError(f"symbol names are in section {self._link[table]}, but there are {len(self._type)} sections")
         return table, self._link[table]
@@ -348,7 +408,8 @@ class Elf:
         """Return the section of each symbol of an object with 65,280 or more sections (gABI, extended numbering)."""
         for index, (kind, link) in enumerate(zip(self._type, self._link, strict=True)):
             if kind == _SHT_SYMTAB_SHNDX and link == table:
-                sections = np.frombuffer(self._table(index, 4, "section index"), "<u4")
+                order = "<" if self.byte_order == "little" else ">"
+                sections = np.frombuffer(self._table(index, 4, "section index"), f"{order}u4")
                 if len(sections) == symbols:
                     return sections.astype(np.int64)
         raise ElfError("the symbol table's section indices are missing")
@@ -360,6 +421,16 @@ class Elf:
                 f"{what} table {index} has {self._size[index]} bytes and entries of {self._entry_size[index]} bytes"
             )
         return self.contents(index)
+
+
+def _layout(identification: bytes) -> _Layout:
+    """Return the layout that the first six bytes of a file say. ElfError if they say none."""
+    widths: dict[int, Literal[32, 64]] = {1: 32, 2: 64}
+    orders: dict[int, Literal["little", "big"]] = {1: "little", 2: "big"}
+    try:
+        return _Layout(widths[identification[4]], orders[identification[5]])
+    except (IndexError, KeyError):
+        raise ElfError(f"this ELF file says neither its width nor its byte order: {identification[4:]!r}") from None
 
 
 def _concatenate(parts: list[Relocations]) -> Relocations:

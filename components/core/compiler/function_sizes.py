@@ -1,7 +1,8 @@
 """Attributes the text bytes of an object to its functions.
 
 A function's whole size is its instructions, its FDE in .eh_frame, its exception table (LSDA) in .gcc_except_table, and
-its jump tables: all of them disappear with the function. The rest (CIEs, string constants, padding) is the remainder.
+its jump tables: all of them disappear with the function. On 32-bit ARM its entry in .ARM.exidx takes the place of the
+FDE, and .ARM.extab that of the exception table (ARM IHI 0038). The rest (CIEs, string constants, padding) is the remainder.
 Whole sizes and remainder sum exactly to the text size.
 
 How each part is found in an object, where addresses are relocations:
@@ -28,7 +29,9 @@ from numpy.typing import NDArray
 from components.core.compiler.eh_frame import read_frame_descriptions
 from components.core.compiler.elf import STB_WEAK, STT_FUNC, Elf, ElfError, Relocations
 
-_EM_X86_64, _EM_AARCH64, _EM_RISCV = 62, 183, 243
+_EM_ARM, _EM_X86_64, _EM_AARCH64, _EM_RISCV = 40, 62, 183, 243
+_ARM_PREL31 = 42
+_EXIDX_ENTRY_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ _RELOCATION_TYPES = {
     _EM_X86_64: _RelocationTypes({1: 8, 10: 4, 11: 4}, {2: 4, 24: 8}, {2: 4, 1: 0, 10: 0, 11: 0}),
     # absolute: ABS64, ABS32; relative: PREL64, PREL32; code: ADR_PREL_LO21, ADR_PREL_PG_HI21
     _EM_AARCH64: _RelocationTypes({257: 8, 258: 4}, {260: 8, 261: 4}, {274: 0, 275: 0}),
+    # absolute: ABS32; relative: REL32, PREL31; code: ABS32 in literal pools, MOVW_ABS_NC, THM_MOVW_ABS_NC
+    _EM_ARM: _RelocationTypes({2: 4}, {3: 4, _ARM_PREL31: 4}, {2: 0, 43: 0, 47: 0}),
     # absolute: 32, 64, ADD32 and ADD64, whose SUB32 and SUB64 make them relative; relative: 32_PCREL;
     # code: HI20, PCREL_HI20
     _EM_RISCV: _RelocationTypes({1: 4, 2: 8, 35: 4, 36: 8}, {57: 4}, {26: 0, 23: 0}),
@@ -79,8 +84,8 @@ class FunctionSizes:
         exceptions: int64 [M], bytes of LSDAs.
         jump_tables: int64 [M], bytes of jump tables and switch lookup tables.
         remainder: bytes that belong to no function, by section name; no zeros.
-        sections: bytes of all text by kind: .text (everything executable), .eh_frame, .gcc_except_table, .rodata (the
-            rest); all four keys are always present.
+        sections: bytes of all text by kind: .text (everything executable), .eh_frame (with .ARM.exidx),
+            .gcc_except_table (with .ARM.extab), .rodata (the rest); all four keys are always present.
         text_size_bytes: text size as llvm-size counts it.
     """
 
@@ -189,7 +194,8 @@ class _Attribution:
         self._functions = self._read_functions()
         self._left = self._size.copy()
         self._eh_frame = self._data_sections(b".eh_frame\0")
-        self._tables = self._data_sections(b".gcc_except_table")
+        self._exidx = self._data_sections(b".ARM.exidx")
+        self._tables = self._data_sections(b".gcc_except_table") | self._data_sections(b".ARM.extab")
 
     def result(self) -> FunctionSizes:
         """Attribute all bytes of text."""
@@ -226,6 +232,8 @@ class _Attribution:
     def _read_functions(self) -> _Functions:
         rows = self._defined
         section, value, size = self._section[rows], self._symbols.value[rows], self._symbols.size[rows]
+        if self._elf.machine == _EM_ARM:
+            value = value & ~1  # set in the symbols of Thumb functions
         room = np.append(self._size, -1)[section]
         outside = (room >= 0) & ((value < 0) | (size < 0) | (value > room) | (size > room - value))
         if outside.any():
@@ -262,7 +270,8 @@ class _Attribution:
         unwind = np.zeros(len(self._functions), np.int64)
         owners, tables = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for index in np.flatnonzero(self._eh_frame).tolist():
-            fdes = read_frame_descriptions(self._elf.contents(index))
+            contents = self._elf.contents(index)
+            fdes = read_frame_descriptions(contents, self._elf.address_bytes, self._elf.byte_order)
             offsets, targets = self._addresses(index)
             row, found = _find(offsets, fdes.address)
             if not found.all():
@@ -274,6 +283,15 @@ class _Attribution:
             row, found = _find(offsets, fdes.lsda)
             owners.append(owner[found])
             tables.append(targets[row[found]])
+        for index in np.flatnonzero(self._exidx).tolist():
+            # Two words: the address of the function, and that of its table if it has one.
+            offsets, targets = self._addresses(index)
+            first = offsets % _EXIDX_ENTRY_BYTES == 0
+            owner = self._functions.at(targets[first])
+            unwind += self._attribute(owner, np.full(len(owner), _EXIDX_ENTRY_BYTES), np.full(len(owner), index))
+            row, found = _find(offsets[first], offsets[~first] - _EXIDX_ENTRY_BYTES // 2)
+            owners.append(owner[row[found]])
+            tables.append(targets[~first][found])
         # An LSDA belongs to the first function that refers to it.
         start, first = np.unique(np.concatenate(tables), return_index=True)
         owner = np.concatenate(owners)[first]
@@ -294,13 +312,17 @@ class _Attribution:
         return relocations.offset, self._target(relocations, relocations.addend)
 
     def _relocations(self, sections: NDArray[np.bool_]) -> Relocations:
-        return self._elf.relocations(sections, len(self._symbols), self._types.words)
+        result = self._elf.relocations(sections, len(self._symbols), self._types.words)
+        if self._elf.machine == _EM_ARM:
+            narrow = result.type == _ARM_PREL31  # a number of 31 bits below a flag
+            result.addend[narrow] = (result.addend[narrow] & 0x7FFFFFFF ^ 0x40000000) - 0x40000000
+        return result
 
     def _jump_tables(self) -> NDArray[np.int64]:
         """Return the bytes of jump tables, int64 [M]."""
         if not len(self._functions):
             return np.zeros(0, np.int64)
-        shared = (self._size > 0) & ~self._code & ~self._eh_frame & ~self._tables
+        shared = (self._size > 0) & ~self._code & ~self._eh_frame & ~self._exidx & ~self._tables
         own = self._sections_of_functions() & shared
         shared &= ~own
         entries = self._entries(shared)
@@ -384,7 +406,7 @@ class _Attribution:
     def _sections(self) -> dict[str, int]:
         """Return the bytes of text by kind of section."""
         counted = self._size >= 0
-        kinds = {".text": self._code, ".eh_frame": self._eh_frame, ".gcc_except_table": self._tables}
+        kinds = {".text": self._code, ".eh_frame": self._eh_frame | self._exidx, ".gcc_except_table": self._tables}
         sizes = {name: int(self._size[marked].sum()) for name, marked in kinds.items()}
         return sizes | {".rodata": int(self._size[counted].sum()) - sum(sizes.values())}
 

@@ -40,7 +40,11 @@ VARIANTS = {
     "debug": ["-O2", "-g", "-ffunction-sections", "-fdata-sections"],
     "embedded": ["-Oz", "-Xclang", "-fembed-bitcode=all"],
     "pic": ["-Oz", "-fPIC", "-fno-exceptions", "-fno-asynchronous-unwind-tables"],
-    "aarch64": ["-Oz", "--target=aarch64-linux-gnu", "-nostdinc++", "-DFREESTANDING"],
+    "aarch64": ["-Oz", "--target=aarch64-linux-gnu"],
+    "thumb": ["-Oz", "--target=thumbv7em-none-eabi"],
+    "riscv32": ["-Oz", "--target=riscv32-unknown-elf"],
+    "powerpc": ["-Oz", "--target=powerpc-linux-gnu"],
+    "s390x": ["-Oz", "--target=s390x-linux-gnu"],
 }
 
 
@@ -52,7 +56,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {}
     for name, flags in VARIANTS.items():
         paths[name] = folder / f"{name}.o"
-        source = "small.cc" if name == "aarch64" else "main.cc"
+        source = "small.cc" if any(flag.startswith("--target") for flag in flags) else "main.cc"
         subprocess.run([CLANG, *flags, "-c", source, "-o", paths[name]], cwd=folder, check=True)
     paths["program"] = folder / "program"
     subprocess.run([CLANG, paths["oz"], "-o", paths["program"]], check=True)
@@ -120,10 +124,13 @@ def test_sections_and_symbols_match_pyelftools(objects: dict[str, Path], name: s
             assert (None if contents is None else bytes(contents)) == (None if expected is None else expected.data())
     assert bool(symbols) == (name != "stripped")
     assert elf.relocatable == (name not in ("program", "stripped"))
-    assert elf.machine == (183 if name == "aarch64" else 62)
+    machines = {"aarch64": 183, "thumb": 40, "riscv32": 243, "powerpc": 20, "s390x": 22}
+    assert elf.machine == machines.get(name, 62)
+    assert elf.address_bytes == (4 if name in ("thumb", "riscv32", "powerpc") else 8)
+    assert elf.byte_order == ("big" if name in ("powerpc", "s390x") else "little")
 
 
-@pytest.mark.parametrize("name", ["oz", "debug", "aarch64", "many"])
+@pytest.mark.parametrize("name", ["oz", "debug", "aarch64", "many", "riscv32", "powerpc", "s390x"])
 def test_relocations_match_pyelftools(objects: dict[str, Path], name: str) -> None:
     elf = Elf(objects[name].read_bytes())
     expected = []
@@ -175,7 +182,10 @@ def test_suffix_of_a_section_name_does_not_match(objects: dict[str, Path]) -> No
         (b"", "not an ELF"),
         (b"BC\xc0\xde rest", "bitcode"),
         (b"\x7fELF\x02\x01", "truncated"),
-        (b"\x7fELF\x01\x01" + bytes(90), "64-bit"),
+        (b"\x7fELF\x01\x02" + bytes(90), "no section headers"),
+        (b"\x7fELF\x01\x01" + bytes(40), "its header alone has 52"),
+        (b"\x7fELF\x03\x01" + bytes(90), "neither its width nor its byte order"),
+        (b"\x7fELF\x02\x00" + bytes(90), "neither its width nor its byte order"),
         (b"\x7fELF\x02\x01" + bytes(90), "no section headers"),
     ],
 )

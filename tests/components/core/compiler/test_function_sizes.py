@@ -51,7 +51,12 @@ FLAGS = {
     "plain": ["-O1", "-fno-asynchronous-unwind-tables", "-fno-exceptions", "-DPLAIN"],
     "debug": ["-O0", "-g"],
     "aarch64": ["-O2", "--target=aarch64-linux-gnu"],
+    "aarch64_be": ["-O2", "--target=aarch64_be-linux-gnu"],
     "riscv64": ["-O2", "--target=riscv64-linux-gnu"],
+    "riscv32": ["-Oz", "--target=riscv32-unknown-elf"],
+    "arm": ["-O2", "--target=armv7-linux-gnueabihf"],
+    "thumb": ["-Oz", "--target=thumbv7em-none-eabi", "-ffunction-sections", "-fexceptions"],
+    "armeb": ["-O2", "--target=armebv7-linux-gnueabihf"],
 }
 ASSEMBLY = """
 .text
@@ -128,8 +133,9 @@ def test_functions_and_remainder_sum_to_llvm_size(
     if name != "data":
         assert is_complete(sizes[name])
     reference = Elf(objects[name].read_bytes()).section_sizes(allocated_only=True)
-    for kind in (".eh_frame", ".gcc_except_table"):
-        assert sizes[name].sections[kind] == sum(size for key, size in reference.items() if key.startswith(kind))
+    for kind, of_arm in {".eh_frame": ".ARM.exidx", ".gcc_except_table": ".ARM.extab"}.items():
+        expected = sum(size for key, size in reference.items() if key.startswith((kind, of_arm)))
+        assert sizes[name].sections[kind] == expected
 
 
 def test_function_sizes_of_corpora_are_complete(tiny_corpus: Corpus, pressed_corpus: Corpus, clang: Path) -> None:
@@ -140,18 +146,32 @@ def test_function_sizes_of_corpora_are_complete(tiny_corpus: Corpus, pressed_cor
         assert is_complete(sample.function_sizes)
 
 
-@pytest.mark.parametrize("name", ["oz", "o2", "sections", "nopic", "debug", "aarch64", "riscv64"])
+@pytest.mark.parametrize(
+    "name", ["oz", "o2", "sections", "nopic", "debug", "aarch64", "aarch64_be", "riscv64", "riscv32"]
+)
 def test_every_fde_and_lsda_belongs_to_a_function(sizes: dict[str, FunctionSizes], name: str) -> None:
     found = sizes[name]
     empty = found.instructions == 0
     # On RISC-V the code size in an FDE is in relocations: an empty function's FDE is attributed to its neighbour.
-    assert (found.unwind[~empty] > 0).all() and (name == "riscv64" or found.unwind[empty].all())
+    assert (found.unwind[~empty] > 0).all() and (name.startswith("riscv") or found.unwind[empty].all())
     with_tables = {n for n, entry in zip(found.names, found.entry, strict=True) if found.exceptions[entry]}
     assert {"stops", "catches", "_Z6sharedIiET_S0_"} <= with_tables and "leaf" not in with_tables
     assert int(found.exceptions.sum()) == found.sections[".gcc_except_table"]
     assert set(found.remainder) >= {".eh_frame"}  # only the CIEs
     cies = found.sections[".eh_frame"] - int(found.unwind.sum())
     assert found.remainder[".eh_frame"] == cies < 70
+
+
+@pytest.mark.parametrize("name", ["arm", "thumb", "armeb"])
+def test_arms_index_and_exception_tables_are_attributed(sizes: dict[str, FunctionSizes], name: str) -> None:
+    found = sizes[name]
+    has_code = found.instructions > 0
+    parts = {n: size_parts(found, n) for n in ("leaf", "stops", "catches")}
+    assert all(unwind % 8 == 0 for _, unwind, _, _ in parts.values()) and parts["catches"][1] == 8
+    assert parts["stops"][2] > 0 and parts["catches"][2] > 0 and parts["leaf"][2] == 0
+    assert int(found.unwind.sum()) == found.sections[".eh_frame"]
+    assert int(found.exceptions.sum()) == found.sections[".gcc_except_table"]
+    assert has_code.sum() > 8
 
 
 def test_without_unwind_tables_only_instructions_count(sizes: dict[str, FunctionSizes]) -> None:
