@@ -1,9 +1,9 @@
 """Attributes the text bytes of an object to its functions.
 
 A function's whole size is its instructions, its FDE in .eh_frame, its exception table (LSDA) in .gcc_except_table, and
-its jump tables: all of them disappear with the function. On 32-bit ARM its entry in .ARM.exidx takes the place of the
-FDE, and .ARM.extab that of the exception table (ARM IHI 0038). The rest (CIEs, string constants, padding) is the remainder.
-Whole sizes and remainder sum exactly to the text size.
+its jump tables: all of them disappear with the function. The rest (CIEs, string constants, padding) is the remainder.
+Whole sizes and remainder sum exactly to the text size. On 32-bit ARM an entry in .ARM.exidx takes the place of the FDE,
+and .ARM.extab that of the exception table (ARM IHI 0038).
 
 How each part is found in an object, where addresses are relocations:
 
