@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from components.core.console import Progress, UserError, say
 from components.core.processes.build_tools import stop_running
@@ -113,12 +114,29 @@ def _build_or_load(recipe: Recipe, cache: Path, base: Path, config: DebianConfig
     rebuild = recipe.source.kind == "path" or (config.retry_failed and package and package.failure)
     if package is not None and not rebuild:
         return package
+    package = _build(recipe, cache, base, config, "objects")
+    if not package.failure and not package.modules and not package.left:
+        # Some rules compile only when the binary packages are made.
+        package = _build(recipe, cache, base, config, "binary")
+    return package
+
+
+def _build(
+    recipe: Recipe, cache: Path, base: Path, config: DebianConfig, target: Literal["objects", "binary"]
+) -> PackageModules:
+    """Build the package and cache its modules, or the reason why there are none.
+
+    A build that compiles nothing without making binary packages is not cached, and has neither modules nor a failure.
+    """
+    folder = cache / _cache_key(recipe)
     log = _log_directory(config) / f"{recipe.name}.log"
     build = dataclasses.replace(config.build, compile_flags=(config.level,), object_flags=config.flags)
-    with build_package(recipe, base, build, "objects", log) as built:
+    with build_package(recipe, base, build, target, log) as built:
         failed = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
         if not built.lasting:
             return failed
+        if target == "objects" and not built.failure and not any(path.is_file() for path in built.objects.rglob("*")):
+            return PackageModules(built.version, "", {}, ())
         partial = built.work / "modules"
         partial.mkdir()
         try:

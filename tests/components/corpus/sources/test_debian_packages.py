@@ -26,7 +26,7 @@ CHANGELOG = """{name} (1.0) unstable; urgency=low
 
  -- Nobody <nobody@example.org>  Sat, 01 Jan 2022 00:00:00 +0000
 """
-RULES = "#!/usr/bin/make -f\n%:\n\tdh $@\noverride_dh_auto_build:\n{commands}"
+RULES = "#!/usr/bin/make -f\n%:\n\tdh $@\noverride_{step}:\n{commands}"
 FIRST = "int twice(int x) { return 2 * x; }\n"
 SECOND = "extern int puts(const char *); int main(void) { return puts(__FILE__) + 1; }\n"
 
@@ -34,14 +34,16 @@ SECOND = "extern int puts(const char *); int main(void) { return puts(__FILE__) 
 NETWORK_COMMAND = "getent hosts example.org || { echo Temporary failure in name resolution; false; }"
 
 
-def package(folder: Path, name: str, commands: list[str], **files: str) -> dict[str, object]:
-    """Write the source tree of a package whose build runs `commands`; return its project for a recipe."""
+def package(
+    folder: Path, name: str, commands: list[str], step: str = "dh_auto_build", **files: str
+) -> dict[str, object]:
+    """Write the source tree of a package that runs `commands` in a step of debhelper; return its project."""
     debian = folder / name / "debian"
     (debian / "source").mkdir(parents=True)
     (debian / "control").write_text(CONTROL.format(name=name))
     (debian / "changelog").write_text(CHANGELOG.format(name=name))
     (debian / "source" / "format").write_text("3.0 (native)\n")
-    (debian / "rules").write_text(RULES.format(commands="".join(f"\t{command}\n" for command in commands)))
+    (debian / "rules").write_text(RULES.format(step=step, commands="".join(f"\t{command}\n" for command in commands)))
     (debian / "rules").chmod(0o755)
     (debian / "install").write_text("prog usr/bin\n" if "prog" in " ".join(commands) else "")
     for file, text in files.items():
@@ -99,6 +101,7 @@ def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkey
         package(tmp_path, "fills", ["fallocate -l 3G zeros"]),
         package(tmp_path, "calls", [NETWORK_COMMAND]),
         package(tmp_path, "script", ["echo nothing to compile"]),
+        package(tmp_path, "late", ["gcc -c late.c"], "dh_auto_install", late_c="int late(int x) { return x ^ 77; }\n"),
         package(tmp_path, "wrong", ["gcc -c bad.c"], bad_c="int f(\n"),
         package(tmp_path, "copy", ["gcc -c same.c"], same_c=FIRST),
         package(tmp_path, "poison", ["gcc -c poison.c"], poison_c=SECOND),
@@ -110,7 +113,7 @@ def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkey
     done = build(tmp_path / "set.yaml", corpus, *options)
     assert done.returncode == 0, done.stderr
     description = json.loads((corpus / "corpus_description.json").read_text())
-    assert sorted(description["modules"]) == ["good/a.o", "good/b.o"]
+    assert sorted(description["modules"]) == ["good/a.o", "good/b.o", "late/late.o"]
     assert left_out(corpus, "package_failed") == {
         "hangs": "it took longer than 45 s",
         "fills": "its build failed: it filled the disk that it was given",
