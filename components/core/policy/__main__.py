@@ -12,7 +12,7 @@ from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, SEED
 from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
-from components.core.formats.toolchain import load_toolchain
+from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.projects.build import clang_version
 from components.core.storage import publish, require_artifact
@@ -63,25 +63,57 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 
 
 @main.command("export")
-@click.option("--policy", type=ARTIFACT, required=True, help="Output of the warmstart or ppo step.")
-@click.option("--toolchain", type=ARTIFACT, required=True, help="Toolchain whose clang compiles policy.so.")
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the new policy; created or replaced.")
+@click.option(
+    "--policy", "policies", type=ARTIFACT, required=True, multiple=True, help="Output of the warmstart or ppo step."
+)
+@click.option("--toolchain", type=ARTIFACT, required=True, help="Toolchain whose clang compiles the policy.")
+@click.option("--output", type=OUTPUT, help="Directory of the new policy; created or replaced.")
 @click.option(
     "--aot/--no-aot",
     default=False,
     show_default=True,
     help="Also write the form that `toolchain --embed tf-aot` requires; takes a minute.",
 )
-def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> None:
-    """Write all forms of a policy again, from its weights; keep its origin in policy.json.
+@click.option(
+    "--for-llvm",
+    type=OUTPUT,
+    metavar="DIR",
+    help="Instead of --output: directory with what LLVM's own build needs to embed policies, at most one per problem.",
+)
+@click.option("--target", default="", metavar="TRIPLE", help="Machine that the LLVM of --for-llvm runs on.")
+@click.option("--clang", help="Clang that compiles for --target.  [default: the toolchain's]")
+def export_command(
+    policies: tuple[Path, ...],
+    toolchain: Path,
+    output: Path | None,
+    aot: bool,
+    for_llvm: Path | None,
+    target: str,
+    clang: str | None,
+) -> None:
+    """Write all forms of a policy again, from its weights, or the files that embed it in an LLVM that you build.
 
     \b
-    Example:
+    Examples:
       mlgo policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
         --output runs/aot
+      mlgo policy export --policy runs/mine/policy --toolchain runs/mine/training --for-llvm runs/for-llvm
     """
-    require_artifact(policy, "policy")
-    info, compiler = load_policy_info(policy), load_toolchain(toolchain)
+    if (output is None) == (for_llvm is None):
+        raise UserError("exactly one kind of export is needed", "pass --output DIR, or --for-llvm DIR")
+    for policy in policies:
+        require_artifact(policy, "policy")
+    compiler = load_toolchain(toolchain)
+    if for_llvm is not None:
+        _export_for_llvm(policies, compiler, for_llvm, target, clang)
+    elif output is not None:
+        if len(policies) != 1:
+            raise UserError("--output takes one policy", "pass --policy once")
+        _export_again(policies[0], compiler, output, aot)
+
+
+def _export_again(policy: Path, compiler: Toolchain, output: Path, aot: bool) -> None:
+    info = load_policy_info(policy)
     dense = read_dense(policy)
 
     from components.core.policy.export import export_policy
@@ -99,6 +131,29 @@ def export_command(policy: Path, toolchain: Path, output: Path, aot: bool) -> No
 
             compile_aot(partial, dense.problem, compiler.clang)
     say(f"{display_path(output)}: all forms of {display_path(policy)}" + (", with aot/" if aot else ""))
+
+
+def _export_for_llvm(
+    policies: tuple[Path, ...], compiler: Toolchain, output: Path, target: str, clang: str | None
+) -> None:
+    from components.core.policy.llvm_build import CACHE_FILE, export_for_llvm
+
+    if not compiler.upstream_features:
+        compiler.require_mode("training")
+    by_problem: dict[str, Path] = {}
+    for policy in policies:
+        problem = load_policy_info(policy).problem
+        if problem in by_problem:
+            raise UserError(f"{by_problem[problem]} and {policy} are both policies for {problem}", "pass one of them")
+        if problem not in compiler.upstream_features:
+            raise UserError(f"{compiler.directory} has no advisor for {problem}", "pass a toolchain of --strategy sdk")
+        by_problem[problem] = policy
+    found = shutil.which(clang) if clang else str(compiler.clang)
+    if found is None:
+        raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
+    with publish(output) as partial:
+        export_for_llvm(by_problem, compiler.upstream_features, partial, Path(found), target)
+    say(f"cmake -C {display_path(output / CACHE_FILE)} ...; see {display_path(output / 'README.md')}")
 
 
 @main.command("import")

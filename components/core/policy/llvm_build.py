@@ -1,0 +1,143 @@
+"""Exports policies for an LLVM that the user builds with its own CMake files, without TensorFlow.
+
+LLVM takes a model as a header and an object (LLVM_OVERRIDE_MODEL_* in llvm/cmake/modules/TensorFlowCompile.cmake) where
+TENSORFLOW_AOT_PATH is set, from which it builds TensorFlow's runtime. Our header and object need no runtime, so the
+export has a directory that stands for TensorFlow's and builds an empty library.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping
+from importlib import resources
+from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
+
+from components.core import problems
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE
+from components.core.policy.dense import read_dense
+from components.core.policy.export import write_source
+from components.core.policy.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_S
+
+CACHE_FILE = "mlgo.cmake"
+MODELS = "models"
+STAND_IN = "tensorflow-aot"
+"""Directory for TENSORFLOW_AOT_PATH."""
+
+_RUNTIME = """\
+# Stands for TensorFlow's AOT runtime, which the policies of this directory do not need. LLVM names these two targets.
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp "")
+add_library(tf_xla_runtime_objects OBJECT ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
+add_library(tf_xla_runtime STATIC ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
+"""
+_MODEL_PATHS = {"inlining": "LLVM_INLINER_MODEL_PATH", "regalloc": "LLVM_RAEVICT_MODEL_PATH"}
+"""Problem -> CMake variable that LLVM reads where there is no override; "none" is a build without a model."""
+
+
+def export_for_llvm(
+    policies: Mapping[str, Path],
+    upstream_features: Mapping[str, Collection[str]],
+    directory: Path,
+    clang: Path,
+    triple: str = "",
+) -> None:
+    """Write headers, objects, SavedModels, a CMake cache file and instructions into `directory`.
+
+    Args:
+        policies: problem -> policy directory.
+        upstream_features: problem -> names of the features that LLVM itself has.
+        clang: compiles the objects.
+        triple: target of the LLVM that is built, "" for that of `clang`.
+
+    Raises:
+        UserError: a policy uses features that LLVM does not have, or `clang` does not compile for the target.
+    """
+    from components.core.policy.saved_model import SAVED_MODEL  # imports TensorFlow
+
+    for problem, policy in policies.items():
+        check_upstream_features(policy, read_dense(policy).features, upstream_features[problem])
+    models = directory / MODELS
+    models.mkdir()
+    for problem, policy in policies.items():
+        name = problems.get(problem).llvm.model_class
+        with TemporaryDirectory(prefix="mlgo-export-") as scratch:
+            write_source(read_dense(policy), Path(scratch))
+            shutil.copyfile(Path(scratch, POLICY_HEADER), models / f"{name}.h")
+            _compile(Path(scratch), models / f"{name}.o", clang, triple)
+        if (policy / SAVED_MODEL).is_dir():
+            shutil.copytree(policy / SAVED_MODEL, directory / SAVED_MODEL / problem)
+    stand_in = directory / STAND_IN
+    (stand_in / "include").mkdir(parents=True)
+    (stand_in / "include" / "README").write_text("Empty: the policies need no header of TensorFlow.\n")
+    (stand_in / "xla_aot_runtime_src").mkdir()
+    (stand_in / "xla_aot_runtime_src" / "CMakeLists.txt").write_text(_RUNTIME)
+    (directory / CACHE_FILE).write_text(_cache_file(policies))
+    page = Template(resources.files("components.core.policy").joinpath("llvm_build.md").read_text(encoding="utf-8"))
+    flags = " and ".join(
+        f"`-mllvm {option}`" for problem in policies for option in problems.get(problem).llvm.release_options
+    )
+    (directory / "README.md").write_text(page.substitute(flags=flags, triple=triple or "this machine"))
+
+
+def check_upstream_features(policy: Path, features: Collection[FeatureSpec], upstream: Collection[str]) -> None:
+    """Check that LLVM has all features of a policy. UserError if it does not."""
+    missing = [spec.name for spec in features if spec.name not in upstream]
+    if missing:
+        raise UserError(
+            f"{policy} uses features that LLVM itself does not have: {', '.join(missing)}",
+            "train a policy with --features llvm (mlgo warmstart --help), or build a clang or a plugin with mlgo toolchain",
+        )
+
+
+def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
+    # The source needs integer types only, which every clang has, so that no headers of the target are needed.
+    headers = source / "headers"
+    headers.mkdir()
+    (headers / "cstdint").write_text("#include <stdint.h>\n")
+    target = [f"--target={triple}"] if triple else []
+    command: list[str | Path] = [
+        clang,
+        "-x",
+        "c++",
+        *target,
+        *COMPILE_FLAGS,
+        "-ffreestanding",
+        "-nostdinc++",
+        "-isystem",
+        headers,
+    ]
+    try:
+        done = subprocess.run(
+            [*command, "-c", source / POLICY_SOURCE, "-o", output],
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"{clang} does not run: {error}", "pass another --clang") from None
+    if done.returncode != 0:
+        raise UserError(
+            f"{clang} does not compile for {triple or 'its own target'}:\n{done.stderr[-2000:]}",
+            "pass a triple that this clang has a code generator for (clang --print-targets), or another --clang",
+        )
+
+
+def _cache_file(policies: Mapping[str, Path]) -> str:
+    lines = [
+        "# For cmake -C: LLVM with the policies of this directory, without TensorFlow.",
+        f'set(TENSORFLOW_AOT_PATH "${{CMAKE_CURRENT_LIST_DIR}}/{STAND_IN}" CACHE PATH "")',
+    ]
+    for problem in problems.names():
+        if problem not in policies:
+            lines.append(f'set({_MODEL_PATHS[problem]} "none" CACHE STRING "")')
+            continue
+        name = problems.get(problem).llvm.model_class
+        for kind, suffix in (("HEADER", "h"), ("OBJECT", "o")):
+            path = f"${{CMAKE_CURRENT_LIST_DIR}}/{MODELS}/{name}.{suffix}"
+            lines.append(f'set(LLVM_OVERRIDE_MODEL_{kind}_{name.upper()} "{path}" CACHE FILEPATH "")')
+    return "\n".join(lines) + "\n"
