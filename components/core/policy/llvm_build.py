@@ -89,7 +89,7 @@ def check_upstream_features(policy: Path, features: Collection[FeatureSpec], ups
     if missing:
         raise UserError(
             f"{policy} uses features that LLVM itself does not have: {', '.join(missing)}",
-            "train a policy with --features llvm (mlgo warmstart --help), or build a clang or a plugin with mlgo toolchain",
+            "train with --features llvm (mlgo warmstart --help), or build a clang or a plugin with mlgo toolchain",
         )
 
 
