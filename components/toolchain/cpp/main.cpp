@@ -5,6 +5,9 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
 
+#include <cstdio>
+#include <cstring>
+
 // Debian's clang libraries were built with Polly as an extension and ask it for
 // its passes. The polyhedral optimizer is off by default and in a separate
 // package, so this stub registers no passes.
@@ -15,7 +18,15 @@ llvm::PassPluginLibraryInfo getPollyPluginInfo() {
 
 int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);
 
+/// What --version says after clang's own lines; a clang without a policy has
+/// none.
+extern "C" __attribute__((weak)) const char mlgoDescription[];
+
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
-  return clang_main(Argc, Argv, {Argv[0], nullptr, false});
+  const bool ShowsVersion = Argc == 2 && std::strcmp(Argv[1], "--version") == 0;
+  int Status = clang_main(Argc, Argv, {Argv[0], nullptr, false});
+  if (ShowsVersion && Status == 0 && mlgoDescription)
+    std::fputs(mlgoDescription, stdout);
+  return Status;
 }

@@ -59,3 +59,5 @@ def test_pretrained_policies_reduce_code_size(tmp_path: Path) -> None:
         subprocess.run([output / "bin" / "clang++", *flags], check=True)
         sizes[mode] = Elf(memoryview(compiled.read_bytes())).text_size()
     assert sizes["release"] < sizes["default"]
+    said = subprocess.run([output / "bin" / "clang", "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1].startswith("mlgo-pipeline: release clang, inlining policy ")
