@@ -14,7 +14,7 @@ import click
 
 from components.core import problems
 from components.core.console import UserError, run_step, say
-from components.core.console.number_types import JOBS, LLVM_MAJOR, TIMEOUT_S
+from components.core.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOUT_S
 from components.core.formats.corpus import Part, inspect_corpus, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
@@ -186,12 +186,18 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
     help="Layout at gs://. packed: small files in tar archives, many times faster; standard: an object per file, as "
     "other tools expect.",
 )
+@click.option(
+    "--max-modules-per-project",
+    type=COUNT,
+    help="Copy so many modules of each project at most: more projects teach more than more modules of one.",
+)
 @_SKIP_DAMAGED
 @edit_options
 def import_corpus(
     source: Path,
     output: Path,
     layout: str,
+    max_modules_per_project: int | None,
     skip_damaged: bool,
     cmd_add: tuple[str, ...],
     cmd_remove: tuple[str, ...],
@@ -207,6 +213,8 @@ def import_corpus(
       mlgo corpus import --input extracted --output corpus
     Example: a copy that ml-compiler-opt's tools can read
       mlgo corpus import --input gs://B/corpus --output gs://B/plain --layout standard
+    Example: fifty modules of each project of a large corpus
+      mlgo corpus import --input corpus --max-modules-per-project 50 --output small
     Example: the same modules for another processor, without the inline threshold of their build
       mlgo corpus import --input corpus --output corpus-v3 --cmd-replace -target-cpu x86-64-v3 \\
         --cmd-remove "-mllvm -inline-threshold"
@@ -217,14 +225,13 @@ def import_corpus(
     splits = split_config(split)
     edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
     with publish(output, packing=layout == "packed") as partial:
-        corpus, damaged = take_corpus(source, partial, skip_damaged, edits)
+        corpus, damaged = take_corpus(source, partial, skip_damaged, edits, max_modules_per_project)
         projects = Counter(module.project for module in corpus)
         report = Report(dict(projects), _damaged(damaged))
         report.write(partial)
-        if keep and not damaged:
-            done = corpus.splits()
-        elif keep:
-            done = read_splits(source, [module.name for module in inspect_corpus(source)[0]]).without(set(damaged))
+        if keep:
+            names = [module.name for module in inspect_corpus(source)[0]]
+            done = read_splits(source, names).without(set(names) - {module.name for module in corpus})
         else:
             done = split_modules(load_corpus(partial).modules, splits)
         write_splits(partial, done)

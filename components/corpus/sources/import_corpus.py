@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 from components.core.console import Progress, UserError
@@ -15,7 +17,11 @@ _NO_EDITS = CommandEdits()
 
 
 def take_corpus(
-    source: Path, output: Path, skip_damaged: bool = False, edits: CommandEdits = _NO_EDITS
+    source: Path,
+    output: Path,
+    skip_damaged: bool = False,
+    edits: CommandEdits = _NO_EDITS,
+    max_modules_per_project: int | None = None,
 ) -> tuple[Corpus, dict[str, str]]:
     """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
 
@@ -26,9 +32,10 @@ def take_corpus(
         output: directory of the copy.
         skip_damaged: skip modules whose files are missing or truncated, instead of raising.
         edits: of the modules' arguments, in the copy.
+        max_modules_per_project: copy so many modules of a project at most, those whose names have the lowest digests.
 
     Returns:
-        The corpus in `source`, without skipped modules, and skipped module -> what is wrong with it.
+        The corpus in `source`, with the copied modules only, and skipped module -> what is wrong with it.
 
     Raises:
         UserError: `source` is not a corpus, or is damaged, or all of its modules are; a profile is missing; no module
@@ -39,12 +46,16 @@ def take_corpus(
         modules = tuple(module for module in corpus if module.name not in damaged)
         if not modules:
             raise UserError(f"all {len(corpus)} modules of {source} are damaged", "make the corpus again")
-        description = {**corpus.description, "modules": [module.name for module in modules]}
-        corpus = Corpus(corpus.directory, modules, description)
-        (output / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+        corpus = _only(corpus, modules)
     else:
         corpus, damaged = load_corpus(source), {}
+    if max_modules_per_project is not None:
+        corpus = _only(corpus, _limited(corpus, max_modules_per_project))
+    if len(corpus) == len(corpus.description["modules"]) and not damaged:
         shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
+    else:
+        description = {**corpus.description, "modules": [module.name for module in corpus]}
+        (output / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
     root, given = corpus.directory.resolve(), {Path(place).resolve() for place in edits.profiles()}
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
@@ -65,6 +76,26 @@ def take_corpus(
     directories = {module.name: str(module.cmd.parent) for module in own}
     copy_profiles(output, [module.name for module in own], directories, may_bring)
     return corpus, damaged
+
+
+def _only(corpus: Corpus, modules: tuple[Module, ...]) -> Corpus:
+    return Corpus(corpus.directory, modules, corpus.description)
+
+
+def _limited(corpus: Corpus, limit: int) -> tuple[Module, ...]:
+    """Return at most `limit` modules of each project, in their order.
+
+    Digests choose, so that the choice does not depend on the other modules.
+    """
+    by_project: defaultdict[str, list[str]] = defaultdict(list)
+    for module in corpus:
+        by_project[module.project].append(module.name)
+    chosen = {name for names in by_project.values() for name in sorted(names, key=_name_digest)[:limit]}
+    return tuple(module for module in corpus if module.name in chosen)
+
+
+def _name_digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _files(module: Module) -> list[Path]:

@@ -103,3 +103,18 @@ def test_global_command_override_is_kept(foreign: Path, tmp_path: Path) -> None:
     write_description(foreign, names, command_override=["-cc1", "-Oz"])
     import_corpus(foreign, tmp_path / "corpus")
     assert all(m.arguments() == ("-cc1", "-Oz") for m in load_corpus(tmp_path / "corpus"))
+
+
+def test_modules_of_a_project_are_limited_and_keep_their_part(foreign: Path, tmp_path: Path) -> None:
+    write_splits(foreign, Splits(0, ("app/a.c.o",), ("app/b.c.o",), ("app/c.c.o", "app/d.c.o")))
+    import_corpus(foreign, tmp_path / "two", "--max-modules-per-project", "2")
+    two = load_corpus(tmp_path / "two")
+    verify(tmp_path / "two")
+    assert len(two) == 2
+    whole = load_corpus(foreign).splits()
+    for part in ("train", "validation", "heldout"):
+        assert set(two.splits().part(part)) == {m.name for m in two} & set(whole.part(part))
+    import_corpus(foreign, tmp_path / "three", "--max-modules-per-project", "3")
+    assert {m.name for m in two} < {m.name for m in load_corpus(tmp_path / "three")}, "a larger limit adds modules"
+    import_corpus(foreign, tmp_path / "all", "--max-modules-per-project", "9")
+    assert len(load_corpus(tmp_path / "all")) == 4
