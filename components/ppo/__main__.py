@@ -72,9 +72,9 @@ Examples:
     f"[default: {problems.describe_field('training.algorithm')}]",
 )
 @click.option(
-    "--objective",
+    "--size-of",
     type=click.Choice(["linked", "modules"]),
-    default=PpoConfig.objective,
+    default=PpoConfig.size_of,
     show_default=True,
     help="Weight a function's bytes by the share that the project's link keeps, as estimated from the traced modules, "
     "or count all of them. For sizes only.",

@@ -11,7 +11,7 @@ from components.core.console import UserError
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]
-Objective = Literal["linked", "modules"]
+SizeOf = Literal["linked", "modules"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PpoConfig:
             "counterfactual", or "module" for algorithms that assign no credit.
         algorithm: None for the problem's default. "ppo" updates a policy, "dqn" learns action values from
             counterfactuals. "es" perturbs the policy's weights `samples` times per iteration and compares outcomes.
-        objective: for sizes, the bytes of a function that count: "linked" for its share of what the project's link
+        size_of: for sizes, the bytes of a function that count: "linked" for its share of what the project's link
             keeps, "modules" for all.
         module_weight: weight of the module's size relative to that of its functions (credit assignment "function").
         validate_every: iterations between validations.
@@ -62,7 +62,7 @@ class PpoConfig:
     samples: int = 0
     credit_assignment: CreditAssignment | None = None
     algorithm: Algorithm | None = None
-    objective: Objective = "linked"
+    size_of: SizeOf = "linked"
     module_weight: float = 1.0
     validate_every: int = 5
     ema_decay: float = 0.7

@@ -30,7 +30,7 @@ _REPORTED = (
     "samples",
     "credit_assignment",
     "algorithm",
-    "objective",
+    "size_of",
     "module_weight",
     "validate_every",
     "ema_decay",

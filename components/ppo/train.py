@@ -213,7 +213,7 @@ class Trainer:
 
     def _objects(self) -> dict[str, dict[str, int]]:
         """Return the number of objects that define a function; empty if the bytes of all of them count."""
-        counts = self.config.objective == "linked" and self.config.credit_assignment == "counterfactual"
+        counts = self.config.size_of == "linked" and self.config.credit_assignment == "counterfactual"
         return read_object_counts(self.config.trace) if counts and self.objective.wants_function_sizes(True) else {}
 
     def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from components.core.formats.policy import PRETRAINED
 from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
 from components.core.storage.uri import display_path
 from components.core.workers.factory import HELP as WORKERS_HELP
-from components.tune.config import Objective, TuneConfig
+from components.tune.config import SizeOf, TuneConfig
 
 
 @click.command(
@@ -59,9 +59,9 @@ Examples:
     help="Compiles of a module per round that measure flips of its decisions.",
 )
 @click.option(
-    "--objective",
-    type=click.Choice(get_args(Objective)),
-    default=TuneConfig.objective,
+    "--size-of",
+    type=click.Choice(get_args(SizeOf)),
+    default=TuneConfig.size_of,
     help="What to minimize: bytes by the share that the link keeps, or bytes of all modules.",
 )
 @click.option("--seed", type=SEED, default=TuneConfig.seed, help="Seed of the order in which flips are tried.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Objective = Literal["linked", "modules"]
+SizeOf = Literal["linked", "modules"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TuneConfig:
             None to skip this verification.
         minutes: wall time of the search, without earlier parts of a resumed search.
         flip_compiles: counterfactual compiles of a module per round.
-        objective: "linked" weights functions that several objects define by the share that the link keeps.
+        size_of: "linked" weights functions that several objects define by the share that the link keeps.
         workers: see components/core/workers/factory.py.
     """
 
@@ -35,7 +35,7 @@ class TuneConfig:
     release_toolchain: Path | None = None
     minutes: float = 15.0
     flip_compiles: int = 12
-    objective: Objective = "linked"
+    size_of: SizeOf = "linked"
     seed: int = 1
     workers: str = "local"
     timeout_s: float = 120.0

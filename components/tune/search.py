@@ -123,7 +123,7 @@ def _survey(
             weak.setdefault(project_of(name), Counter()).update(functions)
     if not states:
         raise UserError("no module of the corpus compiles", "check that the corpus was made for this clang")
-    if config.objective == "modules":
+    if config.size_of == "modules":
         return states, {}
     shared = {project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()}
     return states, shared

@@ -103,7 +103,7 @@ def _inputs(config: TuneConfig) -> dict[str, str]:
     artifacts = {"corpus": config.corpus, "training clang": config.toolchain, "policy": config.policy}
     return {
         **{name: digest(path) if (path / MANIFEST).exists() else "" for name, path in artifacts.items()},
-        "objective": config.objective,
+        "size_of": config.size_of,
     }
 
 

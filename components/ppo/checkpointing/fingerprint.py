@@ -23,7 +23,7 @@ OPTIONS = (
     "samples",
     "credit_assignment",
     "algorithm",
-    "objective",
+    "size_of",
     "module_weight",
     "validate_every",
     "ema_decay",

@@ -57,7 +57,7 @@ def tune(*options: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, release: Path, tmp_path: Path) -> None:
-    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--objective", "modules", "--minutes", 0.5)
+    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--size-of", "modules", "--minutes", 0.5)
     done = tune(*inputs, "--release-toolchain", release, "--output", tmp_path / "plan")
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "plan" / "tune.json").read_text())

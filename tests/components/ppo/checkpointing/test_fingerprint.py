@@ -65,7 +65,7 @@ def test_duration_and_place_may_change(config, field, value):
         ("credit_assignment", "module", "--credit-assignment counterfactual (now module)"),
         ("module_weight", 2.0, "--module-weight 1.0 (now 2.0)"),
         ("algorithm", "ppo", "--algorithm dqn (now ppo)"),
-        ("objective", "modules", "--objective linked (now modules)"),
+        ("size_of", "modules", "--size-of linked (now modules)"),
         ("validate_every", 1, "--validate-every 5 (now 1)"),
         ("ema_decay", 0.0, "--ema-decay 0.7 (now 0.0)"),
         ("gin_bindings", ("PpoParameters.clip_epsilon=0.3",), "another gin settings"),
@@ -116,7 +116,7 @@ def test_training_of_an_earlier_version_resumes(config):
 def test_training_with_earlier_credit_is_refused(config, credit):
     learned = {"credit_assignment": credit, "algorithm": "ppo"}
     for now in (begun(config), begun(replace(config, **learned))):
-        new = ("credit_assignment", "algorithm", "objective")
+        new = ("credit_assignment", "algorithm", "size_of")
         before = {name: value for name, value in now.items() if name not in new} | {"credit": credit}
         with pytest.raises(EarlierCredit, match=f"started by an earlier version .* --credit {credit}") as caught:
             require_same(config.root_dir, before, now)
