@@ -42,6 +42,7 @@ def release_if_good(
     workers: str,
     extra_policy: str,
     strategy: str,
+    targets: str,
     llvm_major: int,
     llvm_source: str,
     min_reduction_percent: str,
@@ -56,6 +57,7 @@ def release_if_good(
                 policy=policy,
                 extra_policy=extra_policy,
                 strategy=strategy,
+                targets=targets,
                 llvm_major=llvm_major,
                 llvm_source=llvm_source,
             ),
@@ -108,6 +110,7 @@ def training_pipeline(
     preset: str = "demo",
     train_minutes: str = "",
     strategy: str = "sdk",
+    targets: str = "native",
     llvm_major: int = 19,
     llvm_source: str = "deb",
     workers: str = "local",
@@ -135,6 +138,7 @@ def training_pipeline(
         train_minutes: Minutes of PPO, instead of the preset's. Empty: the preset's.
         strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
             pass plugin; inlining only.
+        targets: Code generators of the clangs: `native`, or `all` for code of other processors.
         llvm_major: Major version of the LLVM whose clang is trained and released: 19, with `plugin` also 22.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to PPO only, on a Ray cluster of up to N pods
@@ -156,7 +160,9 @@ def training_pipeline(
     notified.set_caching_options(False)  # a notification is not a result
     with dsl.ExitHandler(notified):
         training = _sized(
-            toolchain_training(strategy=strategy, llvm_major=llvm_major, llvm_source=llvm_source), "4", "8G"
+            toolchain_training(strategy=strategy, targets=targets, llvm_major=llvm_major, llvm_source=llvm_source),
+            "4",
+            "8G",
         )
         code = _sized(
             make_corpus(
@@ -238,6 +244,7 @@ def training_pipeline(
             workers=workers,
             extra_policy=extra_policy,
             strategy=strategy,
+            targets=targets,
             llvm_major=llvm_major,
             llvm_source=llvm_source,
             min_reduction_percent=min_reduction_percent,

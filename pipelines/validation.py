@@ -33,6 +33,7 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "seed": (SEED, "1"),
     "llvm_major": (LLVM_MAJOR, "19"),
     "strategy": (click.Choice(list(SUPPORTED_LLVM_MAJORS)), "plugin"),
+    "targets": (click.Choice(["native", "all"]), "all"),
     "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
     "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
     "max_slowdown_percent": (FiniteFloatRange(), "5"),

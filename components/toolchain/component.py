@@ -8,6 +8,7 @@ from components.core.launcher.declare import step
 @dsl.container_component
 def toolchain_training(  # type: ignore[no-untyped-def]
     strategy: str,
+    targets: str,
     llvm_major: int,
     llvm_source: str,
     training: dsl.Output[dsl.Artifact],
@@ -16,6 +17,7 @@ def toolchain_training(  # type: ignore[no-untyped-def]
 
     Args:
         strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one.
+        targets: Code generators to link: `native` or `all`. A plugin works with all.
         llvm_major: Major version of LLVM.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         training: Training clang.
@@ -28,6 +30,8 @@ def toolchain_training(  # type: ignore[no-untyped-def]
             "training",
             "--strategy",
             strategy,
+            "--targets",
+            targets,
             "--llvm-major",
             llvm_major,
             "--llvm-source",
@@ -44,6 +48,7 @@ def toolchain_release(  # type: ignore[no-untyped-def]
     policy: dsl.Input[dsl.Model],
     extra_policy: str,
     strategy: str,
+    targets: str,
     llvm_major: int,
     llvm_source: str,
     release: dsl.Output[dsl.Artifact],
@@ -54,6 +59,7 @@ def toolchain_release(  # type: ignore[no-untyped-def]
         policy: Policy to embed.
         extra_policy: Path or URI of a policy for another problem to embed as well. Empty: none.
         strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one.
+        targets: Code generators to link: `native` or `all`. A plugin works with all.
         llvm_major: Major version of LLVM.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         release: Release clang.
@@ -66,6 +72,8 @@ def toolchain_release(  # type: ignore[no-untyped-def]
             "release",
             "--strategy",
             strategy,
+            "--targets",
+            targets,
             "--llvm-major",
             llvm_major,
             "--llvm-source",

@@ -140,6 +140,12 @@ cli.add_command(storage_group)
     help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only.",
 )
 @click.option(
+    "--targets",
+    type=click.Choice(["native", "all"]),
+    default="native",
+    help="Code generators of the clangs; all for code of other processors than this machine's.",
+)
+@click.option(
     "--llvm-major",
     type=LLVM_MAJOR,
     default=19,
@@ -193,6 +199,7 @@ def run(
     problem: str,
     workers: str,
     strategy: str,
+    targets: str,
     llvm_major: int,
     llvm_source: str,
     seed: int,
@@ -233,6 +240,7 @@ def run(
         problem=problem,
         workers=workers,
         strategy=strategy,
+        targets=targets,
         llvm_major=llvm_major,
         llvm_source=str(Path(llvm_source).absolute()) if Path(llvm_source).is_dir() else llvm_source,
         train_minutes=train_minutes,

@@ -30,6 +30,7 @@ class RunOptions:
     problem: str = "inlining"
     workers: str = "local"
     strategy: str = "sdk"
+    targets: str = "native"
     llvm_major: int = 19
     llvm_source: str = "deb"
     train_minutes: float | None = None
@@ -59,6 +60,7 @@ class RunOptions:
             "preset": self.preset,
             "train_minutes": "" if self.train_minutes is None else f"{self.train_minutes:g}",
             "strategy": self.strategy,
+            "targets": self.targets,
             "llvm_major": str(self.llvm_major),
             "llvm_source": self.llvm_source,
             "workers": self.workers,
