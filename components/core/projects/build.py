@@ -17,7 +17,7 @@ from typing import Any
 from components.core.console import UserError
 from components.core.processes.build_tools import log_tail, run_logged
 from components.core.projects.compile_commands import output_of
-from components.core.projects.recipe import Recipe
+from components.core.projects.recipe import Recipe, Target
 from components.core.projects.relative import write_launcher
 from components.core.storage.input_files import read_json
 
@@ -138,12 +138,16 @@ def configure_project(
         "CMAKE_BUILD_TYPE": BUILD_TYPE,
         f"CMAKE_C_FLAGS_{BUILD_TYPE.upper()}": flags,
         f"CMAKE_CXX_FLAGS_{BUILD_TYPE.upper()}": flags,
-        **{f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": shlex.join(ldflags) for kind in _LINKED_KINDS},
+        **{
+            f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": shlex.join(_link_flags(recipe, ldflags))
+            for kind in _LINKED_KINDS
+        },
         # Our launcher replaces any compiler cache, which would return objects with an earlier build's command line.
         "CMAKE_C_COMPILER_LAUNCHER": launcher,
         "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
         # The user's package registry must not decide what a project finds.
         "CMAKE_FIND_USE_PACKAGE_REGISTRY": "OFF",
+        **(_cross_definitions(recipe.target) if recipe.target else {}),
         **{key: _expand(value, recipe, source_dir) for key, value in recipe.cmake_options or ()},
     }
     command = ["cmake", "-GNinja", "-Wno-dev", "-S", str(source_dir / recipe.directory), "-B", str(build_dir)]
@@ -198,7 +202,7 @@ def _run_commands(
         "CXX": str(clangxx(clang)),
         "CFLAGS": flags,
         "CXXFLAGS": flags,
-        "LDFLAGS": shlex.join(ldflags),
+        "LDFLAGS": shlex.join([*_target_flags(recipe), *_link_flags(recipe, ldflags)]),
         "JOBS": str(jobs),
     }
     lines = recipe.prepare + (recipe.commands or ())
@@ -223,7 +227,38 @@ def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, cflags: list[s
     # Keep the build's path out of debug information and, through __FILE__, out of the code and its size.
     inside = recipe.cmake_options is not None and source_dir.is_relative_to(build_dir)
     place = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
-    return ["-DNDEBUG", place, *recipe.cflags, *cflags]
+    return [*_target_flags(recipe), "-DNDEBUG", place, *recipe.cflags, *cflags]
+
+
+def _target_flags(recipe: Recipe) -> list[str]:
+    return [*recipe.target.flags(), *recipe.target.cflags] if recipe.target else []
+
+
+def _link_flags(recipe: Recipe, ldflags: Sequence[str]) -> list[str]:
+    """Return the flags of a link. This machine's linker may not know another processor; lld knows all."""
+    return ["-fuse-ld=lld", *recipe.target.ldflags, *ldflags] if recipe.target else list(ldflags)
+
+
+def _cross_definitions(target: Target) -> dict[str, str]:
+    """Return the CMake variables of a cross build."""
+    definitions = {
+        "CMAKE_SYSTEM_NAME": "Linux" if target.has_system else "Generic",
+        "CMAKE_SYSTEM_PROCESSOR": target.processor,
+        "CMAKE_C_COMPILER_TARGET": target.triple,
+        "CMAKE_CXX_COMPILER_TARGET": target.triple,
+        # Debian's linker is this machine's.
+        **{f"CMAKE_{kind}_LINKER_FLAGS_INIT": "-fuse-ld=lld" for kind in _LINKED_KINDS},
+        # Old projects would check the compiler without these flags.
+        "CMAKE_POLICY_DEFAULT_CMP0056": "NEW",
+        # Packages of this machine are for this machine.
+        **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
+        "CMAKE_FIND_ROOT_PATH": target.sysroot or f"/usr/{target.triple}",
+    }
+    if target.sysroot:
+        definitions["CMAKE_SYSROOT"] = target.sysroot
+    if not target.has_system:
+        definitions["CMAKE_TRY_COMPILE_TARGET_TYPE"] = "STATIC_LIBRARY"
+    return definitions
 
 
 def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:

@@ -58,6 +58,7 @@ from components.core.projects.recipe_document import (
     ProjectDocument,
     RecipeSetDocument,
     SourceDocument,
+    TargetDocument,
     convert,
     recipe_error,
 )
@@ -69,6 +70,7 @@ from components.core.storage.uri import GsUri, parse_place
 PACKAGED = Path(__file__).parents[2] / "corpus" / "recipes"
 """The recipes that come with this project."""
 
+_TRIPLE = re.compile(r"[a-z0-9_.]+(-[a-z0-9_.]+){1,3}")
 _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 
 
@@ -84,6 +86,35 @@ class Source:
     kind: Literal["deb", "git", "url", "path"]
     location: str
     pin: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Another processor or system than this machine's.
+
+    Attributes:
+        triple: LLVM's name of it, such as "aarch64-linux-gnu" or "thumbv7em-none-eabi".
+        sysroot: directory of its headers and libraries, "" where clang finds them.
+        cflags, ldflags: further flags of each compile and of each link.
+    """
+
+    triple: str
+    sysroot: str = ""
+    cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+
+    @property
+    def processor(self) -> str:
+        return self.triple.partition("-")[0]
+
+    @property
+    def has_system(self) -> bool:
+        """Whether programs run on an operating system, for which CMake can link its test programs."""
+        return "linux" in self.triple
+
+    def flags(self) -> list[str]:
+        """Return the flags of clang that select the target, for compiles and links."""
+        return [f"--target={self.triple}", *([f"--sysroot={self.sysroot}"] if self.sysroot else [])]
 
 
 @dataclass(frozen=True)
@@ -106,6 +137,7 @@ class Recipe:
     cflags: tuple[str, ...] = ()
     binaries: tuple[str, ...] = ()
     benchmarks: tuple[Benchmark, ...] = ()
+    target: Target | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +200,8 @@ def load_recipes(path: Path) -> RecipeSet:
     for package in document.packages:
         source = _source(SourceDocument(deb=package), f"{path}: packages", path.parent)
         recipes.append(Recipe(package.partition("=")[0], source, debian=True))
+    if document.target is not None:
+        recipes = [_cross_compiled(recipe, document.target, str(path)) for recipe in recipes]
     if not recipes:
         raise recipe_error(str(path), f"{'projects' if 'projects' in content else 'packages'} is empty")
     names = [recipe.name for recipe in recipes]
@@ -175,6 +209,18 @@ def load_recipes(path: Path) -> RecipeSet:
         if names.count(name) > 1:
             raise recipe_error(str(path), f"two projects are named {name!r}")
     return RecipeSet(tuple(recipes), document.split)
+
+
+def _cross_compiled(recipe: Recipe, target: TargetDocument, where: str) -> Recipe:
+    """Return the recipe for a target. Its programs do not run on this machine, so it has no benchmarks."""
+    if recipe.debian:
+        raise recipe_error(where, f"target: {recipe.name} is built by its debian/rules, for this machine only")
+    if not _TRIPLE.fullmatch(target.triple):
+        raise recipe_error(where, f"target: {target.triple!r} is not a triple", "such as aarch64-linux-gnu")
+    if target.sysroot is not None and not Path(target.sysroot).is_dir():
+        raise recipe_error(where, f"target: there is no sysroot {target.sysroot}", "install it, or correct the path")
+    chosen = Target(target.triple, target.sysroot or "", target.cflags, target.ldflags)
+    return replace(recipe, target=chosen, benchmarks=())
 
 
 def recipe_files(path: Path) -> tuple[Path, ...]:

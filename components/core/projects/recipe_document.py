@@ -69,11 +69,21 @@ class ProjectDocument(Struct, forbid_unknown_fields=True):
     benchmarks: tuple[BenchmarkDocument, ...] = ()
 
 
+class TargetDocument(Struct, forbid_unknown_fields=True):
+    """The processor and system that all projects of a set are compiled for."""
+
+    triple: Text
+    sysroot: Text | None = None
+    cflags: Texts = ()
+    ldflags: Texts = ()
+
+
 class RecipeSetDocument(Struct, forbid_unknown_fields=True):
     """A set of projects. A string in `projects` is the name of a file."""
 
     projects: tuple[str | ProjectDocument, ...] = ()
     packages: Texts = ()
+    target: TargetDocument | None = None
     split: dict[str, Any] = {}
 
 

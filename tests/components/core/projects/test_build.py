@@ -12,7 +12,7 @@ import pytest
 from components.core.compiler.elf import Elf
 from components.core.console import UserError
 from components.core.projects.build import BuiltProject, build_project, clangxx
-from components.core.projects.recipe import Recipe, Source
+from components.core.projects.recipe import Recipe, Source, Target
 from components.core.projects.source import fetch_recipe
 
 CMAKE = """
@@ -160,3 +160,22 @@ def test_clangxx_is_found_next_to_clang(tmp_path: Path, clang: Path) -> None:
     with pytest.raises(UserError, match="no clang"):
         (tmp_path / "clang").touch()
         clangxx(tmp_path / "clang")
+
+
+@pytest.mark.parametrize("commands", [None, ("make add.o app.o",)])
+def test_a_target_decides_what_objects_are_for(
+    toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None
+) -> None:
+    (tmp_path / "toy" / "lib" / "text.cc").write_text("int length(const char *t) { return *t ? 1 : 0; }\n")
+    target = Target("thumbv7em-none-eabi", cflags=("-mcpu=cortex-m4",))
+    recipe = dataclasses.replace(
+        toy, target=target, commands=commands, cmake_options=None if commands else (), binaries=()
+    )
+    built = build(recipe, tmp_path / "build", clang, EMBED, objects_only=True)
+    assert not built.failed
+    objects = [path for path in built.directory.rglob("*.o") if path.name.startswith(("add.", "app."))]
+    assert len(objects) >= 2
+    for path in objects:
+        elf = Elf(path.read_bytes())
+        assert (elf.machine, elf.address_bytes) == (40, 4), "32-bit ARM"
+        assert b"cortex-m4" in bytes(elf.section(".llvmcmd") or b"")

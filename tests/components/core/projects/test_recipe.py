@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,29 @@ def test_no_number_of_a_recipe_is_infinite(tmp_path: Path, number: str) -> None:
     (tmp_path / "r.yaml").write_text(f"name: a\nsource: {{deb: aa}}\ncmake: {{options: {{A: {number}}}}}\n")
     with pytest.raises(UserError, match="options: A is"):
         load_recipes(tmp_path / "r.yaml")
+
+
+def test_a_target_is_of_all_projects_whose_programs_then_do_not_run_here(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    target = f"{{triple: aarch64-linux-gnu, sysroot: {tmp_path / 'root'}, cflags: [-mcpu=cortex-a53]}}"
+    (tmp_path / "set.yaml").write_text(f"projects: [lz4.yaml, cjson.yaml]\ntarget: {target}\n")
+    for recipe in load_recipes(tmp_path / "set.yaml").projects:
+        assert recipe.target is not None and not recipe.benchmarks
+        assert recipe.target.flags() == ["--target=aarch64-linux-gnu", f"--sysroot={tmp_path / 'root'}"]
+        assert recipe.target.cflags == ("-mcpu=cortex-a53",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("projects: [lz4.yaml]\ntarget: {triple: arm}\n", "'arm' is not a triple"),
+        ("projects: [lz4.yaml]\ntarget: {triple: '--arm -o x'}\n", "is not a triple"),
+        ("projects: [lz4.yaml]\ntarget: {triple: arm-none-eabi, sysroot: /nowhere}\n", "there is no sysroot /nowhere"),
+        ("projects: [lz4.yaml]\ntarget: {cpu: arm}\n", "target"),
+        ("packages: [lzip]\ntarget: {triple: arm-none-eabi}\n", "lzip is built by its debian/rules"),
+    ],
+)
+def test_a_target_that_cannot_be_compiled_for_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "set.yaml").write_text(text)
+    with pytest.raises(UserError, match=re.escape(words)):
+        load_recipes(tmp_path / "set.yaml")
