@@ -17,10 +17,6 @@
 using namespace llvm;
 using namespace mlgo;
 
-// Only so that the loader does not refuse the plugin before it can say which
-// LLVM it needs: other versions lack this variable.
-__asm__(".weak _ZN4llvm27PluginInlineAdvisorAnalysis17HasBeenRegisteredE");
-
 /// Ends a compiler of another LLVM version. Called before anything else in the
 /// plugin, because the layout of LLVM's classes differs between versions.
 __attribute__((constructor(101))) static void checkVersion() {

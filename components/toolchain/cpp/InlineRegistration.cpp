@@ -8,6 +8,11 @@
 using namespace llvm;
 using namespace mlgo;
 
+// Only so that the loader does not refuse a plugin before it can say which LLVM
+// it needs: other versions than 19 lack this variable. Here, because all
+// references in a file are weak or none is.
+__asm__(".weak _ZN4llvm27PluginInlineAdvisorAnalysis17HasBeenRegisteredE");
+
 /// The analyses of the pipeline that this thread set up last. LLVM gives an
 /// advisor's factory the function analyses only.
 static thread_local ModuleAnalysisManager *PipelineAnalyses = nullptr;
