@@ -105,7 +105,7 @@ def test_heuristic_decides_without_the_option(toolchain: Path, sources: Path, mo
 def test_plan_is_taken_by_the_linker(toolchain: Path, sources: Path) -> None:
     """An unusable plan ends the link, so a plan is read."""
     (sources / "plan").write_text("")
-    command = [toolchain / "bin" / "clang++", "-Oz", "-flto=thin", "-fuse-ld=lld", *SOURCES]
+    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto=thin", "-fuse-ld=lld", *SOURCES]
     done = subprocess.run(
         [*command, "-Wl,-mllvm,-mlgo-inline-plan=plan", "-o", "program"], cwd=sources, capture_output=True, text=True
     )
