@@ -55,7 +55,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         ctx.scratch / "root",
         ctx.scratch / "policy",
         iterations=0,
-        objective="modules",
+        size_of="modules",
         workers=f"local:{WORKERS}",
         max_failed_fraction=1.0,
         gin_bindings=(f"DqnParameters.max_steps={10**6}",),
