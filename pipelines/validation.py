@@ -6,7 +6,7 @@ Otherwise a late step would refuse them hours later, and on a server nobody woul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -14,7 +14,7 @@ from components.core import problems
 from components.core.console import PRESETS, UserError
 from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.policy import HEURISTIC, PRETRAINED
-from components.core.formats.toolchain import PLUGIN_PROBLEMS, SUPPORTED_LLVM_MAJORS, check_strategy
+from components.core.formats.strategy import PLUGIN_PROBLEMS, Strategy, Targets, check_strategy
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import SCHEME, parse_place
@@ -32,8 +32,8 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "release_if": (click.Choice(RELEASE_IF), "always"),
     "seed": (SEED, "1"),
     "llvm_major": (LLVM_MAJOR, "19"),
-    "strategy": (click.Choice(list(SUPPORTED_LLVM_MAJORS)), "plugin"),
-    "targets": (click.Choice(["native", "all"]), "all"),
+    "strategy": (click.Choice(get_args(Strategy)), "plugin"),
+    "targets": (click.Choice(get_args(Targets)), "all"),
     "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
     "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
     "max_slowdown_percent": (FiniteFloatRange(), "5"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from components.core.console import run_step
 from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.policy import PRETRAINED
+from components.core.formats.strategy import Strategy, Targets
 from components.core.storage.options import ARTIFACT, OUTPUT, ArtifactOr
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
@@ -38,7 +39,7 @@ Examples:
 @click.option("--mode", type=click.Choice(["training", "release"]), required=True,
               help="training: logs decisions and loads policies at run time; release: embeds policies.")
 @click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Directory of the toolchain.")
-@click.option("--strategy", type=click.Choice(["sdk", "plugin"]), default="sdk", show_default=True,
+@click.option("--strategy", type=click.Choice(get_args(Strategy)), default="sdk", show_default=True,
               help="sdk: link a clang from the installed LLVM SDK. plugin: build a pass plugin for the installed "
                    "clang; inlining only.")
 @click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True,
@@ -53,7 +54,7 @@ Examples:
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: form of the policy to embed: generated C++, or the object of TensorFlow's AOT compiler.")
-@click.option("--targets", type=click.Choice(["native", "all"]), default="native", show_default=True,
+@click.option("--targets", type=click.Choice(get_args(Targets)), default="native", show_default=True,
               help="Code generators to link.")
 @click.option("--sdk", type=_PATH, metavar="DIR", help="Prefix of the LLVM SDK.  [default: the installed one]")
 @click.option("--cache", type=_PATH, metavar="DIR",

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.console import Progress, UserError, say
+from components.core.formats.strategy import Targets
 from components.core.processes.build_tools import log_tail, run_logged
 from components.core.storage.file_lock import exclusive_lock
-from components.toolchain.config import Embed, Targets
+from components.toolchain.config import Embed
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 
 PROJECT = Path(__file__).parent / "cmake"

@@ -5,6 +5,12 @@ from kfp import dsl
 from components.core.launcher.declare import step
 
 
+def _build(mode, strategy, targets, llvm_major, llvm_source, output, more=()):  # type: ignore[no-untyped-def]
+    arguments = ["--mode", mode, "--strategy", strategy, "--targets", targets, "--llvm-major", llvm_major]
+    arguments += ["--llvm-source", llvm_source, *more, "--output", output.uri]
+    return step("toolchain", "toolchain", arguments, hours=2)
+
+
 @dsl.container_component
 def toolchain_training(  # type: ignore[no-untyped-def]
     strategy: str,
@@ -22,25 +28,7 @@ def toolchain_training(  # type: ignore[no-untyped-def]
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         training: Training clang.
     """
-    return step(
-        "toolchain",
-        "toolchain",
-        [
-            "--mode",
-            "training",
-            "--strategy",
-            strategy,
-            "--targets",
-            targets,
-            "--llvm-major",
-            llvm_major,
-            "--llvm-source",
-            llvm_source,
-            "--output",
-            training.uri,
-        ],
-        hours=2,
-    )
+    return _build("training", strategy, targets, llvm_major, llvm_source, training)
 
 
 @dsl.container_component
@@ -64,26 +52,5 @@ def toolchain_release(  # type: ignore[no-untyped-def]
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
         release: Release clang.
     """
-    return step(
-        "toolchain",
-        "toolchain",
-        [
-            "--mode",
-            "release",
-            "--strategy",
-            strategy,
-            "--targets",
-            targets,
-            "--llvm-major",
-            llvm_major,
-            "--llvm-source",
-            llvm_source,
-            "--policy",
-            policy.uri,
-            "--extra-policy",
-            extra_policy,
-            "--output",
-            release.uri,
-        ],
-        hours=2,
-    )
+    policies = ["--policy", policy.uri, "--extra-policy", extra_policy]
+    return _build("release", strategy, targets, llvm_major, llvm_source, release, policies)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.console import UserError
-from components.core.formats.toolchain import Mode, Strategy, check_strategy
+from components.core.formats.strategy import Strategy, Targets, check_strategy
+from components.core.formats.toolchain import Mode
 from components.core.storage.cache import default_cache_dir
 
 Embed = Literal["cpp", "tf-aot"]
-Targets = Literal["native", "all"]
 
 
 @dataclass(frozen=True)

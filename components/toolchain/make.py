@@ -15,7 +15,8 @@ from components.core.compiler.advisor import Advisor
 from components.core.console import UserError, say
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import IMPORTED, check_features, load_policy_info
-from components.core.formats.toolchain import FILE_NAME, PLUGIN_PROBLEMS, Toolchain, load_toolchain
+from components.core.formats.strategy import PLUGIN_PROBLEMS
+from components.core.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
 from components.toolchain import probe

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.console import UserError
-from components.core.formats.toolchain import Strategy
+from components.core.formats.strategy import Strategy
 
 _LLVM_CONFIG = Path("lib/cmake/llvm/LLVMConfig.cmake")
 _PACKAGES = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import click
 
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
-from components.core.formats.toolchain import SUPPORTED_LLVM_MAJORS
+from components.core.formats.strategy import Strategy, Targets
 from components.core.projects.option import RECIPE
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.images import images_group
@@ -135,13 +135,13 @@ cli.add_command(storage_group)
 )
 @click.option(
     "--strategy",
-    type=click.Choice(list(SUPPORTED_LLVM_MAJORS)),
+    type=click.Choice(get_args(Strategy)),
     default="sdk",
     help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only.",
 )
 @click.option(
     "--targets",
-    type=click.Choice(["native", "all"]),
+    type=click.Choice(get_args(Targets)),
     default="native",
     help="Code generators of the clangs; all for code of other processors than this machine's.",
 )
