@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.compiler.elf import ElfError
+from components.core.compiler.elf import ORDERS, ElfError
 
 _LENGTH_BYTES = 4
 _ID_BYTES = 4
@@ -63,7 +63,7 @@ def read_frame_descriptions(
         address_bytes: bytes of an address of the target, 4 or 8.
         byte_order: of the target.
     """
-    order = "<" if byte_order == "little" else ">"
+    order = ORDERS[byte_order]
     starts, lengths = _records(contents, order)
     data = np.frombuffer(contents, np.uint8)
     start, length = np.array(starts, np.int64), np.array(lengths, np.int64)
@@ -156,8 +156,7 @@ def _skip_leb128(record: bytes, at: int) -> int:
 
 def _pointer_bytes(encoding: int, target_bytes: int) -> int:
     """Return the width in bytes of a pointer with that encoding."""
-    if encoding != _OMITTED and encoding & 0xF == _ABSOLUTE_POINTER:
-        return target_bytes
-    if encoding == _OMITTED or encoding & 0xF not in _POINTER_BYTES:
+    width = target_bytes if encoding & 0xF == _ABSOLUTE_POINTER else _POINTER_BYTES.get(encoding & 0xF)
+    if width is None:
         raise ElfError(f".eh_frame has pointers with the unsupported encoding {encoding:#x}")
-    return _POINTER_BYTES[encoding & 0xF]
+    return width

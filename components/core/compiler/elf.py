@@ -49,18 +49,27 @@ _RELA_32 = np.dtype([("offset", "<u4"), ("type_and_symbol", "<u4"), ("addend", "
 _REL_32 = np.dtype([("offset", "<u4"), ("type_and_symbol", "<u4")])
 
 
+ORDERS = {"little": "<", "big": ">"}
+"""Byte order -> NumPy's character for it."""
+
+
 @dataclass(frozen=True)
 class _Layout:
-    """The layout of a file's tables. Tables are converted to those of 64-bit little-endian files, which need no
-    conversion.
+    """The layout of a file's tables, which are read as those of 64-bit little-endian files.
 
     Attributes:
         bits: 32 or 64.
         byte_order: "little" or "big".
+        tables: canonical dtype -> dtype in the file.
     """
 
     bits: Literal[32, 64]
     byte_order: Literal["little", "big"]
+    tables: Mapping[np.dtype[Any], np.dtype[Any]]
+
+    @property
+    def order(self) -> str:
+        return ORDERS[self.byte_order]
 
     @property
     def header_bytes(self) -> int:
@@ -71,24 +80,11 @@ class _Layout:
         at = at_64 if self.bits == 64 else at_32
         return int.from_bytes(header[at : at + (size or self.bits // 8)], self.byte_order)
 
-    def stored(self, canonical: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype in which the file has a table of the canonical dtype."""
-        if self.bits == 64:
-            names = list(canonical.names or ())
-            if (
-                self.byte_order == "big" and "symbol" in names
-            ):  # r_info is a number of 64 bits, the symbol above the type
-                names[1:3] = "symbol", "type"
-            stored = np.dtype([(name, canonical[name]) for name in names])
-        else:
-            stored = {_SECTION: _SECTION_32, _SYMBOL: _SYMBOL_32, _RELA: _RELA_32, _REL: _REL_32}[canonical]
-        return stored.newbyteorder(">") if self.byte_order == "big" else stored
-
     def read(self, data: bytes | memoryview, canonical: np.dtype[Any]) -> NDArray[Any]:
         """Return a table of the file in the canonical dtype."""
-        stored = self.stored(canonical)
+        stored = self.tables[canonical]
         rows = np.frombuffer(data, stored)
-        if stored == canonical:
+        if stored is canonical:
             return rows
         result = np.empty(len(rows), canonical)
         for name in stored.names or ():
@@ -97,6 +93,25 @@ class _Layout:
             else:
                 result[name] = rows[name]
         return result
+
+
+def _swapped(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a 64-bit table of a big-endian file. r_info is one number, so the symbol precedes the type there."""
+    names = list(dtype.names or ())
+    if "symbol" in names:
+        names[1:3] = "symbol", "type"
+    return np.dtype([(name, dtype[name]) for name in names]).newbyteorder(">")
+
+
+_TABLES_64 = {table: table for table in (_SECTION, _SYMBOL, _RELA, _REL)}
+_TABLES_32 = {_SECTION: _SECTION_32, _SYMBOL: _SYMBOL_32, _RELA: _RELA_32, _REL: _REL_32}
+_LAYOUTS = {
+    b"\x02\x01": _Layout(64, "little", _TABLES_64),
+    b"\x02\x02": _Layout(64, "big", {table: _swapped(table) for table in _TABLES_64}),
+    b"\x01\x01": _Layout(32, "little", _TABLES_32),
+    b"\x01\x02": _Layout(32, "big", {table: stored.newbyteorder(">") for table, stored in _TABLES_32.items()}),
+}
+"""e_ident[EI_CLASS] and e_ident[EI_DATA] -> layout."""
 
 
 class ElfError(UserError):
@@ -181,7 +196,10 @@ class Elf:
             raise ElfError("this is LLVM bitcode, not an ELF object")
         if magic != b"\x7fELF":
             raise ElfError(f"this is not an ELF file: it starts with {magic!r}")
-        layout = self._layout = _layout(bytes(self._data[:6]))
+        identification = bytes(self._data[4:6])
+        if identification not in _LAYOUTS:
+            raise ElfError(f"this ELF file says neither its width nor its byte order: {identification!r}")
+        layout = self._layout = _LAYOUTS[identification]
         if size < layout.header_bytes:
             raise ElfError(f"truncated ELF file: it has {size} bytes, but its header alone has {layout.header_bytes}")
         self.address_bytes, self.byte_order = layout.bits // 8, layout.byte_order
@@ -194,7 +212,7 @@ class Elf:
         names_index = layout.header_field(header, 62, 50, 2)
         if offset == 0:
             raise ElfError("this ELF file has no section headers")
-        section_bytes = layout.stored(_SECTION).itemsize
+        section_bytes = layout.tables[_SECTION].itemsize
         if entry_size != section_bytes:
             raise ElfError(f"section headers have {entry_size} bytes, expected {section_bytes}")
         # Objects with 65,280 or more sections keep the real numbers in section 0 (gABI, extended numbering).
@@ -360,7 +378,7 @@ class Elf:
         """Return the relocations of the SHT_RELA sections `tables`."""
         headers = self._sections[tables]
         offset, size = headers["offset"], headers["size"]
-        row_bytes = self._layout.stored(_RELA).itemsize
+        row_bytes = self._layout.tables[_RELA].itemsize
         damaged = ~self._is_inside(offset, size) | (headers["entry_size"] != row_bytes)
         damaged |= size % np.uint64(row_bytes) != 0
         for index in tables[damaged].tolist():
@@ -375,17 +393,16 @@ class Elf:
     def _implicit(self, table: int, widths: Mapping[int, int]) -> Relocations:
         """Return the relocations of the SHT_REL section `table`, whose addends are in the words that they modify."""
         target = int(self._sections["info"][table])
-        rows = self._layout.read(self._table(table, self._layout.stored(_REL).itemsize, "relocation"), _REL)
+        rows = self._layout.read(self._table(table, self._layout.tables[_REL].itemsize, "relocation"), _REL)
         rows = rows[np.isin(rows["type"], list(widths))]
         words = np.frombuffer(self.contents(target), np.uint8)
         width = np.array([widths[kind] for kind in rows["type"].tolist()], np.int64)
         if ((rows["offset"] < 0) | (rows["offset"] > len(words) - width)).any():
             raise ElfError(f"a relocation of section {target} is outside of the section")
         addend = np.zeros(len(rows), np.int64)
-        order = "<" if self.byte_order == "little" else ">"
         for size in set(width.tolist()):
             offsets = rows["offset"][width == size]
-            addend[width == size] = words[offsets[:, None] + np.arange(size)].view(f"{order}i{size}")[:, 0]
+            addend[width == size] = words[offsets[:, None] + np.arange(size)].view(f"{self._layout.order}i{size}")[:, 0]
         return Relocations(
             np.full(len(rows), target, np.int64),
             rows["offset"],
@@ -399,7 +416,7 @@ class Elf:
         if _SHT_SYMTAB not in self._type:
             raise ElfError("this ELF file has no symbol table")
         table = self._type.index(_SHT_SYMTAB)
-        self._table(table, self._layout.stored(_SYMBOL).itemsize, "symbol")
+        self._table(table, self._layout.tables[_SYMBOL].itemsize, "symbol")
         if self._link[table] >= len(self._type):
             raise ElfError(f"symbol names are in section {self._link[table]}, but there are {len(self._type)} sections")
         return table, self._link[table]
@@ -408,8 +425,7 @@ class Elf:
         """Return the section of each symbol of an object with 65,280 or more sections (gABI, extended numbering)."""
         for index, (kind, link) in enumerate(zip(self._type, self._link, strict=True)):
             if kind == _SHT_SYMTAB_SHNDX and link == table:
-                order = "<" if self.byte_order == "little" else ">"
-                sections = np.frombuffer(self._table(index, 4, "section index"), f"{order}u4")
+                sections = np.frombuffer(self._table(index, 4, "section index"), f"{self._layout.order}u4")
                 if len(sections) == symbols:
                     return sections.astype(np.int64)
         raise ElfError("the symbol table's section indices are missing")
@@ -421,16 +437,6 @@ class Elf:
                 f"{what} table {index} has {self._size[index]} bytes and entries of {self._entry_size[index]} bytes"
             )
         return self.contents(index)
-
-
-def _layout(identification: bytes) -> _Layout:
-    """Return the layout that the first six bytes of a file say. ElfError if they say none."""
-    widths: dict[int, Literal[32, 64]] = {1: 32, 2: 64}
-    orders: dict[int, Literal["little", "big"]] = {1: "little", 2: "big"}
-    try:
-        return _Layout(widths[identification[4]], orders[identification[5]])
-    except (IndexError, KeyError):
-        raise ElfError(f"this ELF file says neither its width nor its byte order: {identification[4:]!r}") from None
 
 
 def _concatenate(parts: list[Relocations]) -> Relocations:
