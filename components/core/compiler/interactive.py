@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
+from components.core.compiler.training_log import columns_of, read_spec, record_dtype
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.processes import supervision
@@ -164,9 +165,9 @@ class _Reader:
                 if not isinstance(record, dict):
                     raise TypeError(record)
                 if "features" in record:
-                    self._features = [FeatureSpec.from_json(tensor) for tensor in record["features"]]
+                    self._features = [read_spec(tensor) for tensor in record["features"]]
                     if advice := record.get("advice"):
-                        self.reply_type = np.dtype(FeatureSpec.from_json(advice).dtype)
+                        self.reply_type = np.dtype(read_spec(advice).dtype)
                 elif "context" in record:
                     self._context = str(record["context"])
                 elif "observation" in record:
@@ -179,14 +180,9 @@ class _Reader:
         return None
 
     def _observation(self) -> tuple[str, Columns] | None:
-        columns = {}
-        for spec in self._features:
-            dtype = np.dtype(spec.dtype)
-            data = self._take(dtype.itemsize * int(np.prod(spec.shape)))
-            if data is None:
-                return None
-            columns[spec.name] = np.frombuffer(data, dtype).reshape(1, *spec.shape)
-        return None if self._take(1) is None else (self._context, columns)
+        record = record_dtype(self._features)
+        data = self._take(record.itemsize + 1)  # a new line
+        return None if data is None else (self._context, columns_of(np.frombuffer(data, record, 1), self._features))
 
     def _line(self) -> bytes | None:
         while (end := self._data.find(b"\n")) < 0:

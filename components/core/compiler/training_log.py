@@ -8,6 +8,7 @@ numpy array, without a Python loop over decisions.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,14 +91,14 @@ class _Parser:
     def parse(self) -> TrainingLog:
         header = self.json_line("the header")
         try:
-            specs = [_spec(tensor) for tensor in header["features"]]
-            score = _spec(header["score"]) if "score" in header else None
+            specs = [read_spec(tensor) for tensor in header["features"]]
+            score = read_spec(header["score"]) if "score" in header else None
             if len({spec.name for spec in specs}) != len(specs):
                 raise ValueError("two features have the same name")
         except (KeyError, TypeError, ValueError) as error:
             raise self.error(f"the header is not that of a training log: {error!r}", 0) from None
-        record_bytes = _record_dtype(specs).itemsize
-        score_bytes = _record_dtype([score]).itemsize if score else None
+        record_bytes = record_dtype(specs).itemsize
+        score_bytes = record_dtype([score]).itemsize if score else None
         # If a context is left and entered again, its numbering continues, so its blocks belong together.
         blocks: dict[str, list[tuple[Array, Array | None]]] = {}
         while self.at < len(self.data):
@@ -149,14 +150,15 @@ class _Parser:
             block *= 2
 
 
-def _spec(tensor: dict[str, Any]) -> FeatureSpec:
+def read_spec(tensor: dict[str, Any]) -> FeatureSpec:
+    """Return a tensor of a log's header. KeyError, TypeError or ValueError if it is not valid."""
     spec = FeatureSpec.from_json(tensor)
     if any(extent <= 0 for extent in spec.shape):
         raise ValueError(f"feature {spec.name} has the invalid shape {list(spec.shape)}")
     return spec
 
 
-def _record_dtype(specs: list[FeatureSpec]) -> np.dtype[Any]:
+def record_dtype(specs: Sequence[FeatureSpec]) -> np.dtype[Any]:
     """Return the dtype of all features, packed; fields are called "0", "1", ... so that any feature name is valid."""
     return np.dtype([(str(i), spec.dtype, spec.shape) for i, spec in enumerate(specs)])
 
@@ -215,12 +217,17 @@ def _context(
     name: str, parts: list[tuple[Array, Array | None]], specs: list[FeatureSpec], score: FeatureSpec | None
 ) -> Context:
     """Concatenate the blocks of one context and convert its records to columns."""
-    values = _concatenate([values for values, _ in parts], _record_dtype(specs))
-    columns = {spec.name: np.ascontiguousarray(values[str(i)]) for i, spec in enumerate(specs)}
+    values = _concatenate([values for values, _ in parts], record_dtype(specs))
+    columns = columns_of(values, specs)
     if score is None:
         return Context(name, columns, None)
-    outcomes = _concatenate([outcome for _, outcome in parts if outcome is not None], _record_dtype([score]))
+    outcomes = _concatenate([outcome for _, outcome in parts if outcome is not None], record_dtype([score]))
     return Context(name, columns, np.ascontiguousarray(outcomes["0"]))
+
+
+def columns_of(records: Array, specs: Sequence[FeatureSpec]) -> dict[str, Array]:
+    """Return feature name -> contiguous array [N, *shape] of N records of `record_dtype`."""
+    return {spec.name: np.ascontiguousarray(records[str(i)]) for i, spec in enumerate(specs)}
 
 
 def _concatenate(parts: list[Array], dtype: np.dtype[Any]) -> Array:
