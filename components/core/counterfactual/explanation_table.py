@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from components.core.console.tables import table_console
 from components.core.counterfactual.explain import Explanation
 
 _DECISIONS = {1: "inline", 0: "refuse", -1: "?"}
@@ -13,7 +13,7 @@ _DECISIONS = {1: "inline", 0: "refuse", -1: "?"}
 
 def print_explanation(explanation: Explanation, limit: int) -> None:
     """Print a table of at most `limit` decisions, the most harmful first, and a summary."""
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = table_console(160)
     table = Table(title="Inlining decisions of the policy, most harmful first")
     for title in ("decision", "caller", "callee"):
         table.add_column(title, overflow="fold")

@@ -13,6 +13,7 @@ import msgspec
 
 from components.core import problems
 from components.core.console import UserError
+from components.core.console.tables import table_console
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.storage.input_files import MissingFile, read_bytes
 from components.core.storage.uri import display_path
@@ -32,12 +33,12 @@ from components.evaluation.metrics_types import (
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, policy_title
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 METRICS = "metrics.json"
 REPORT = "report.html"
 SUMMARY = "summary.md"
+_WIDTH = 140
 
 COLUMNS = ("all held-out", "unseen modules of known projects", "unseen projects")
 """Titles of `Metrics.columns`. The two kinds of unseen code are always shown separately, too."""
@@ -210,7 +211,7 @@ def _markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 def print_table(metrics: Metrics, directory: Path) -> None:
     """Print the table and the lines below it."""
-    console = _console()
+    console = table_console(_WIDTH)
     console.print(table(metrics))
     if (programs := metrics.programs) is not None:
         console.print(_program_table(programs))
@@ -239,7 +240,7 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
     """
     from rich.table import Table
 
-    console = _console()
+    console = table_console(_WIDTH)
     for variant in dict.fromkeys(binary.link_variant for binary in compared.binaries):
         view = Table("binary", title=f"Linked binaries, {variant}: {subject}")
         for section in SECTIONS.values():
@@ -267,16 +268,9 @@ def linked_lines(linked: LinkedTotals) -> list[str]:
 
 def print_programs(programs: BenchmarkSummary) -> None:
     """Print the executed instructions of each run and in sum; `programs` is a result of `summarize_programs`."""
-    console = _console()
+    console = table_console(_WIDTH)
     console.print(_program_table(programs))
     console.print(program_rows.summary(programs), highlight=False, soft_wrap=True)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # Without a terminal rich assumes 80 columns and wraps every cell.
-    return Console() if Console().is_terminal else Console(width=140)
 
 
 def _titles(metrics: Metrics) -> list[str]:
