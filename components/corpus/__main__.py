@@ -15,7 +15,7 @@ import click
 from components.core import problems
 from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOUT_S
-from components.core.formats.corpus import Part, inspect_corpus, load_corpus, project_of
+from components.core.formats.corpus import Part, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
@@ -230,7 +230,7 @@ def import_corpus(
         report = Report(dict(projects), _damaged(damaged))
         report.write(partial)
         if keep:
-            names = [module.name for module in inspect_corpus(source)[0]]
+            names = corpus.description["modules"]
             done = read_splits(source, names).without(set(names) - {module.name for module in corpus})
         else:
             done = split_modules(load_corpus(partial).modules, splits)

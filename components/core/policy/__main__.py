@@ -14,7 +14,6 @@ from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
-from components.core.projects.build import clang_version
 from components.core.storage import publish, require_artifact
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.core.storage.uri import display_path
@@ -235,6 +234,7 @@ def explain_command(
     """
     from components.core.counterfactual.explain import explain_with_stock_clang, explain_with_training_clang
     from components.core.counterfactual.explanation_table import print_explanation
+    from components.core.projects.build import clang_version
 
     if (toolchain is None) == (clang is None):
         raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")

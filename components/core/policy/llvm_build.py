@@ -58,14 +58,15 @@ def export_for_llvm(
     """
     from components.core.policy.saved_model import SAVED_MODEL  # imports TensorFlow
 
+    dense = {problem: read_dense(policy) for problem, policy in policies.items()}
     for problem, policy in policies.items():
-        check_upstream_features(policy, read_dense(policy).features, upstream_features[problem])
+        check_upstream_features(policy, dense[problem].features, upstream_features[problem])
     models = directory / MODELS
     models.mkdir()
     for problem, policy in policies.items():
         name = problems.get(problem).llvm.model_class
         with TemporaryDirectory(prefix="mlgo-export-") as scratch:
-            write_source(read_dense(policy), Path(scratch))
+            write_source(dense[problem], Path(scratch))
             shutil.copyfile(Path(scratch, POLICY_HEADER), models / f"{name}.h")
             _compile(Path(scratch), models / f"{name}.o", clang, triple)
         if (policy / SAVED_MODEL).is_dir():

@@ -35,7 +35,8 @@ def take_corpus(
         max_modules_per_project: copy so many modules of a project at most, those whose names have the lowest digests.
 
     Returns:
-        The corpus in `source`, with the copied modules only, and skipped module -> what is wrong with it.
+        The corpus in `source`, with the copied modules only (its description has all), and skipped module -> what is
+        wrong with it.
 
     Raises:
         UserError: `source` is not a corpus, or is damaged, or all of its modules are; a profile is missing; no module
