@@ -1,0 +1,24 @@
+# What the clangs and the plugin have in common: language, warnings, ccache, and how a policy is embedded. Included after
+# find_package(LLVM).
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+set(ours ${CMAKE_CURRENT_LIST_DIR}/../cpp)
+separate_arguments(llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+add_compile_options(-fno-exceptions -funwind-tables -Wno-deprecated-declarations
+                    $<$<NOT:$<BOOL:${LLVM_ENABLE_RTTI}>>:-fno-rtti>)
+
+# Compiles the native policy in the directory `policy` for `target`, whose sources include it as the class `model`. The
+# header has the name that TensorFlow's AOT compiler uses.
+function(embed_native_policy target policy model)
+  target_sources(${target} PRIVATE ${policy}/policy.cpp)
+  set_source_files_properties(${policy}/policy.cpp PROPERTIES
+                              COMPILE_OPTIONS "-fno-math-errno;-fno-asynchronous-unwind-tables")
+  file(CONFIGURE OUTPUT ${policy}/include/${model}.h CONTENT "#include \"${policy}/policy.h\"\n")
+  target_include_directories(${target} PRIVATE ${policy}/include)
+endfunction()
