@@ -1,22 +1,18 @@
 #include "CallsiteCosts.h"
 
+#include "LLVMOptions.h"
 #include "LLVMVersion.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Operator.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/TargetParser/Triple.h"
 
 using namespace llvm;
 using namespace mlgo;
 
 AnalysisKey CallsiteCostsAnalysis::Key;
-
-static bool isGiven(StringRef Option) {
-  return cl::getRegisteredOptions().lookup(Option)->getNumOccurrences() > 0;
-}
 
 /// Half of InlineConstants::TotalAllocaSizeRecursiveCaller.
 static constexpr uint64_t LargeAllocaBytes = 512;

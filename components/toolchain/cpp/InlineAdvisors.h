@@ -1,7 +1,7 @@
 // Creates our inline advisors. A clang that is linked with them calls these
 // functions in place of LLVM's (InlineTrainingEntry.cpp,
-// InlineReleaseEntry.cpp), a plugin through PluginInlineAdvisorAnalysis
-// (InlinePlugin.cpp).
+// InlineReleaseEntry.cpp), a plugin and the linker through
+// PluginInlineAdvisorAnalysis (InlineRegistration.cpp).
 #ifndef MLGO_INLINE_ADVISORS_H
 #define MLGO_INLINE_ADVISORS_H
 

@@ -1,6 +1,7 @@
 #include "InlineFeatureAdvisor.h"
 
 #include "DirectCallGraph.h"
+#include "LLVMOptions.h"
 #include "llvm/ADT/SCCIterator.h"
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
@@ -8,21 +9,12 @@
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/CommandLine.h"
 
 using namespace llvm;
 using namespace mlgo;
 
 /// LLVM's name of the pass, for -Rpass=.
 static constexpr char RemarkPass[] = "inline-ml";
-
-/// Returns the value of LLVM's option, which is static in MLInlineAdvisor.cpp.
-static float sizeIncreaseThreshold() {
-  return static_cast<cl::opt<float> *>(
-             cl::getRegisteredOptions().lookup(
-                 "ml-advisor-size-increase-threshold"))
-      ->getValue();
-}
 
 InlineFeatureAdvisor::InlineFeatureAdvisor(
     Module &M, ModuleAnalysisManager &MAM,
@@ -32,7 +24,8 @@ InlineFeatureAdvisor::InlineFeatureAdvisor(
           M, MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager()),
       ModelRunner(std::move(Runner)),
       GetDefaultAdvice(std::move(GetDefaultAdvice)),
-      SizeIncreaseThreshold(sizeIncreaseThreshold()),
+      SizeIncreaseThreshold(
+          llvmOption<float>("ml-advisor-size-increase-threshold")),
       Graph(MAM.getResult<LazyCallGraphAnalysis>(M)) {
   FAM.registerPass([] { return FunctionPropertiesAnalysis(); });
   FAM.registerPass([] { return CallsiteCostsAnalysis(); });

@@ -1,5 +1,6 @@
 #include "InlinePlan.h"
 
+#include "LLVMOptions.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Module.h"
@@ -15,10 +16,9 @@ using namespace mlgo;
 
 /// Requests the advisor that knows plans: a plan without it would be ignored.
 static void requestReleaseAdvisor() {
-  cl::Option *Mode = cl::getRegisteredOptions().lookup("enable-ml-inliner");
-  if (Mode->getNumOccurrences() == 0)
-    static_cast<cl::opt<InliningAdvisorMode> *>(Mode)->setValue(
-        InliningAdvisorMode::Release);
+  if (!isGiven("enable-ml-inliner"))
+    llvmOption<InliningAdvisorMode>("enable-ml-inliner")
+        .setValue(InliningAdvisorMode::Release);
 }
 
 static cl::opt<std::string> PlanFile(

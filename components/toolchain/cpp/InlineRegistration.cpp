@@ -1,8 +1,8 @@
 #include "InlineRegistration.h"
 
 #include "InlineAdvisors.h"
+#include "LLVMOptions.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
 
 using namespace llvm;
@@ -16,12 +16,6 @@ __asm__(".weak _ZN4llvm27PluginInlineAdvisorAnalysis17HasBeenRegisteredE");
 /// The analyses of the pipeline that this thread set up last. LLVM gives an
 /// advisor's factory the function analyses only.
 static thread_local ModuleAnalysisManager *PipelineAnalyses = nullptr;
-
-static InliningAdvisorMode requestedMode() {
-  return static_cast<cl::opt<InliningAdvisorMode> *>(
-             cl::getRegisteredOptions().lookup("enable-ml-inliner"))
-      ->getValue();
-}
 
 static ModuleAnalysisManager &analysesOf(Module &M,
                                          FunctionAnalysisManager &FAM) {
@@ -41,7 +35,8 @@ static InlineAdvisor *createAdvisor(Module &M, FunctionAnalysisManager &FAM,
                                     InlineContext Context) {
   auto Heuristic =
       std::make_unique<DefaultInlineAdvisor>(M, FAM, Params, Context);
-  const InliningAdvisorMode Mode = requestedMode();
+  const InliningAdvisorMode Mode =
+      llvmOption<InliningAdvisorMode>("enable-ml-inliner");
   if (Mode == InliningAdvisorMode::Default)
     return Heuristic.release();
   // The heuristic's advice about a call, which is only looked at.

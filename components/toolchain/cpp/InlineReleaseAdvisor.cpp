@@ -9,24 +9,16 @@
 #include "InlineFeatureAdvisor.h"
 #include "InlinePlan.h"
 #include "InlinerSizeModel.h"
+#include "LLVMOptions.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
 #include "llvm/Analysis/ReleaseModeModelRunner.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/CommandLine.h"
 
 using namespace llvm;
 using namespace mlgo;
 
 static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
-
-static cl::Option *optionOf(StringRef Name) {
-  return cl::getRegisteredOptions().lookup(Name);
-}
-
-static bool isGiven(StringRef Option) {
-  return optionOf(Option)->getNumOccurrences() > 0;
-}
 
 std::unique_ptr<InlineAdvisor>
 mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
@@ -43,9 +35,7 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
   std::unique_ptr<MLModelRunner> Model;
   const auto &Features = inliningFeatures();
   if (isGiven(ChannelOption)) {
-    const std::string &Base =
-        static_cast<cl::opt<std::string> *>(optionOf(ChannelOption))
-            ->getValue();
+    const std::string &Base = llvmOption<std::string>(ChannelOption);
     Model = std::make_unique<InteractiveModelRunner>(
         M.getContext(), Features, InlineDecisionSpec, Base + ".out",
         Base + ".in");

@@ -1,11 +1,10 @@
 // The linker of the release toolchain: lld for ELF with the same advisors and
 // policies as the release clang, for ThinLTO and full LTO.
 #include "InlineRegistration.h"
+#include "LLVMVersion.h"
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/Config/llvm-config.h"
-#include "llvm/Passes/PassPlugin.h"
 #include "llvm/Support/InitLLVM.h"
 
 LLD_HAS_DRIVER(elf)

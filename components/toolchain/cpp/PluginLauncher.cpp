@@ -43,32 +43,29 @@ int main(int Argc, char **Argv) {
     return 1;
   }
 
-  const size_t Size = strlen(Plugin) + 32;
-  char *Flags[4];
-  int Count = 0;
-  auto Add = [&](const char *Prefix, const char *Value) {
-    Flags[Count] = static_cast<char *>(malloc(Size));
-    snprintf(Flags[Count++], Size, "%s%s", Prefix, Value);
-  };
+  // The driver loads the plugin's options by -fplugin, cc1 by -load.
+  char Options[sizeof(Plugin) + 16], Passes[sizeof(Plugin) + 16];
+  snprintf(Options, sizeof(Options), "-fplugin=%s", Plugin);
+  snprintf(Passes, sizeof(Passes), "-fpass-plugin=%s", Plugin);
+  char Load[] = "-load";
   const char *Mode = Argc > 1 ? Argv[1] : "";
   const bool IsCC1 = strcmp(Mode, "-cc1") == 0;
-  if (IsCC1) {
-    Add("-load", "");
-    Add(Plugin, "");
-    Add("-fpass-plugin=", Plugin);
-  } else if (strcmp(Mode, "-cc1as") != 0) {
-    Add("-fplugin=", Plugin);
-    Add("-fpass-plugin=", Plugin);
-  }
+
+  constexpr int MostAdded = 3;
   auto **Arguments =
-      static_cast<char **>(malloc((Argc + Count + 2) * sizeof(char *)));
+      static_cast<char **>(malloc((Argc + MostAdded + 1) * sizeof(char *)));
   char **Next = Arguments;
   *Next++ = Clang;
   int First = 1;
-  if (IsCC1)
+  if (IsCC1) {
     *Next++ = Argv[First++];
-  for (int I = 0; I < Count; ++I)
-    *Next++ = Flags[I];
+    *Next++ = Load;
+    *Next++ = Plugin;
+    *Next++ = Passes;
+  } else if (strcmp(Mode, "-cc1as") != 0) {
+    *Next++ = Options;
+    *Next++ = Passes;
+  }
   for (int I = First; I < Argc; ++I)
     *Next++ = Argv[I];
   *Next = nullptr;

@@ -1,7 +1,6 @@
 // The entry point that LLVM's build generates for clang; clang_main is defined
 // in clang/tools/driver/driver.cpp.
-#include "llvm/Config/llvm-config.h"
-#include "llvm/Passes/PassPlugin.h"
+#include "LLVMVersion.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
 
