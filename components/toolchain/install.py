@@ -8,11 +8,10 @@ from pathlib import Path
 
 from components.toolchain.sdk import Sdk
 
-LINKER = "ld.lld"
 LINKS = ("clang++", "clang-cpp", "clang-cl")
 """Names that select another mode of clang's driver. `install` adds clang-<major>, the name that distributions use."""
-
-
+LINKER = "ld.lld"
+"""Linker in bin/ of a release toolchain, with the same policies as its clang."""
 PLUGIN = "mlgo-inliner.so"
 """Pass plugin in lib/ of an install tree; bin/clang runs the installed clang with it."""
 

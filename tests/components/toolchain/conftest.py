@@ -11,7 +11,7 @@ import pytest
 
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
-from components.core.formats.toolchain import load_toolchain
+from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.codegen import generate
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
@@ -34,6 +34,12 @@ def random_policy(features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePoli
         (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32)) for a, b in itertools.pairwise(units)
     )
     return DensePolicy("inlining", features, buckets, layers)
+
+
+def random_upstream_policy(toolchain: Toolchain) -> DensePolicy:
+    """Return a random policy of the features that LLVM's own advisor has."""
+    upstream = set(toolchain.upstream_features["inlining"])
+    return random_policy(tuple(spec for spec in toolchain.features["inlining"] if spec.name in upstream))
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from components.core.compiler.interactive import compile_interactively
 from components.core.console import UserError
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.export import export_fast
-from tests.components.toolchain.conftest import random_policy
+from tests.components.toolchain.conftest import random_upstream_policy
 
 pytestmark = pytest.mark.toolchain
 
@@ -33,9 +33,7 @@ def test_decisions_in_a_stock_clang_are_those_of_the_same_policy_in_the_training
     training_toolchain: Path, module: Path, tmp_path: Path
 ) -> None:
     toolchain = load_toolchain(training_toolchain)
-    upstream = set(toolchain.upstream_features["inlining"])
-    features = tuple(spec for spec in toolchain.features["inlining"] if spec.name in upstream)
-    policy = random_policy(features)
+    policy = random_upstream_policy(toolchain)
     export_fast(policy, tmp_path, toolchain.clang)
     flags = Advisor("policy", policy=tmp_path).flags("inlining", None, None)
     subprocess.run([toolchain.clang, "-Oz", *flags, "-c", module, "-o", tmp_path / "loaded.o"], check=True)

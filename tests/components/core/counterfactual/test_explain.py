@@ -19,7 +19,7 @@ from components.core.counterfactual.explain import (
 )
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.export import export_fast
-from tests.components.toolchain.conftest import random_policy
+from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
 CLANG_22 = Path("/usr/lib/llvm-22/bin/clang")
 
@@ -29,8 +29,7 @@ def policy(training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -
     """A random policy of LLVM's own features."""
     directory = tmp_path_factory.mktemp("policy")
     toolchain = load_toolchain(training_toolchain)
-    upstream = set(toolchain.upstream_features["inlining"])
-    dense = random_policy(tuple(spec for spec in toolchain.features["inlining"] if spec.name in upstream))
+    dense = random_upstream_policy(toolchain)
     export_fast(dense, directory, toolchain.clang)
     dense.save(directory)
     return directory

@@ -21,7 +21,7 @@ from components.core.storage import publish
 from components.core.storage.cache import default_cache_dir
 from components.toolchain.sdk import find_sdk
 from components.toolchain.source import llvm_source
-from tests.components.toolchain.conftest import random_policy
+from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
 pytestmark = pytest.mark.toolchain
 
@@ -38,9 +38,7 @@ STOCK = Path("/usr/lib/llvm-19/bin/clang")
 @pytest.fixture(scope="module")
 def dense(training_toolchain: Path) -> DensePolicy:
     """A random policy of LLVM's own features."""
-    toolchain = load_toolchain(training_toolchain)
-    upstream = set(toolchain.upstream_features["inlining"])
-    return random_policy(tuple(spec for spec in toolchain.features["inlining"] if spec.name in upstream))
+    return random_upstream_policy(load_toolchain(training_toolchain))
 
 
 @pytest.fixture(scope="module")
