@@ -67,6 +67,8 @@ lock: $(VENV)/.training ## update the locks: Python packages with hashes, the im
 	resolve -c $(LOCKS)/training.txt -o $(LOCKS)/steps.txt; \
 	resolve --extra cluster -c $(LOCKS)/steps.txt -o $(LOCKS)/cluster.txt; \
 	resolve --extra pipelines -o $(LOCKS)/pipelines.txt; \
+	echo gcp-storage-emulator | build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header \
+	  --no-annotate --python-version 3.11 -c $(LOCKS)/test.txt -o $(LOCKS)/bucket.txt -; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
 	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from components.core.console import UserError, say
@@ -30,7 +32,30 @@ class BucketOrPlace(click.ParamType):
 
 @click.group(name="storage")
 def storage_group() -> None:
-    """Maintain artifacts in object storage."""
+    """Maintain artifacts in object storage.
+
+    \b
+    Examples:
+      mlgo storage download gs://my-bucket/runs/7/release clang
+      mlgo storage sweep gs://my-bucket --dry-run
+    """
+
+
+@storage_group.command(name="download")
+@click.argument("source", type=BucketOrPlace(), metavar="gs://BUCKET/PATH")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+def download_command(source: GsUri, directory: Path) -> None:
+    """Download an artifact to a directory, and verify each file by its checksum.
+
+    An artifact that is there already is replaced at once when the new one is complete.
+
+    \b
+    Example:
+      mlgo storage download gs://my-bucket/runs/7/release clang
+    """
+    from components.core.storage.fetch import fetch
+
+    fetch(source, directory.absolute())
 
 
 @storage_group.command(name="sweep", context_settings={"show_default": True})
