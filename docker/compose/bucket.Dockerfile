@@ -4,10 +4,12 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE}
 COPY docker/requirements/bucket.txt /lock/
-RUN pip install --no-cache-dir --no-compile --require-hashes -r /lock/bucket.txt \
+RUN python -m venv /opt/bucket \
+ && /opt/bucket/bin/pip install --no-cache-dir --no-compile --require-hashes -r /lock/bucket.txt \
  && rm -rf /lock \
  && useradd --uid 1000 --user-group --home-dir /tmp --no-create-home mlgo \
  && install -d -o mlgo -g mlgo /data
+ENV PATH=/opt/bucket/bin:/usr/local/bin:/usr/bin:/bin
 USER 1000:1000
 VOLUME /data
 EXPOSE 9023

@@ -14,6 +14,7 @@ from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
 from components.core.formats.strategy import Strategy, Targets
 from components.core.projects.option import RECIPE
+from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.images import images_group
 from pipelines.cli.pipeline import pipeline_group
@@ -88,6 +89,7 @@ def cli() -> None:
     """
 
 
+cli.add_command(cluster_group)
 cli.add_command(images_group)
 cli.add_command(pipeline_group)
 cli.add_command(retrain_group)

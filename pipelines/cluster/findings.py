@@ -1,0 +1,33 @@
+"""What a check of a cluster found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        status: `unknown` if this account or this machine cannot look.
+        what: the thing that was checked, with what is wrong with it.
+        remedy: what to do; empty if nothing.
+    """
+
+    status: Literal["ok", "missing", "unknown"]
+    what: str
+    remedy: str = ""
+
+
+def ok(what: str) -> Finding:
+    return Finding("ok", what)
+
+
+def missing(what: str, remedy: str) -> Finding:
+    return Finding("missing", what, remedy)
+
+
+def unknown(what: str, remedy: str) -> Finding:
+    return Finding("unknown", what, remedy)

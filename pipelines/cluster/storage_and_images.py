@@ -1,0 +1,79 @@
+"""Checks of the bucket and the images that a run on a cluster uses, as far as this machine can tell."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError
+from components.core.storage import discard, publish
+from components.core.storage.uri import mirror, parse_place
+from pipelines.cluster.findings import Finding, missing, ok, unknown
+from pipelines.images import Image, docker_client
+
+_FROM_HERE = "checked with this machine's credentials, not with those of the pods"
+
+
+def check_bucket(pipeline_root: str) -> Finding:
+    """Publish a small artifact below `pipeline_root`, read it, and remove it.
+
+    Raises:
+        UserError: `pipeline_root` is not a place in object storage.
+    """
+    from components.core.storage.fetch import fetch
+
+    root = parse_place(pipeline_root)
+    if isinstance(root, Path):
+        raise UserError(f"--pipeline-root {pipeline_root} is on this machine", "pass gs://BUCKET/PATH")
+    place = root / f"mlgo-check-{secrets.token_hex(6)}"
+    try:
+        with publish(mirror(place)) as directory:
+            (directory / "probe").write_text("mlgo cluster check\n")
+        with tempfile.TemporaryDirectory() as work:
+            fetch(place, Path(work, "probe"))
+        discard(mirror(place))
+    except UserError as error:
+        return missing(f"{pipeline_root} cannot be used: {error.problem}", error.remedy)
+    return ok(f"{pipeline_root} can be written, read and emptied ({_FROM_HERE})")
+
+
+def check_images(images: Mapping[str, Image], wanted: tuple[str, ...]) -> list[Finding]:
+    """Check that each of the images `wanted` is built, pushed, and can be pulled.
+
+    Args:
+        images: from pipelines.images.read_images.
+    """
+    found = []
+    pushed = {}
+    for name in wanted:
+        if name not in images:
+            found.append(missing(f"the image {name} is not built", "mlgo images build --all && mlgo images push"))
+        elif "@sha256:" not in images[name].reference:
+            remedy = "mlgo images build --all --registry HOST/PROJECT/REPOSITORY && mlgo images push"
+            found.append(missing(f"the image {images[name].tag} is not in a registry", remedy))
+        else:
+            pushed[name] = images[name].reference
+    if not pushed:
+        return found
+    try:
+        with docker_client() as docker:
+            found += [_check_pull(docker, reference) for reference in pushed.values()]
+    except UserError as error:
+        found.append(unknown(f"images cannot be looked up: {error.problem}", error.remedy))
+    return found
+
+
+def _check_pull(docker: Any, reference: str) -> Finding:
+    from docker.errors import APIError
+
+    try:
+        docker.images.get_registry_data(reference)
+    except APIError as error:
+        return missing(
+            f"{reference} cannot be pulled: {error.explanation}",
+            "push it again, and give the cluster's nodes the right to pull from that registry",
+        )
+    return ok(f"{reference} can be pulled ({_FROM_HERE})")

@@ -1,0 +1,260 @@
+"""Tests of `mlgo cluster check` against an API server that answers as Kubernetes documents it.
+
+The requests are checked (token, review objects by Kubernetes' own schema); no real cluster is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+import kubernetes_validate
+import pytest
+import requests
+import yaml
+
+from tests.kubernetes_server import status
+from tests.storage_server import storage_server
+
+ROOT = Path(__file__).parents[3]
+NAMESPACE = "/api/v1/namespaces/mlgo"
+
+
+def resources(group: str, version: str, *names: str) -> dict[str, Any]:
+    entries = [{"name": n, "singularName": "", "namespaced": True, "kind": n.title(), "verbs": ["get"]} for n in names]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}",
+        "resources": entries,
+    }
+
+
+def quota(**left: str) -> dict[str, Any]:
+    names = {name.replace("_", "."): amount for name, amount in left.items()}
+    return {"metadata": {"name": "team"}, "status": {"hard": names, "used": dict.fromkeys(names, "0")}}
+
+
+def node(cpu: str, memory: str) -> dict[str, Any]:
+    return {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": {"cpu": cpu, "memory": memory}}}
+
+
+@dataclass
+class Api:
+    """A cluster that has everything.
+
+    Attributes:
+        answers: path -> body of a GET; a path that is missing answers 404.
+        forbidden: paths that answer 403.
+        denied: (account, verb, resource) that reviews do not allow.
+        reviews: reviews that were asked for.
+    """
+
+    answers: dict[str, Any] = field(
+        default_factory=lambda: {
+            "/version/": {"major": "1", "minor": "31", "gitVersion": "v1.31.0"}
+            | dict.fromkeys(("buildDate", "compiler", "gitCommit", "gitTreeState", "goVersion", "platform"), "x"),
+            "/apis/argoproj.io/v1alpha1": resources("argoproj.io", "v1alpha1", "workflows", "workflowtaskresults"),
+            "/apis/ray.io/v1": resources("ray.io", "v1", "rayclusters", "rayjobs"),
+            NAMESPACE: {"metadata": {"name": "mlgo"}},
+            f"{NAMESPACE}/serviceaccounts/mlgo-steps": {"metadata": {"name": "mlgo-steps"}},
+            f"{NAMESPACE}/serviceaccounts/mlgo-ray": {"metadata": {"name": "mlgo-ray"}},
+            f"{NAMESPACE}/resourcequotas": {"items": [quota(requests_cpu="100", limits_memory="1000Gi", pods="50")]},
+            "/api/v1/nodes": {"items": [node("2", "4Gi"), node("8", "32Gi")]},
+        }
+    )
+    forbidden: set[str] = field(default_factory=set)
+    denied: set[tuple[str, str, str]] = field(default_factory=set)
+    reviews: list[dict[str, Any]] = field(default_factory=list)
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path in self.forbidden:
+            return status(403, "Forbidden", f'User "me" cannot read {path}')
+        if path == "/apis/authorization.k8s.io/v1/subjectaccessreviews" and method == "POST":
+            kubernetes_validate.validate(body, "1.31", strict=True)
+            self.reviews.append(body)
+            asked = body["spec"]["resourceAttributes"]
+            account = body["spec"]["user"].rpartition(":")[2]
+            allowed = (account, asked["verb"], asked["resource"]) not in self.denied
+            return 201, {**body, "status": {"allowed": allowed}}
+        if method == "GET" and path in self.answers:
+            return 200, self.answers[path]
+        return status(404, "NotFound", "the server could not find the requested resource")
+
+
+Check = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.fixture
+def check(api: Api, tmp_path: Path) -> Iterator[Check]:
+    """Run `mlgo cluster check` with a kubeconfig of `api`; returns when it ended."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.headers.get("Authorization") != "Bearer mine":
+                code, answer = status(401, "Unauthorized", "Unauthorized")
+            else:
+                code, answer = api.answer(self.command, urlsplit(self.path).path, json.loads(body) if body else None)
+            content = json.dumps(answer).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+
+    def run(*arguments: str, token: str = "mine", **variables: str) -> subprocess.CompletedProcess[str]:
+        kubeconfig = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+        environment = os.environ | {"KUBECONFIG": str(tmp_path / "kubeconfig")} | variables
+        command = [sys.executable, "-m", "pipelines", "cluster", "check", "--images", str(tmp_path / "images.json")]
+        return subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120, check=False
+        )
+
+    yield run
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def lines(done: subprocess.CompletedProcess[str], status: str) -> list[str]:
+    return [line.removeprefix(status).strip() for line in done.stdout.splitlines() if line.startswith(status)]
+
+
+def test_complete_cluster_misses_only_images(api: Api, check: Check) -> None:
+    done = check("--workers", "4")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"]
+    assert len(lines(done, "ok")) == 8 and not lines(done, "unknown"), done.stdout
+    asked = {
+        (r["spec"]["user"], a["verb"], a["resource"], a.get("subresource"))
+        for r in api.reviews
+        for a in [r["spec"]["resourceAttributes"]]
+    }
+    assert ("system:serviceaccount:mlgo:mlgo-steps", "get", "pods", "log") in asked and len(asked) == 8
+
+
+def test_rights_that_are_asked_for_are_those_of_the_manifests(api: Api, check: Check) -> None:
+    check("--workers", "1")
+    granted = set()
+    for document in yaml.safe_load_all((ROOT / "k8s" / "base" / "rbac.yaml").read_text()):
+        for rule in document.get("rules", ()):
+            granted |= {
+                (verb, group, resource)
+                for verb in rule["verbs"]
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+            }
+    reviewed = set()
+    for review in api.reviews:
+        a = review["spec"]["resourceAttributes"]
+        resource = f"{a['resource']}/{a['subresource']}" if a.get("subresource") else a["resource"]
+        reviewed.add((a["verb"], a.get("group", ""), resource))
+    assert reviewed == granted
+
+
+@pytest.mark.parametrize(
+    ("lacks", "named", "remedy"),
+    [
+        ("/apis/ray.io/v1", "KubeRay's operator: rayjobs.ray.io v1 is not served", "install KubeRay"),
+        ("/apis/argoproj.io/v1alpha1", "Kubeflow Pipelines: workflows.argoproj.io", "install Kubeflow Pipelines"),
+        (f"{NAMESPACE}/serviceaccounts/mlgo-ray", "there is no service account mlgo-ray in mlgo", "kubectl apply -k"),
+        (NAMESPACE, "there is no namespace mlgo", "kubectl apply -k"),
+    ],
+)
+def test_missing_thing_is_named_with_its_remedy(api: Api, check: Check, lacks: str, named: str, remedy: str) -> None:
+    del api.answers[lacks]
+    done = check()
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    (line,) = (line for line in lines(done, "missing") if named in line)
+    after = done.stdout[done.stdout.index(line) :].splitlines()[1]
+    assert "remedy:" in after and remedy in after
+
+
+def test_missing_rights_are_listed_together(api: Api, check: Check) -> None:
+    api.denied |= {("mlgo-steps", "create", "rayjobs"), ("mlgo-steps", "list", "pods")}
+    done = check()
+    assert "mlgo-steps may not create rayjobs, list pods in mlgo" in done.stdout
+
+
+def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> None:
+    annotations = {"iam.gke.io/gcp-service-account": "mlgo@CHANGE-ME.iam.gserviceaccount.com"}
+    api.answers[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]["metadata"]["annotations"] = annotations
+    assert "service account mlgo-steps acts as mlgo@CHANGE-ME" in check().stdout
+
+
+def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
+    api.answers[f"{NAMESPACE}/resourcequotas"]["items"] = [quota(requests_cpu="20", pods="3")]
+    api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
+    done = check("--workers", "4")
+    assert "team leaves 20 requests.cpu of 21" in done.stdout and "team leaves 3 pods of 6" in done.stdout, done.stdout
+    assert "none of 1 nodes is large enough for a head" in lines(done, "unknown")[0]
+    enough = check("--workers", "1", "--ray-cluster-options", "cpus_per_worker=1,head_cpus=1")
+    assert not lines(enough, "unknown") and "does not fit" not in enough.stdout, enough.stdout
+
+
+def test_what_may_not_be_looked_at_is_unknown(api: Api, check: Check) -> None:
+    api.forbidden |= {"/api/v1/nodes", "/apis/authorization.k8s.io/v1/subjectaccessreviews"}
+    done = check()
+    assert [line.split(":")[0] for line in lines(done, "unknown")] == ["rights of mlgo-steps", "nodes"]
+
+
+def test_runs_without_ray_need_neither_kuberay_nor_capacity(api: Api, check: Check) -> None:
+    for path in ("/apis/ray.io/v1", f"{NAMESPACE}/serviceaccounts/mlgo-ray", f"{NAMESPACE}/resourcequotas"):
+        del api.answers[path]
+    done = check("--workers", "0")
+    assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"]
+
+
+def test_rejected_credentials_end_the_check(check: Check) -> None:
+    done = check(token="expired")
+    assert done.returncode == 1 and "does not answer: 401 Unauthorized" in done.stderr and not lines(done, "missing")
+
+
+def test_bucket_is_probed_and_left_empty(check: Check) -> None:
+    with storage_server("checked") as url:
+        done = check("--pipeline-root", "gs://checked/kfp", STORAGE_EMULATOR_HOST=url)
+        assert any("gs://checked/kfp can be written, read and emptied" in line for line in lines(done, "ok"))
+        refused = check("--pipeline-root", "gs://forbidden/kfp", STORAGE_EMULATOR_HOST=url)
+        assert any("gs://forbidden/kfp cannot be used" in line for line in lines(refused, "missing")), refused.stdout
+        assert requests.get(f"{url}/storage/v1/b/checked/o", timeout=10).json()["items"] == []
+
+
+def test_image_that_was_never_pushed_is_found(check: Check, tmp_path: Path) -> None:
+    image = {"tag": "mlgo-toolchain:1", "reference": f"sha256:{'1' * 64}", "bytes": 1, "local_base": False}
+    (tmp_path / "images.json").write_text(json.dumps({"toolchain": image}))
+    done = check()
+    missing = lines(done, "missing")
+    assert missing[0] == "the image mlgo-toolchain:1 is not in a registry"
+    assert missing[1:] == ["the image training is not built", "the image cluster is not built"]
