@@ -20,7 +20,7 @@ from pipelines import images
 from pipelines.images import BASES, BASES_LOCK, Image, locked_base, push_images, write_images
 
 ROOT = Path(__file__).parents[1]
-NAMED = ("docker/*/Dockerfile", "docker/cloudbuild.yaml", ".github/workflows/*.yml")
+NAMED = ("docker/*/*Dockerfile", "docker/cloudbuild.yaml", ".github/workflows/*.yml")
 REQUIREMENTS = ROOT / "docker" / "requirements"
 DIGEST = "sha256:" + "a1" * 32
 DOCKER = """#!/bin/bash
@@ -84,7 +84,7 @@ def test_every_file_uses_base_images_of_the_lock() -> None:
             assert reference == known[reference.partition("@")[0]], f"{path}: docker/requirements/pin-images --copy"
             found.append(path)
         assert not re.findall(r"^FROM (?!\$\{)\S+", path.read_text(), re.MULTILINE), "a base image that is not locked"
-    assert len(found) == 3 + 1 + 3
+    assert len(found) == 4 + 1 + 3
     for reference in lock:
         assert re.fullmatch(r"[a-z]+:[a-z0-9.-]+(@sha256:[0-9a-f]{64})?", reference)
 
@@ -98,7 +98,7 @@ def test_pin_images_updates_lock_and_every_file(tree: Path) -> None:
     texts = "".join(path.read_text() for pattern in NAMED for path in tree.glob(pattern))
     pinned = re.findall(rf"(?:ARG BASE=|container: |- name: )((?:debian|python):[a-z0-9.-]+)@{DIGEST}\s", texts)
     assert sorted(set(pinned)) == ["debian:bookworm", "debian:bookworm-slim", "python:3.11-slim-bookworm"]
-    assert len(pinned) == 7 and texts.count(DIGEST) == 7
+    assert len(pinned) == 8 and texts.count(DIGEST) == 8
     before = contents(tree)
     assert run(tree, "docker/requirements/pin-images").returncode == 0 and contents(tree) == before
     assert run(tree, "docker/requirements/pin-images", "--check").stdout == ""
