@@ -123,6 +123,11 @@ def training_pipeline(
     oversample_modules: str = "",
     extra_policy: str = "",
     start_from: str = "heuristic",
+    features: str = "extended",
+    algorithm: str = "",
+    credit_assignment: str = "",
+    size_of: str = "linked",
+    gin_bindings: str = "",
     tune_minutes: str = "",
 ) -> None:
     """Train a policy on C or C++ code and build a clang that embeds it.
@@ -154,6 +159,12 @@ def training_pipeline(
         oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`.
         extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
         start_from: Where training starts: `heuristic`, `pretrained`, or the path or URI of a policy.
+        features: Features of the policy: `extended`, or `llvm` for those that upstream LLVM has, too.
+        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
+        credit_assignment: How training learns what a decision is worth: `counterfactual`, `function` or `module`.
+            Empty: the algorithm's default.
+        size_of: `linked` weights a function's bytes by the share that the project's link keeps, `modules` counts all.
+        gin_bindings: Hyperparameters, separated by semicolons: `PpoParameters.learning_rate=1e-4;...`. Empty: defaults.
         tune_minutes: Minutes of search for a plan: inlining decisions for the corpus' own modules. Empty: no search.
     """
     notified = _sized(finish(), "1", "2G")
@@ -192,6 +203,8 @@ def training_pipeline(
                 training=training.outputs["training"],
                 preset=preset,
                 start_from=start_from,
+                features=features,
+                gin_bindings=gin_bindings,
                 seed=seed,
             ),
             "2",
@@ -210,6 +223,10 @@ def training_pipeline(
                 ray_cluster_options=ray_cluster_options,
                 preset=preset,
                 minutes=train_minutes,
+                algorithm=algorithm,
+                credit_assignment=credit_assignment,
+                size_of=size_of,
+                gin_bindings=gin_bindings,
                 seed=seed,
                 oversample_modules=oversample_modules,
             ),

@@ -13,6 +13,7 @@ import click
 from components.core import problems
 from components.core.console import PRESETS, UserError
 from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
+from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.formats.strategy import PLUGIN_PROBLEMS, Strategy, Targets, check_strategy
 from components.core.projects.recipe import recipe_place
@@ -20,6 +21,8 @@ from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import SCHEME, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
+from components.ppo.config import ONLY_CREDIT, Algorithm, CreditAssignment, SizeOf
+from components.warmstart.config import FeatureSet
 from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.spec import parameter_values
 
@@ -29,6 +32,10 @@ _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "preset": (click.Choice(PRESETS), "demo"),
     "problem": (click.Choice(problems.names()), "inlining"),
+    "features": (click.Choice(get_args(FeatureSet)), "llvm"),
+    "algorithm": (click.Choice(get_args(Algorithm)), "ppo"),
+    "credit_assignment": (click.Choice(get_args(CreditAssignment)), "function"),
+    "size_of": (click.Choice(get_args(SizeOf)), "modules"),
     "release_if": (click.Choice(RELEASE_IF), "always"),
     "seed": (SEED, "1"),
     "llvm_major": (LLVM_MAJOR, "19"),
@@ -113,6 +120,13 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
                 f"{spelled('max_slowdown_percent', limit)}: {why}",
                 f"leave {spelled('max_slowdown_percent', '')} out" + (", or name a recipe" if sized else ""),
             )
+    parse_gin_bindings(values.get("gin_bindings", ""))
+    credit = values.get("credit_assignment")
+    if credit and (only := ONLY_CREDIT.get(values.get("algorithm", ""), credit)) != credit:
+        raise UserError(
+            f"{spelled('algorithm', values['algorithm'])} learns from {only} credit only, not {credit}",
+            f"pass {spelled('credit_assignment', only)}",
+        )
     if values.get("workers"):
         check_workers(values["workers"])
     parse_spot(values.get("spot_node_label", ""))

@@ -11,6 +11,7 @@ from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import preset_option, run_step
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
+from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -165,10 +166,20 @@ Examples:
     multiple=True,
     help="One hyperparameter, e.g. PpoParameters.learning_rate=1e-4; may be repeated.",
 )
+@click.option(
+    "--gin-bindings",
+    "run_gin_bindings",
+    default="",
+    metavar="NAME=VALUE;...",
+    help="Hyperparameters of a whole run, separated by semicolons.",
+)
 @ALLOW_CC1_OPTION
 @RAYJOB_OPTIONS
-def main(cluster_image: str, spot_node_label: str, ray_cluster_options: str, **options: Any) -> None:
+def main(
+    cluster_image: str, spot_node_label: str, ray_cluster_options: str, run_gin_bindings: str, **options: Any
+) -> None:
     """Train a policy by reinforcement learning on the size or the scores of the code that it compiles."""
+    options["gin_bindings"] = parse_gin_bindings(run_gin_bindings) + options["gin_bindings"]
     config = PpoConfig(**{name: value for name, value in options.items() if value is not None})
     if rayjob_workers(config.workers):
         from components.ppo.run_on_cluster import run_as_rayjob

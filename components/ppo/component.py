@@ -17,6 +17,10 @@ def ppo(  # type: ignore[no-untyped-def]
     ray_cluster_options: str,
     preset: str,
     minutes: str,
+    algorithm: str,
+    credit_assignment: str,
+    size_of: str,
+    gin_bindings: str,
     seed: int,
     oversample_modules: str,
     ppo: dsl.Output[dsl.Artifact],
@@ -38,6 +42,10 @@ def ppo(  # type: ignore[no-untyped-def]
         ray_cluster_options: Settings of the RayJob that differ from the defaults; see `mlgo ppo --help`.
         preset: Amount of training.
         minutes: Minutes of training. Empty: the preset's.
+        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
+        credit_assignment: `counterfactual`, `function` or `module`. Empty: the algorithm's default.
+        size_of: `linked` or `modules`: which bytes count.
+        gin_bindings: Hyperparameters, separated by semicolons. Empty: the defaults.
         seed: Random seed.
         oversample_modules: JSON list of modules that take part in every round, or the state of `mlgo retrain`.
         ppo: Checkpoints and TensorBoard summaries.
@@ -68,6 +76,14 @@ def ppo(  # type: ignore[no-untyped-def]
             preset,
             "--minutes",
             minutes,
+            "--algorithm",
+            algorithm,
+            "--credit-assignment",
+            credit_assignment,
+            "--size-of",
+            size_of,
+            "--gin-bindings",
+            gin_bindings,
             "--seed",
             seed,
             "--oversample-modules",

@@ -12,6 +12,8 @@ from components.core.console import UserError
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]
 SizeOf = Literal["linked", "modules"]
+ONLY_CREDIT: dict[str, CreditAssignment] = {"dqn": "counterfactual", "es": "module"}
+"""The credit assignment of algorithms that learn from one only."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,7 @@ class PpoConfig:
 
     def _require_credit(self) -> None:
         """Raise UserError unless algorithm, credit assignment and number of samples are compatible."""
-        only = {"dqn": "counterfactual", "es": "module"}
-        learns_from = only.get(str(self.algorithm), str(self.credit_assignment))
+        learns_from = ONLY_CREDIT.get(str(self.algorithm), str(self.credit_assignment))
         if self.credit_assignment != learns_from:
             raise UserError(
                 f"--algorithm {self.algorithm} learns from --credit-assignment {learns_from} only, not "

@@ -10,6 +10,7 @@ import click
 
 from components.core.console import preset_option, run_step, say
 from components.core.console.number_types import COUNT, SEED, FiniteFloatRange
+from components.core.formats.gin_bindings import network_bindings, parse_gin_bindings
 from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.core.storage.uri import display_path
@@ -113,7 +114,14 @@ Example: fine-tune the pretrained policy
     metavar="NAME=VALUE",
     help="One hyperparameter, e.g. actor_network.fc_layer_params=(64,64,32); may be repeated.",
 )
-def main(start_from: Path | str, **arguments: Any) -> None:
+@click.option(
+    "--gin-bindings",
+    "run_gin_bindings",
+    default="",
+    metavar="NAME=VALUE;...",
+    help="Hyperparameters of a whole run, separated by semicolons; those of training are ignored.",
+)
+def main(start_from: Path | str, run_gin_bindings: str, **arguments: Any) -> None:
     """Train a policy that imitates LLVM's heuristic, or adopt a trained one, as the start of reinforcement learning.
 
     Writes a policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries, and report.json with the
@@ -124,6 +132,7 @@ def main(start_from: Path | str, **arguments: Any) -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # matrix products with AVX-512 if available
     from components.warmstart.train import train
 
+    arguments["gin_bindings"] = network_bindings(parse_gin_bindings(run_gin_bindings)) + arguments["gin_bindings"]
     config = WarmstartConfig(start_from=str(start_from), **arguments)
     report = train(config)
     speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""

@@ -12,6 +12,8 @@ def warmstart(  # type: ignore[no-untyped-def]
     training: dsl.Input[dsl.Artifact],
     preset: str,
     start_from: str,
+    features: str,
+    gin_bindings: str,
     seed: int,
     warmstart: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
@@ -24,6 +26,8 @@ def warmstart(  # type: ignore[no-untyped-def]
         training: Training clang.
         preset: Amount of training.
         start_from: `heuristic`, `pretrained`, or the path or URI of a policy.
+        features: Features of the policy: `extended` or `llvm`.
+        gin_bindings: Hyperparameters, separated by semicolons; those of the network apply. Empty: the defaults.
         seed: Random seed.
         warmstart: Policy that PPO starts from.
         metrics: Metrics for the KFP UI.
@@ -42,6 +46,10 @@ def warmstart(  # type: ignore[no-untyped-def]
             preset,
             "--start-from",
             start_from,
+            "--features",
+            features,
+            "--gin-bindings",
+            gin_bindings,
             "--seed",
             seed,
             "--output",

@@ -50,6 +50,8 @@ def pipeline(run: Path, images: Path, storage: str, *more: str) -> list[str]:
         "preset=tiny",
         "--param",
         "release_if=always",
+        "--param",
+        "gin_bindings=PpoParameters.num_epochs=2;actor_network.fc_layer_params=(32,16)",
         "--output",
         str(run),
         "--pipeline-root",
@@ -200,72 +202,11 @@ def test_steps_run_by_hand_on_uris_and_mounted_directory(
 ) -> None:
     root = f"gs://{BUCKET}/runs/{finished[0].name}"
     by_hand = f"{root}-by-hand"
-    training, toolchain = reference(images, "training"), reference(images, "toolchain")
-    for image, arguments in (
-        (toolchain, ["toolchain", "--mode", "release", "--policy", f"{root}/policy", "--output", f"{by_hand}/release"]),
-        (toolchain, ["corpus", "import", "--input", f"{root}/corpus", "--output", f"{by_hand}/corpus"]),
-        (
-            training,
-            ["trace", "--corpus", f"{root}/corpus", "--toolchain", f"{root}/training", "--output", f"{by_hand}/trace"],
-        ),
-        (training, ["vocab", "--trace", f"{by_hand}/trace", "--output", f"{by_hand}/vocab"]),
-        (
-            training,
-            [
-                "warmstart",
-                "--trace",
-                f"{by_hand}/trace",
-                "--vocab",
-                f"{by_hand}/vocab",
-                "--preset",
-                "tiny",
-                "--toolchain",
-                f"{root}/training",
-                "--output",
-                f"{by_hand}/warmstart",
-            ],
-        ),
-        (
-            training,
-            [
-                "ppo",
-                "--corpus",
-                f"{root}/corpus",
-                "--toolchain",
-                f"{root}/training",
-                "--preset",
-                "tiny",
-                "--trace",
-                f"{by_hand}/trace",
-                "--warmstart",
-                f"{by_hand}/warmstart",
-                "--iterations",
-                "2",
-                "--root-dir",
-                f"{by_hand}/ppo",
-                "--output",
-                f"{by_hand}/policy",
-            ],
-        ),
-        (
-            toolchain,
-            [
-                "evaluation",
-                "--corpus",
-                f"{root}/corpus",
-                "--toolchain",
-                f"{root}/training",
-                "--policy",
-                f"{by_hand}/policy",
-                "--thresholds",
-                "",
-                "--output",
-                f"{by_hand}/evaluation",
-            ],
-        ),
-    ):
-        status, said = container(image, *arguments, storage=storage)
-        assert status == 0, said[-4000:]
+    toolchain, training = reference(images, "toolchain"), reference(images, "training")
+    status, said = container(
+        toolchain, "corpus", "import", "--input", f"{root}/corpus", "--output", f"{by_hand}/corpus", storage=storage
+    )
+    assert status == 0, said[-4000:]
     tmp_path.chmod(0o777)
     os.chown(tmp_path, *map(int, USER.split(":")))
     status, said = container(
@@ -273,7 +214,7 @@ def test_steps_run_by_hand_on_uris_and_mounted_directory(
         "trace",
         "export",
         "--trace",
-        f"{by_hand}/trace",
+        f"{root}/trace",
         "--output",
         "/data/tfrecord",
         storage=storage,

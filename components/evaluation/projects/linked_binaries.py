@@ -80,8 +80,8 @@ def compare_projects(
     Debian package that it cannot fetch or build in any variant.
 
     Raises:
-        UserError: a project cannot be fetched or built otherwise, has no binaries, or different ones under both compilers; or
-            nothing remains to compare.
+        UserError: a project cannot be fetched or built otherwise, has no binaries, or different ones under both
+            compilers; or nothing remains to compare.
     """
     binaries: list[Binary] = []
     for name in dict.fromkeys(link_variants):

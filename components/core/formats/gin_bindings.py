@@ -1,0 +1,47 @@
+"""Gin bindings of a whole run in one text, as pipelines pass them: `NAME.PARAMETER=VALUE`, separated by semicolons.
+
+Gin itself is not imported, so that a run can be refused before its first step, where gin is not installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from components.core.console import UserError
+
+NETWORK = "actor_network"
+CONFIGURABLES = (NETWORK, "PpoParameters", "DqnParameters", "EsParameters")
+"""What gin configures here; the network's belong to the warmstart step, which makes it, and to training."""
+EXAMPLE = "PpoParameters.learning_rate=1e-4;actor_network.fc_layer_params=(32,16)"
+_BINDING = re.compile(r"(?:mlgo\.)?([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*=\s*(.+)", re.DOTALL)
+
+
+def parse_gin_bindings(text: str) -> tuple[str, ...]:
+    """Return the bindings in `text`, each for gin.
+
+    Raises:
+        UserError: a binding is malformed, of something that gin does not configure here, or its value is no Python
+            literal. Whether the parameter exists and takes the value, gin says in the step.
+    """
+    bindings = []
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        match = _BINDING.fullmatch(part)
+        if match is None:
+            raise UserError(f"{part!r} is not of the form NAME.PARAMETER=VALUE", f"for example {EXAMPLE}")
+        name, parameter, value = match.groups()
+        if name not in CONFIGURABLES:
+            raise UserError(f"{part}: there are no hyperparameters {name}", f"use one of {', '.join(CONFIGURABLES)}")
+        try:
+            ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise UserError(
+                f"{part}: {value!r} is not a number, text, tuple or list", f"for example {EXAMPLE}"
+            ) from None
+        bindings.append(f"{name}.{parameter} = {value.strip()}")
+    return tuple(bindings)
+
+
+def network_bindings(bindings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `bindings` that configure the network."""
+    return tuple(binding for binding in bindings if binding.startswith(f"{NETWORK}."))
