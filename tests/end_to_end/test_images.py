@@ -24,7 +24,7 @@ from tests.storage_server import storage_server
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
 
 BUCKET = "mlgo-images"
-LIMITS_BYTES = {"toolchain": 1.2e9, "training": 1.6e9}
+LIMITS_BYTES = {"toolchain": 1.2e9, "training": 1.4e9}
 
 
 @pytest.fixture(scope="module")
