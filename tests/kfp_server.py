@@ -48,6 +48,7 @@ SERVERS = {
     "locked": "no permission for anything",
     "login": "every answer is a page to log in",
     "session": "every answer but /healthz is a page to log in",
+    "redirect": "every request is sent to a page to log in",
     "other": "another web server",
 }
 KUBERNETES: dict[str, dict[str, Any]] = {
@@ -233,6 +234,11 @@ class Handler(BaseHTTPRequestHandler):
             self._answer({"message": "User 'x' is not authorized to list experiments"}, 403)
         elif kind == "login" or (kind == "session" and route != "healthz"):
             self._page(200)
+        elif kind == "redirect":
+            self.send_response(302)
+            self.send_header("Location", "/dex/auth?state=s3cret")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif kind == "other":
             self._page(404)
         elif kind == "v1" and version == "v1beta1" and route == "healthz":

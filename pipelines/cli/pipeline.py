@@ -25,12 +25,13 @@ _PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "oversample_mod
 
 @click.group("pipeline")
 def pipeline_group() -> None:
-    """Compile the pipeline for KFP, run it on this machine, or submit it to a server.
+    """Compile the pipeline, run it on this machine, or run it on Kubeflow Pipelines or Vertex AI.
 
     \b
     Examples:
       mlgo pipeline compile --output training.yaml
       mlgo pipeline run --runner docker --param recipe=tiny --param preset=tiny --output runs/tiny
+      mlgo pipeline submit --host http://localhost:8080 --param recipe=demo --pipeline-root gs://my-bucket/kfp
     """
 
 

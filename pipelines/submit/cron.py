@@ -32,7 +32,11 @@ class _Field:
 
     def normalized(self, text: str) -> str:
         """Return the field with numbers for names, and with the end of each range. ValueError if it is invalid."""
-        return ",".join(self._part(part) for part in text.lower().split(","))
+        parts = text.lower().split(",")
+        if len(parts) > 1 and any(part.startswith("*") for part in parts):
+            # Parsers disagree whether a day field with such a list restricts the days.
+            raise ValueError("a list cannot contain *")
+        return ",".join(self._part(part) for part in parts)
 
     def values(self, normalized: str) -> set[int]:
         """Return the values that a field from `normalized` matches."""

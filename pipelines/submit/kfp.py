@@ -6,6 +6,7 @@ Needs the environment `pipelines`.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ POLL_S = environment_number("MLGO_POLL_S", 10)
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
 _ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
+_RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 
 
 def submit(server: KfpServer, request: RunRequest, experiment: str = "") -> str:
@@ -126,7 +128,10 @@ def upload(
             uploaded = client._upload_api.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id)
     except BaseException:
         if not existing:
-            service.pipeline_service_delete_pipeline(pipeline_id)
+            try:
+                service.pipeline_service_delete_pipeline(pipeline_id)
+            except UserError as error:
+                say(f"warning: the pipeline {name} stays without a version: {error.problem}")
         raise
     return str(pipeline_id), str(uploaded.pipeline_version_id)
 
@@ -138,6 +143,7 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
         UserError: the run failed, or the server did not answer for polling.PATIENCE_S.
         click.exceptions.Exit: the run was canceled (polling.EXIT_CANCELED), or following it was interrupted.
     """
+    _check_run(run_id)
     shown_states: dict[str, str] = {}
     where = run_page(server, run_id)
     clients: list[Any] = []
@@ -168,6 +174,7 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
 
 def cancel(server: KfpServer, run_id: str) -> None:
     """Ask the server to end a run. UserError if there is no such run, it has ended, or the server refuses."""
+    _check_run(run_id)
     client = connect(server)
     state = client._run_api.run_service_get_run(run_id=run_id).state
     if state in _ENDED:
@@ -178,6 +185,12 @@ def cancel(server: KfpServer, run_id: str) -> None:
 def run_page(server: KfpServer, run_id: str) -> str:
     """Return the URL of the run's page."""
     return server.page(f"runs/details/{run_id}")
+
+
+def _check_run(run_id: str) -> None:
+    """Raise UserError for a run's name or page instead of its ID, which becomes part of a URL."""
+    if not _RUN.fullmatch(run_id):
+        raise UserError(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
 
 
 @contextmanager

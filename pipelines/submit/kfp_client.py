@@ -19,6 +19,8 @@ from components.core.storage.input_files import read_text
 from pipelines.submit.polling import TIMEOUT_S, NoAnswer, may_recover
 
 TOKEN_VARIABLE = "KFP_TOKEN"
+CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
+"""OpenSSL's variable for trusted certificates. kfp's client does not read it, and trusts public authorities only."""
 OLDEST = (2, 4)
 """Oldest version that is supported. Before 2.3, servers do not know resourceCpuLimit, which kfp 2.17 writes."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\b")
@@ -103,6 +105,7 @@ def connect(server: KfpServer, for_namespace: bool = False) -> Any:
             host=server.host,
             existing_token=server.token or None,
             credentials=credentials,
+            ssl_ca_cert=os.environ.get(CERTIFICATES_VARIABLE) or None,
             **({"namespace": server.namespace} if server.namespace else {}),
         )
         multi_user = client.get_kfp_healthz().multi_user
@@ -180,10 +183,16 @@ def _version(health: dict[str, Any] | None) -> str:
 
 
 def _translate_errors(api_client: Any, server: KfpServer) -> None:
-    """Make every request of a client time out, and raise UserError, or NoAnswer if a retry may help."""
+    """Make every request of a client time out, and raise UserError, or NoAnswer if a retry may help.
+
+    A request is sent once: polling repeats it, and says so. A redirect is an error, because it leads to a page to log
+    in, and a POST that follows it becomes a GET.
+    """
     from kfp_server_api.exceptions import ApiException
     from urllib3.exceptions import HTTPError, SSLError
+    from urllib3.util import Retry
 
+    api_client.rest_client.pool_manager.connection_pool_kw["retries"] = Retry(0, raise_on_redirect=False)
     send: Callable[..., Any] = api_client.rest_client.request
 
     def request(method: str, url: str, **options: Any) -> Any:
@@ -197,7 +206,8 @@ def _translate_errors(api_client: Any, server: KfpServer) -> None:
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, SSLError):
                 problem = f"KFP at {server.host} has no TLS certificate that is trusted here: {cause}"
-                raise UserError(problem, "check the address, http or https") from None
+                remedy = f"check the address, http or https, or set ${CERTIFICATES_VARIABLE} to its authority's file"
+                raise UserError(problem, remedy) from None
             raise NoAnswer(
                 f"KFP at {server.host} does not answer: {cause}",
                 "check the address, or kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80",
@@ -216,6 +226,12 @@ def _refusal(server: KfpServer, error: Any) -> UserError:
     """Return the UserError for an answer with an HTTP status other than 2xx."""
     status = error.status or 0
     problem = f"KFP at {server.host} refuses the request: {status} {_message(error)}"
+    if 300 <= status < 400:
+        place = (error.headers or {}).get("Location", "another address").partition("?")[0]
+        return UserError(
+            f"the server at {server.host} redirects to {place}, probably to log in",
+            f"{_credentials_remedy(server)}; if that is KFP's address, pass it as --host",
+        )
     if status == 401:
         return UserError(f"{problem}; the token is missing, wrong or expired", _credentials_remedy(server))
     if status == 403:

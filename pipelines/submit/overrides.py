@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from components.core.console import UserError
+from pipelines.spec import expect_pipeline
 from pipelines.submit.overrides_document import (
     DEFAULT,
     KEYS,
@@ -52,6 +53,7 @@ VERTEX_ACCELERATORS = (
 _EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
+@expect_pipeline
 def override_for_kfp(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -86,6 +88,7 @@ def override_for_kfp(
     return copy, pods
 
 
+@expect_pipeline
 def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
     """Return a copy of the PipelineSpec with the resources of each step.
 
@@ -184,7 +187,8 @@ def _check_order(resources: Mapping[str, Any], task: str) -> None:
     for name in ("cpu", "memory"):
         request, limit = (resources.get(f"{name}{kind}") for kind in ("Request", "Limit"))
         if request and limit and request > limit:
-            asked, allowed = (resources[f"resource{name.capitalize()}{kind}"] for kind in ("Request", "Limit"))
+            asked = resources.get(f"resource{name.capitalize()}Request", request)
+            allowed = resources.get(f"resource{name.capitalize()}Limit", limit)
             raise UserError(
                 f"--overrides: {task}: {name}: the request {asked} exceeds the limit {allowed}",
                 f"set both: {name}: {{request: {allowed}, limit: {allowed}}}",

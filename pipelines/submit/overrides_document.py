@@ -24,13 +24,16 @@ from components.core.storage.input_files import parse_yaml, read_text
 
 DEFAULT = "default"
 _REMEDY = "docs/pipeline.md describes the file"
-_CPU = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>m?)")
-_MEMORY = re.compile(r"(?P<number>[0-9]+)(?P<unit>[MGT]i?)")
+_CPU = re.compile(r"(?P<number>[0-9]{1,6}(\.[0-9]{1,6})?)(?P<unit>m?)")
+_MEMORY = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[MGT]i?)")
 _BYTES = {"M": 10**6, "G": 10**9, "T": 10**12, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
 _LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
 _VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PATH_NAME = r"(?!\.{1,2}(/|$))[\w.@+-]+"
+_MOUNT_PATH = re.compile(rf"(/{_PATH_NAME})+/?", re.ASCII)
+_SUB_PATH = re.compile(rf"{_PATH_NAME}(/{_PATH_NAME})*/?", re.ASCII)
 Text = Annotated[str, Meta(min_length=1)]
 
 
@@ -169,10 +172,12 @@ def _check_volumes(where: str, volumes: tuple[Volume, ...]) -> None:
     for volume in volumes:
         if not _VOLUME.fullmatch(volume.pvc):
             raise UserError(f"{where}: {volume.pvc!r} is no name of a claim that KFP can mount", "kubectl get pvc")
-        if not volume.mount_path.startswith("/") or ":" in volume.mount_path or volume.mount_path == "/":
+        if not _MOUNT_PATH.fullmatch(volume.mount_path):
             raise UserError(f"{where}: mount_path {volume.mount_path!r} is no path for a mount", "for example /cache")
-        if volume.sub_path.startswith("/") or ".." in volume.sub_path.split("/"):
-            raise UserError(f"{where}: sub_path {volume.sub_path!r} leaves the volume", "a path below its root")
+        if volume.sub_path and not _SUB_PATH.fullmatch(volume.sub_path):
+            raise UserError(
+                f"{where}: sub_path {volume.sub_path!r} is no path in the volume", "for example caches/mlgo"
+            )
     for key in ("pvc", "mount_path"):
         values = [getattr(volume, key) for volume in volumes]
         if twice := next((value for value in values if values.count(value) > 1), None):

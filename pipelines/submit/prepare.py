@@ -13,7 +13,7 @@ from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import Image
-from pipelines.spec import load_spec, parameter_values, with_images
+from pipelines.spec import expect_pipeline, load_spec, parameter_values, with_images
 
 NOTIFY_KEY = "url"
 """Key of the webhook's URL in the Secret that --notify-secret names."""
@@ -93,6 +93,7 @@ def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield component["dag"]["tasks"]
 
 
+@expect_pipeline
 def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a PipelineSpec whose steps all run, even if the server has their results.
 
@@ -105,6 +106,7 @@ def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
+@expect_pipeline
 def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
     """Return settings for `platform_spec` that pass the webhook's URL to the step that reports how the pipeline ended.
 

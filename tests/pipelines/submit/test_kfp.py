@@ -212,6 +212,11 @@ def test_unknown_run_is_reported(mlgo: Mlgo, host: str, command: str) -> None:
     assert done.returncode == 1 and "404" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_page_of_run_is_no_id(mlgo: Mlgo) -> None:
+    done = mlgo("cancel", "http://x/#/runs/details/1", "--host", "http://x")
+    assert done.returncode == 1 and "is no ID of a run" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_schedule_has_six_fields_and_no_backlog(mlgo: Mlgo, host: str, images: Path, last_request: LastRequest) -> None:
     given = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "weekly")
     done = mlgo("schedule", *given, "--cron", "0 3 * * mon", "--max-concurrency", 2, "--no-cache")

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import ssl
 import subprocess
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,12 +24,15 @@ from tests.pipelines.submit.conftest import KFP_PYTHON, ROOT, Mlgo
 PROBE = """
 import json, sys
 from components.core.console import UserError
+from pipelines.submit import kfp_client
 from pipelines.submit.kfp_client import KfpServer, connect
 
 outcomes = {}
-for kind in sys.argv[2:]:
+kfp_client.TIMEOUT_S = 2
+for url in sys.argv[1:]:
+    kind = url.rpartition("/")[2]
     try:
-        client = connect(KfpServer(f"{sys.argv[1]}/{kind}"))
+        client = connect(KfpServer(url))
         client.create_experiment("probe")
         outcomes[kind] = ["", ""]
     except UserError as error:
@@ -38,7 +47,9 @@ KINDS = {
     "locked": ("403 User 'x' is not authorized", "ask the server's administrator"),
     "login": ("answers with a web page instead of KFP's API", "--existing-token-file FILE"),
     "session": ("answers with a web page instead of KFP's API", "--existing-token-file FILE"),
+    "redirect": ("redirects to /dex/auth, probably to log in", "--existing-token-file FILE"),
     "other": ("is not a KFP server", "ends with /pipeline"),
+    "silent": ("does not answer: ", "check the address"),
     "interface": ("", ""),
     "built": ("", ""),
 }
@@ -48,19 +59,23 @@ KINDS = {
 @pytest.fixture(scope="module")
 def outcomes(host: str) -> dict[str, list[str]]:
     """Return problem and remedy of the error for each of KINDS, from one process that has imported kfp."""
-    command = [str(KFP_PYTHON), "-c", PROBE, host, *KINDS]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    with raw_server() as silent:
+        silent.answer = None
+        urls = [f"{silent.url if kind == 'silent' else host}/{kind}" for kind in KINDS]
+        done = subprocess.run(
+            [str(KFP_PYTHON), "-c", PROBE, *urls], capture_output=True, text=True, cwd=ROOT, timeout=300
+        )
     assert done.returncode == 0 and "ERROR" not in done.stderr, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_usable_server_is_accepted(outcomes: dict[str, list[str]], host: str, kind: str) -> None:
+def test_only_usable_server_is_accepted(outcomes: dict[str, list[str]], kind: str) -> None:
     problem, remedy = outcomes[kind]
     assert bool(problem) is bool(KINDS[kind][0]) and KINDS[kind][0] in problem and KINDS[kind][1] in remedy
-    assert f"{host}/{kind}" in problem or not problem
-    assert "doctype" not in problem
+    assert re.search(rf"http://127.0.0.1:\d+/{kind}\b", problem) or not problem
+    assert "doctype" not in problem and "s3cret" not in problem
 
 
 def test_command_reports_unusable_server_once(submit: Mlgo, host: str) -> None:
@@ -134,3 +149,25 @@ def test_answer_that_is_no_http_is_reported(mlgo: Mlgo) -> None:
         done = mlgo("cancel", "run-1", "--host", server.url)
     assert done.returncode == 1 and f"KFP at {server.url} does not answer" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path) -> None:
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=localhost"
+    subprocess.run(
+        [*make.split(), "-addext", "subjectAltName=DNS:localhost"], cwd=tmp_path, check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers 501
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        told = []
+        for trusted in ("", str(tmp_path / "cert")):
+            command = [str(KFP_PYTHON), "-c", PROBE, f"https://localhost:{server.server_port}/x"]
+            environment = os.environ | {"SSL_CERT_FILE": trusted}
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=environment)
+            told.append(done.stdout + done.stderr)
+        server.shutdown()
+    assert "has no TLS certificate that is trusted here" in told[0] and "set $SSL_CERT_FILE" in told[0]
+    assert "501" in told[1] and "certificate" not in told[1]
