@@ -181,3 +181,38 @@ def test_any_text_is_a_positive_amount_or_refused(text: str) -> None:
             assert read(text) > 0
         except ValueError as error:
             assert str(error).startswith("is no ")
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["8", "8G", "a/b", "a", "/a", ""])
+FIELDS = st.sampled_from(
+    [
+        "request",
+        "limit",
+        "type",
+        "count",
+        "key",
+        "operator",
+        "value",
+        "effect",
+        "toleration_seconds",
+        "pvc",
+        "mount_path",
+    ]
+)
+VALUES = SCALARS | st.dictionaries(FIELDS, SCALARS, max_size=4)
+STEPS = st.dictionaries(
+    st.sampled_from([*KEYS, "machine_type", "x"]), VALUES | st.lists(VALUES, max_size=2), max_size=4
+)
+
+
+@given(st.dictionaries(st.sampled_from(["default", "ppo", "vocab", "x"]), STEPS | SCALARS, max_size=3))
+def test_any_document_is_applied_or_refused(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.yaml"
+    file.write_text(yaml.safe_dump(document))
+    for apply in (override_for_kfp, override_for_vertex):
+        try:
+            applied = apply(SPEC, read_overrides(file))
+        except UserError as error:
+            assert error.problem and error.remedy
+        else:
+            json.dumps(applied, allow_nan=False)
