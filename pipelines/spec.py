@@ -41,12 +41,12 @@ def load_spec(path: Path) -> dict[str, Any]:
         raise ValueError("it has no task")
 
 
-_expect_pipeline = expect_shape(
+expect_pipeline = expect_shape(
     "the pipeline", "a compiled pipeline of KFP", "compile one with mlgo pipeline compile --output FILE"
 )
 
 
-@_expect_pipeline
+@expect_pipeline
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
     """Return a copy of `spec` with image names replaced by `references`: name in the compiled pipeline -> digest.
 
@@ -67,7 +67,7 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     return copy
 
 
-@_expect_pipeline
+@expect_pipeline
 def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
     """Return the pipeline's parameters: those in `given` (as text), defaults for the others.
 

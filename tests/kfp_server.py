@@ -1,43 +1,150 @@
-"""A fake of the routes of a KFP server that a submission uses: /apis/v2beta1/{healthz,experiments,runs}.
+"""A fake of the routes of a KFP server that submissions use, below /apis/v2beta1/.
 
-It checks requests and runs nothing. A spec must parse as kfp's own protocol buffer, have images by digest, and accept
-the given parameters. With workers=rayjob, the PPO step must have the image of the nodes, and the service account must
-be the one that may start RayJobs; variables for images must be digests, with or without rayjob. A run named "notified"
-must name the Secret with the webhook's URL. Each poll of a run completes one more task; with preset=tiny its PPO fails.
-A run named "lossy" loses two answers of three, one named "gone" all but the first, and one named "forbidden" must not
-be polled. Runs in the environment `pipelines`, prints its port, and ends when its stdin is closed.
+It checks requests and runs nothing. The body of each request must fit the model of kfp_server_api for its route. A
+spec must parse as kfp's own protocol buffer, have images by digest and resources that agree, and accept the given
+parameters; settings for Kubernetes must be those of KUBERNETES. With workers=rayjob, the PPO step must have the image
+of the nodes, and the service account must be the one that may start RayJobs; variables for images must be digests,
+with or without rayjob. A run named "notified" must name the Secret with the webhook's URL. Each poll of a run
+completes one more task; with preset=tiny its PPO fails. A run named "lossy" loses two answers of three, one named
+"gone" all but the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused.
+
+A first component of the path chooses another server, for example http://127.0.0.1:PORT/login: see SERVERS. GET
+/requests returns the requests with a body so far. Runs in the environment `pipelines`, prints its port, and ends when
+its stdin is closed.
 """
 
 from __future__ import annotations
 
+import email
 import json
 import re
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import kfp_server_api
+import yaml
 from google.protobuf import json_format
+from kfp.compiler import compiler_utils
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
 EXPERIMENTS: list[dict[str, Any]] = []
 RUNS: dict[str, dict[str, Any]] = {}
+PIPELINES: dict[str, dict[str, Any]] = {}
+REQUESTS: list[dict[str, Any]] = []
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+SERVERS = {
+    "": "version 2.17.0, as its API server answers",
+    "interface": "version 2.5.0, behind the user interface, which answers to /healthz itself",
+    "built": "built by hand, without a version",
+    "multi": "several users; the one of the namespace `team` has the token `good`",
+    "v1": "version 1.8.5",
+    "old": "version 2.3.0",
+    "starting": "a user interface whose API server does not answer",
+    "expired": "every token is refused",
+    "locked": "no permission for anything",
+    "login": "every answer is a page to log in",
+    "session": "every answer but /healthz is a page to log in",
+    "redirect": "every request is sent to a page to log in",
+    "other": "another web server",
+}
+KUBERNETES: dict[str, dict[str, Any]] = {
+    "KubernetesExecutorConfig": {
+        "secretAsEnv": ["SecretAsEnv"],
+        "pvcMount": ["PvcMount"],
+        "nodeSelector": "NodeSelector",
+        "tolerations": ["Toleration"],
+    },
+    "SecretAsEnv": {"secretName": str, "keyToEnv": ["SecretKeyToEnvMap"]},
+    "SecretKeyToEnvMap": {"secretKey": str, "envVar": str},
+    "PvcMount": {"constant": str, "mountPath": str, "subPath": str},
+    "NodeSelector": {"labels": {str: str}},
+    "Toleration": {"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": str},
+}
+"""The messages of kubernetes_executor_config.proto of kfp-kubernetes 2.17.3 that submissions use, without the fields
+that they do not use. An int64 is text in JSON."""
 
 
-def created(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the run that a request creates; ValueError for an invalid one, for which KFP would answer 400."""
-    document = body["pipeline_spec"]
-    spec = json_format.ParseDict(document.get("pipeline_spec", document), pipeline_spec_pb2.PipelineSpec())
-    for name, executor in document.get("pipeline_spec", document)["deploymentSpec"]["executors"].items():
-        if not DIGEST.search(executor["container"]["image"]):
-            raise ValueError(f"{name}: the image {executor['container']['image']} is no digest")
-        for variable in executor["container"].get("env", ()):
+def check_model(value: Any, kind: str, where: str) -> None:
+    """Raise ValueError unless `value` fits a type of kfp_server_api: a model, list[T], dict(str, T) or a plain type."""
+    if nested := re.fullmatch(r"list\[(.+)\]", kind):
+        for item in value:
+            check_model(item, nested[1], where)
+    elif nested := re.fullmatch(r"dict\(str, (.+)\)", kind):
+        for key, item in value.items():
+            check_model(item, nested[1], f"{where}.{key}")
+    elif kind == "object":
+        return
+    elif model := getattr(kfp_server_api, kind, None):
+        if hasattr(model, "allowable_values") and not model.openapi_types:
+            if value not in model.allowable_values:
+                raise ValueError(f"{where}: {value!r} is none of {model.allowable_values}")
+            return
+        types = {model.attribute_map[name]: kind for name, kind in model.openapi_types.items()}
+        for key, item in value.items():
+            if key not in types:
+                raise ValueError(f"{where}: {kind} has no field {key}")
+            check_model(item, types[key], f"{where}.{key}")
+    elif not isinstance(value, {"str": str, "int": int, "bool": bool, "datetime": str}[kind]):
+        raise ValueError(f"{where}: {value!r} is no {kind}")
+
+
+def check_kubernetes(value: Any, kind: Any, where: str) -> None:
+    """Raise ValueError unless `value` fits a type of KUBERNETES."""
+    if isinstance(kind, list):
+        for item in value:
+            check_kubernetes(item, kind[0], where)
+    elif isinstance(kind, dict):
+        for item in value.values():
+            check_kubernetes(item, kind[str], where)
+    elif isinstance(kind, type):
+        if not isinstance(value, kind):
+            raise ValueError(f"{where}: {value!r} is no {kind.__name__}")
+    else:
+        for key, item in value.items():
+            if key not in KUBERNETES[kind]:
+                raise ValueError(f"{where}: {kind} has no field {key}")
+            check_kubernetes(item, KUBERNETES[kind][key], f"{where}.{key}")
+
+
+def checked_pipeline(document: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the parsed PipelineSpec, and settings for Kubernetes by executor. ValueError or ParseError if invalid."""
+    plain = document.get("pipeline_spec", document)
+    spec = json_format.ParseDict(plain, pipeline_spec_pb2.PipelineSpec())
+    for name, executor in plain["deploymentSpec"]["executors"].items():
+        container = executor["container"]
+        if not DIGEST.search(container["image"]):
+            raise ValueError(f"{name}: the image {container['image']} is no digest")
+        for variable in container.get("env", ()):
             if "IMAGE" in variable["name"] and not DIGEST.search(variable["value"]):
                 raise ValueError(f"{name}: {variable['name']}={variable['value']} is no digest")
+        for key, value in container.get("resources", {}).items():
+            if key.startswith("resource"):
+                old = container["resources"][key[len("resource")].lower() + key[len("resource") + 1 :]]
+                read = compiler_utils._cpu_to_float if "Cpu" in key else compiler_utils._memory_to_float
+                if abs(read(value) - old) > 1e-6:
+                    raise ValueError(f"{name}: {key} is {value}, but the number {old}")
+    platform = json_format.ParseDict(document.get("platform_spec", {}), pipeline_spec_pb2.PlatformSpec())
+    configs = {
+        label: json_format.MessageToDict(config)
+        for label, config in platform.platforms["kubernetes"].deployment_spec.executors.items()
+    }
+    for label, config in configs.items():
+        if label not in plain["deploymentSpec"]["executors"]:
+            raise ValueError(f"settings for {label}, which is no executor")
+        check_kubernetes(config, "KubernetesExecutorConfig", label)
+    return spec, configs
+
+
+def check_run(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the given parameters of a run or recurring run. ValueError for an invalid one."""
+    document = body["pipeline_spec"]
+    spec, configs = checked_pipeline(document)
     known = spec.root.input_definitions.parameters
-    given = body.get("runtime_config", {}).get("parameters", {})
+    given: dict[str, Any] = body.get("runtime_config", {}).get("parameters", {})
     for name in given:
         if name not in known:
             raise ValueError(f"unknown parameter {name}")
@@ -48,47 +155,120 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
         if body.get("service_account") != "mlgo-steps":
             raise ValueError(f"{body.get('service_account')!r} may not start RayJobs")
     if body["display_name"] == "notified":
-        platforms = json_format.ParseDict(document.get("platform_spec", {}), pipeline_spec_pb2.PlatformSpec()).platforms
-        config = json_format.MessageToDict(platforms["kubernetes"].deployment_spec.executors["exec-finish"])
-        if [secret["secretName"] for secret in config.get("secretAsEnv", ())] != ["mlgo-notify"]:
+        secrets = configs.get("exec-finish", {}).get("secretAsEnv", ())
+        if [secret["secretName"] for secret in secrets] != ["mlgo-notify"]:
             raise ValueError("no Secret is named")
+    return given
+
+
+def created(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the run that a request creates; ValueError for an invalid one, for which KFP would answer 400."""
+    given = check_run(body)
     run = {
         "run_id": f"run-{len(RUNS) + 1}",
         "display_name": body["display_name"],
         "state": "RUNNING",
         "looked": 0,
         "asked": 0,
-        "root": body.get("runtime_config", {}).get("pipeline_root", ""),
         "fails": given.get("preset") == "tiny",
     }
     RUNS[run["run_id"]] = run
     return run
 
 
+def scheduled(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the recurring run that a request creates. The API server reads six fields, although cron has five."""
+    check_run(body)
+    if len(body["trigger"]["cron_schedule"]["cron"].split()) != 6 or not 1 <= int(body["max_concurrency"]) <= 10:
+        raise ValueError("invalid schedule")
+    return {"recurring_run_id": "schedule-1", "display_name": body["display_name"]}
+
+
 def looked_at(run: dict[str, Any]) -> dict[str, Any]:
     run["looked"] += 1
     done = TASKS[: run["looked"]]
     states = dict.fromkeys(done, "SUCCEEDED")
-    run["state"] = "RUNNING"
-    if len(done) == len(TASKS):
-        run["state"] = "SUCCEEDED"
-    if run["fails"] and "ppo" in done:
+    if run["state"] in ("CANCELING", "CANCELED"):
+        run["state"] = "CANCELED"
+    elif run["fails"] and "ppo" in done:
         states["ppo"] = run["state"] = "FAILED"
+    elif len(done) == len(TASKS):
+        run["state"] = "SUCCEEDED"
     details = [{"display_name": name, "state": state} for name, state in states.items()]
     return {"run_id": run["run_id"], "state": run["state"], "run_details": {"task_details": details}}
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        route = self.path.partition("?")[0].removeprefix("/apis/v2beta1/")
+        if self.path == "/requests":
+            self._answer(REQUESTS)
+        elif route := self._route():
+            self._get(route)
+
+    def _get(self, route: str) -> None:
         if route == "healthz":
-            self._answer({"multi_user": False})
+            self._health()
         elif route == "experiments":
-            self._answer({"experiments": EXPERIMENTS})
+            self._answer({"experiments": self._named(EXPERIMENTS)})
+        elif route == "pipelines":
+            self._answer({"pipelines": self._named(PIPELINES.values())})
+        elif match := re.fullmatch(r"pipelines/(p-\d+)/versions", route):
+            self._answer({"pipeline_versions": self._named(PIPELINES[match[1]]["versions"])})
         elif route.startswith("runs/") and route.removeprefix("runs/") in RUNS:
             self._look_at(RUNS[route.removeprefix("runs/")])
         else:
             self._answer({"message": f"no route {self.path}"}, 404)
+
+    def _route(self) -> str:
+        """Return the route below the API, empty if this server has answered in another way."""
+        path = urlsplit(self.path).path
+        self.query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        self.server_kind, _slash, api = path[1:].partition("apis/")
+        self.server_kind = self.server_kind.strip("/")
+        version, _slash, route = api.partition("/")
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        kind = self.server_kind
+        if kind == "expired" or (kind == "multi" and token != "good"):
+            self._answer({"message": "Unauthenticated"}, 401)
+        elif kind == "locked":
+            self._answer({"message": "User 'x' is not authorized to list experiments"}, 403)
+        elif kind == "login" or (kind == "session" and route != "healthz"):
+            self._page(200)
+        elif kind == "redirect":
+            self.send_response(302)
+            self.send_header("Location", "/dex/auth?state=s3cret")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif kind == "other":
+            self._page(404)
+        elif kind == "v1" and version == "v1beta1" and route == "healthz":
+            self._answer({"commit_sha": "1", "tag_name": "1.8.5", "multi_user": False})
+        elif kind == "v1" or version != "v2beta1":
+            self._answer({"message": "Not Found"}, 404)
+        elif kind == "multi" and self.query.get("namespace", "team") != "team":
+            self._answer({"message": "not your namespace"}, 403)
+        else:
+            return route
+        return ""
+
+    def _health(self) -> None:
+        version = {"old": "2.3.0", "built": "unknown"}.get(self.server_kind, "2.17.0")
+        health: dict[str, Any] = {"tag_name": version, "multi_user": self.server_kind == "multi"}
+        if self.server_kind == "interface":
+            health = {"frontendTagName": "2.5.0", "apiServerTagName": "2.5.0", "multi_user": False}
+        if self.server_kind == "starting":
+            health = {"frontendTagName": "2.17.0", "apiServerReady": False}
+        self._answer(health)
+
+    def _named(self, found: Any) -> list[dict[str, Any]]:
+        """Return the objects that the request's filter and namespace select."""
+        (predicate,) = json.loads(self.query["filter"])["predicates"]
+        assert predicate["key"] == "display_name" and predicate["operation"] == 1
+        return [
+            item
+            for item in found
+            if item["display_name"] == predicate["stringValue"] and item.get("namespace") == self.query.get("namespace")
+        ]
 
     def _look_at(self, run: dict[str, Any]) -> None:
         run["asked"] += 1
@@ -103,22 +283,72 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(looked_at(run))
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.startswith("/apis/v2beta1/experiments"):
-            EXPERIMENTS.append({"experiment_id": "e-1", "display_name": body["display_name"]})
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if not (route := self._route()):
+            return
+        try:
+            if route == "pipelines/upload_version":
+                self._upload_version(content)
+                return
+            body = json.loads(content or b"null")
+            REQUESTS.append({"route": route, "body": body, "token": self.headers.get("Authorization")})
+            self._post(route, body)
+        except (ValueError, KeyError, json_format.ParseError) as error:
+            self._answer({"message": f"invalid run: {error}"}, 400)
+
+    def _post(self, route: str, body: Any) -> None:
+        if match := re.fullmatch(r"runs/(run-\d+):terminate", route):
+            RUNS[match[1]]["state"] = "CANCELING"
+            self._answer({})
+        elif route == "experiments":
+            check_model(body, "V2beta1Experiment", route)
+            EXPERIMENTS.append({**body, "experiment_id": f"e-{len(EXPERIMENTS) + 1}"})
             self._answer(EXPERIMENTS[-1])
-        elif self.path.startswith("/apis/v2beta1/runs"):
-            try:
-                self._answer(created(body))
-            except (ValueError, KeyError, json_format.ParseError) as error:
-                self._answer({"message": f"invalid run: {error}"}, 400)
+        elif route == "runs":
+            check_model(body, "V2beta1Run", route)
+            self._answer(created(body))
+        elif route == "recurringruns":
+            check_model(body, "V2beta1RecurringRun", route)
+            self._answer(scheduled(body))
+        elif route == "pipelines":
+            check_model(body, "V2beta1Pipeline", route)
+            pipeline = {**body, "pipeline_id": f"p-{len(REQUESTS)}", "versions": []}
+            PIPELINES[pipeline["pipeline_id"]] = pipeline
+            self._answer({key: value for key, value in pipeline.items() if key != "versions"})
         else:
             self._answer({"message": f"no route {self.path}"}, 404)
 
-    def _answer(self, document: dict[str, Any], status: int = 200) -> None:
-        content = json.dumps(document).encode()
+    def _upload_version(self, content: bytes) -> None:
+        """Answer as backend/src/apiserver/server/pipeline_upload_server.go."""
+        head = f"Content-Type: {self.headers['Content-Type']}\n\n".encode()
+        message: Any = email.message_from_bytes(head + content)
+        (part,) = message.get_payload()
+        spec, *platform = yaml.safe_load_all(part.get_payload(decode=True))
+        body = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else {"pipeline_spec": spec}
+        REQUESTS.append({"route": "pipelines/upload_version", "body": body, "query": self.query})
+        checked_pipeline(body)
+        pipeline, name = PIPELINES[self.query["pipelineid"]], self.query["name"]
+        if name == "broken" or name in [version["display_name"] for version in pipeline["versions"]]:
+            self._answer({"error_message": "Failed to create a pipeline version", "error_details": ""}, 409)
+            return
+        version = {"pipeline_id": pipeline["pipeline_id"], "pipeline_version_id": f"v-{name}", "display_name": name}
+        pipeline["versions"].append(version)
+        self._answer(version)
+
+    def do_DELETE(self) -> None:
+        if route := self._route():
+            del PIPELINES[route.removeprefix("pipelines/")]
+            self._answer({})
+
+    def _page(self, status: int) -> None:
+        self._send(b"<!doctype html><title>Log in</title>", "text/html; charset=utf-8", status)
+
+    def _answer(self, document: Any, status: int = 200) -> None:
+        self._send(json.dumps(document).encode(), "application/json", status)
+
+    def _send(self, content: bytes, kind: str, status: int) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

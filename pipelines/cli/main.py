@@ -20,6 +20,7 @@ from pipelines.cli.images import images_group
 from pipelines.cli.pipeline import pipeline_group
 from pipelines.cli.retrain import retrain_group
 from pipelines.cli.storage import storage_group
+from pipelines.cli.submit import SERVER_COMMANDS
 
 STEPS = {
     "toolchain": "build a training clang, or a release clang that embeds a policy",
@@ -89,6 +90,8 @@ def cli() -> None:
     """
 
 
+for command in SERVER_COMMANDS:
+    pipeline_group.add_command(command)
 cli.add_command(cluster_group)
 cli.add_command(images_group)
 cli.add_command(pipeline_group)

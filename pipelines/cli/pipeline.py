@@ -1,10 +1,9 @@
-"""`mlgo pipeline`: compile the pipeline, run it on this machine, or submit it to a server."""
+"""`mlgo pipeline compile | run`: compile the pipeline, and run it on this machine. submit.py has the other commands."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,10 +12,9 @@ import click
 from components.core.console import UserError, say
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
-from pipelines.spec import COMPILED, load_spec
-from pipelines.validation import check_cloud_root, checked_values, uses_rayjob
+from pipelines.spec import COMPILED
 
-_PIPELINE = click.option(
+PIPELINE = click.option(
     "--pipeline",
     type=click.Path(path_type=Path, dir_okay=False),
     default=COMPILED,
@@ -27,12 +25,13 @@ _PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "oversample_mod
 
 @click.group("pipeline")
 def pipeline_group() -> None:
-    """Compile the pipeline for KFP, run it on this machine, or submit it to a server.
+    """Compile the pipeline, run it on this machine, or run it on Kubeflow Pipelines or Vertex AI.
 
     \b
     Examples:
       mlgo pipeline compile --output training.yaml
       mlgo pipeline run --runner docker --param recipe=tiny --param preset=tiny --output runs/tiny
+      mlgo pipeline submit --host http://localhost:8080 --param recipe=demo --pipeline-root gs://my-bucket/kfp
     """
 
 
@@ -57,7 +56,7 @@ def compile_command(output: Path) -> None:
 @OUTPUT
 @PIPELINE_ROOT
 @PARAMS
-@_PIPELINE
+@PIPELINE
 @IMAGES
 def run_command(
     runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], pipeline: Path, images: Path
@@ -77,92 +76,6 @@ def run_command(
 
     given = parameters(params)
     run_locally(pipeline, given, output, make_runner(runner, images, given), pipeline_root)
-
-
-@pipeline_group.command("submit")
-@click.option("--host", metavar="URL", help="URL of a KFP server.")
-@click.option("--vertex", metavar="PROJECT/REGION", help="Project and region of Vertex AI Pipelines.")
-@click.option(
-    "--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH of the artifacts.  [default: the server's]"
-)
-@click.option("--name", default="", help="Name of the run.  [default: the pipeline's name and the time]")
-@click.option("--wait", is_flag=True, help="Follow the run, and exit with status 0 only if it succeeds.")
-@click.option(
-    "--service-account",
-    "account",
-    default="",
-    metavar="NAME",
-    help="Kubernetes service account of the steps, for example mlgo-steps of k8s/base.  [default: the server's]",
-)
-@click.option(
-    "--notify-secret",
-    default="",
-    metavar="NAME",
-    help="Kubernetes Secret whose key `url` is a webhook to notify when the run ends.",
-)
-@PARAMS
-@_PIPELINE
-@IMAGES
-def submit_command(
-    host: str | None,
-    vertex: str | None,
-    pipeline_root: str,
-    name: str,
-    wait: bool,
-    account: str,
-    notify_secret: str,
-    params: tuple[str, ...],
-    pipeline: Path,
-    images: Path,
-) -> None:
-    """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
-
-    \b
-    Examples:
-      mlgo pipeline submit --host http://localhost:8080 --param recipe=demo --pipeline-root gs://my-bucket/kfp --wait
-      mlgo pipeline submit --vertex my-project/europe-west4 --param recipe=demo --pipeline-root gs://my-bucket/kfp
-    """
-    if bool(host) == bool(vertex):
-        raise UserError("exactly one of --host and --vertex is needed", "pass --host URL or --vertex PROJECT/REGION")
-    project, slash, region = (vertex or "").partition("/")
-    if vertex and not (project and slash and region):
-        raise UserError(f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4")
-    if vertex and notify_secret:
-        raise UserError("--notify-secret: Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications")
-    if vertex or pipeline_root:
-        check_cloud_root(pipeline_root)
-    else:
-        say(
-            "warning: no --pipeline-root, so steps use the server's default. Stock Kubeflow Pipelines has minio://, "
-            "which the steps cannot read: they need gs://BUCKET/PATH"
-        )
-    if host:
-        in_pipelines_environment()
-    from pipelines.images import read_images
-    from pipelines.submit.kfp import follow, notify_settings, ready_spec, run_page, submit
-
-    given = parameters(params)
-    ray = uses_rayjob(checked_values(load_spec(pipeline), given))
-    if ray and vertex:
-        raise UserError(
-            "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
-            "submit to a KFP server (--host URL), or use workers=local",
-        )
-    spec = ready_spec(pipeline, read_images(images), ray)
-    name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if host:
-        platform = notify_settings(spec, notify_secret) if notify_secret else None
-        run_id = submit(spec, given, host, pipeline_root, name, account, platform)
-        say(f"run {name}: {run_page(host, run_id)}")
-        if wait:
-            follow(run_id, host.rstrip("/"))
-        return
-    from pipelines.submit.vertex import follow_vertex, submit_vertex
-
-    resource = submit_vertex(spec, given, project, region, pipeline_root, name)
-    say(f"job: {resource}")
-    if wait:
-        follow_vertex(resource, region)
 
 
 def parameters(params: tuple[str, ...]) -> dict[str, str]:

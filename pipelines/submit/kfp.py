@@ -1,4 +1,7 @@
-"""Submit the compiled pipeline to a KFP server and follow the run; needs the environment `pipelines`."""
+"""Requests to a KFP server: start, follow, cancel and schedule runs, and store pipelines.
+
+Needs the environment `pipelines`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import json
 import re
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,135 +18,140 @@ import yaml
 
 from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
-from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
-from components.core.launcher.notify import NOTIFY_VARIABLE
-from pipelines.images import Image
-from pipelines.spec import load_spec, parameter_values, with_images
-from pipelines.submit.polling import TIMEOUT_S, NoAnswer, may_recover, poll, report_run_continues
+from pipelines.submit.cron import CronSchedule
+from pipelines.submit.kfp_client import KfpServer, connect
+from pipelines.submit.polling import poll, report_canceled, report_run_continues
+from pipelines.submit.prepare import RunRequest
 
 POLL_S = environment_number("MLGO_POLL_S", 10)
-NOTIFY_KEY = "url"
-"""Key of the webhook's URL in the Secret that --notify-secret names."""
-_SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+MAX_CONCURRENCY = 10
+"""Limit of the API server (recurring_run.proto)."""
 _ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
-_FOLLOWING = {
-    "cpuLimit": 1.0,
-    "cpuRequest": 0.1,
-    "memoryLimit": 2.0,
-    "memoryRequest": 0.5,
-    "resourceCpuLimit": "1",
-    "resourceCpuRequest": "100m",
-    "resourceMemoryLimit": "2G",
-    "resourceMemoryRequest": "500M",
-}
-"""Resources of a step that only waits while a Ray cluster trains. KFP reads the strings, older versions the numbers
-(CPUs and GB)."""
+_RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 
 
-def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool = False) -> dict[str, Any]:
-    """Return the PipelineSpec with the digests of pushed images.
+def submit(server: KfpServer, request: RunRequest, experiment: str = "") -> str:
+    """Start a run; return its ID.
 
     Args:
-        images: from pipelines.images.read_images.
-        ray: whether a step starts a Ray cluster and needs the image of its nodes.
-
-    Raises:
-        UserError: an image was not pushed, so a cluster could not pull it.
-    """
-    references = {}
-    for key in (*STEPS, CLUSTER) if ray else STEPS:
-        if key not in images or "@sha256:" not in images[key].reference:
-            raise UserError(
-                f"the image {key} has no digest in a registry, so a cluster cannot pull it",
-                f"mlgo images build{' --all' if ray else ''} --registry HOST/PROJECT/REPOSITORY && mlgo images push",
-            )
-        references[IMAGES[key]] = images[key].reference
-    spec = with_images(load_spec(pipeline), references)
-    for executor in spec["deploymentSpec"]["executors"].values() if ray else ():
-        container = executor.get("container", {})
-        if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ())):
-            container["resources"] = dict(_FOLLOWING)
-    return spec
-
-
-def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
-    """Return a KFP PlatformSpec that passes the webhook's URL to the step that reports how the pipeline ended.
-
-    Args:
-        secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
-
-    Raises:
-        UserError: `secret` is not a valid name of a Secret, or the pipeline has no such step.
-    """
-    if len(secret) > 253 or not _SECRET.fullmatch(secret):
-        # Do not print its value: if a URL was passed by mistake, it is the secret itself.
-        raise UserError(
-            "--notify-secret is not the name of a Kubernetes Secret",
-            f"kubectl create secret generic mlgo-notify --from-file {NOTIFY_KEY}=FILE, and --notify-secret mlgo-notify",
-        )
-    notifying = [
-        label
-        for label, executor in spec["deploymentSpec"]["executors"].items()
-        if "components.core.launcher.finish" in executor.get("container", {}).get("command", ())
-    ]
-    if not notifying:
-        raise UserError("no step of the pipeline reports how it ended", "leave --notify-secret out")
-    variable = {"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}
-    config = {"secretAsEnv": [{"secretName": secret, "keyToEnv": [variable]}]}
-    executors = {label: config for label in notifying}
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
-
-
-def submit(
-    spec: Mapping[str, Any],
-    given: Mapping[str, str],
-    host: str,
-    pipeline_root: str,
-    name: str,
-    account: str = "",
-    platform: Mapping[str, Any] | None = None,
-) -> str:
-    """Start a run on the KFP server at `host`; return its ID.
-
-    Args:
-        account: Kubernetes service account of its steps; empty for the server's default.
-        platform: from `notify_settings`; None for no notification.
+        experiment: name of the experiment, which is created if it does not exist; empty for the pipeline's name.
 
     Raises:
         UserError: a parameter is invalid, or the server does not answer or rejects the run (with its message).
     """
-    parameters = {key: value for key, value in parameter_values(spec, given).items() if key in given}
-    with _translate_kfp_errors(host), tempfile.TemporaryDirectory() as scratch:
-        package = Path(scratch, f"{spec['pipelineInfo']['name']}.yaml")
-        documents = [dict(spec), *([dict(platform)] if platform else [])]
-        package.write_text(yaml.safe_dump_all(documents, sort_keys=True))
-        run = _client(host).create_run_from_pipeline_package(
+    parameters = request.parameters()
+    client = connect(server, for_namespace=True)
+    with _package(request.spec, request.platform) as package, _one_experiment(experiment):
+        run = client.create_run_from_pipeline_package(
             str(package),
             arguments=parameters,
-            run_name=name,
-            experiment_name=spec["pipelineInfo"]["name"],
-            pipeline_root=pipeline_root or None,
-            service_account=account or None,
+            run_name=request.name,
+            experiment_name=experiment or request.spec["pipelineInfo"]["name"],
+            namespace=server.namespace or None,
+            pipeline_root=request.pipeline_root or None,
+            service_account=request.account or None,
         )
-        return str(run.run_id)
+    return str(run.run_id)
 
 
-def follow(run_id: str, host: str, poll_s: float = POLL_S) -> str:
-    """Print each step's state as it changes until the run ends; return the run's state.
+def schedule(
+    server: KfpServer, request: RunRequest, cron: CronSchedule, max_concurrency: int, experiment: str = ""
+) -> str:
+    """Create a recurring run; return its ID. Runs that were missed, while it was disabled for example, do not start.
+
+    Args:
+        max_concurrency: how many of its runs may run at the same time, 1 to MAX_CONCURRENCY.
+        experiment: as for `submit`.
 
     Raises:
-        UserError: the run did not succeed, or the server did not answer for polling.PATIENCE_S.
+        UserError: as `submit`, or the schedule has a time zone.
     """
+    expression = cron.for_kfp()
+    parameters = request.parameters()
+    client = connect(server, for_namespace=True)
+    with _package(request.spec, request.platform) as package, _one_experiment(experiment):
+        parent = client.create_experiment(
+            experiment or request.spec["pipelineInfo"]["name"], namespace=server.namespace or None
+        )
+        created = client.create_recurring_run(
+            experiment_id=parent.experiment_id,
+            job_name=request.name,
+            cron_expression=expression,
+            max_concurrency=str(max_concurrency),  # an int64, which is text in the API
+            no_catchup=True,
+            params=parameters,
+            pipeline_package_path=str(package),
+            pipeline_root=request.pipeline_root or None,
+            service_account=request.account or None,
+        )
+    return str(created.recurring_run_id)
+
+
+def upload(
+    server: KfpServer, spec: Mapping[str, Any], platform: Mapping[str, Any] | None, name: str, version: str
+) -> tuple[str, str]:
+    """Store a pipeline on the server; return the IDs of the pipeline and of its new version.
+
+    Args:
+        platform: from prepare.platform_spec.
+        name: display name of the pipeline, which is created if it does not exist.
+        version: display name of the version.
+
+    Raises:
+        UserError: the pipeline has a version of this name, or the server does not answer or refuses. A pipeline that
+            was created for the version does not stay.
+    """
+    client = connect(server, for_namespace=True)
+    service = client._pipelines_api
+    namespace = client.get_user_namespace() or None
+    found = service.pipeline_service_list_pipelines(
+        filter=_name_is(name), **({"namespace": namespace} if namespace else {})
+    )
+    if len(found.pipelines or ()) > 1:
+        raise UserError(f"KFP has {len(found.pipelines)} pipelines named {name!r}", "pass another --name")
+    if existing := found.pipelines:
+        pipeline_id = existing[0].pipeline_id
+        versions = service.pipeline_service_list_pipeline_versions(pipeline_id, filter=_name_is(version))
+        if versions.pipeline_versions:
+            raise UserError(
+                f"the pipeline {name} has a version {version!r}, and versions do not change",
+                "pass another --version-name",
+            )
+    else:
+        from kfp_server_api import V2beta1Pipeline
+
+        pipeline_id = service.pipeline_service_create_pipeline(
+            V2beta1Pipeline(display_name=name, namespace=namespace)
+        ).pipeline_id
+    try:
+        with _package(spec, platform) as package:
+            uploaded = client._upload_api.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id)
+    except BaseException:
+        if not existing:
+            try:
+                service.pipeline_service_delete_pipeline(pipeline_id)
+            except UserError as error:
+                say(f"warning: the pipeline {name} stays without a version: {error.problem}")
+        raise
+    return str(pipeline_id), str(uploaded.pipeline_version_id)
+
+
+def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
+    """Print each step's state as it changes until the run succeeds.
+
+    Raises:
+        UserError: the run failed, or the server did not answer for polling.PATIENCE_S.
+        click.exceptions.Exit: the run was canceled (polling.EXIT_CANCELED), or following it was interrupted.
+    """
+    _check_run(run_id)
     shown_states: dict[str, str] = {}
-    where = run_page(host, run_id)
+    where = run_page(server, run_id)
     clients: list[Any] = []
 
     def ask() -> Any:
-        with _translate_kfp_errors(host):
-            if not clients:
-                clients.append(_client(host))
-            # Not Client.get_run, which has no timeout.
-            return clients[0]._run_api.run_service_get_run(run_id=run_id, _request_timeout=TIMEOUT_S)
+        if not clients:
+            clients.append(connect(server))
+        return clients[0]._run_api.run_service_get_run(run_id=run_id)
 
     with report_run_continues(run_id, where):
         while True:
@@ -157,52 +164,54 @@ def follow(run_id: str, host: str, poll_s: float = POLL_S) -> str:
             if run.state in _ENDED:
                 break
             time.sleep(poll_s)
+    if run.state == "CANCELED":
+        report_canceled(run_id, where)
     if run.state != "SUCCEEDED":
         failed = sorted(name for name, state in shown_states.items() if state == "FAILED")
         what = f"step {', '.join(failed)} failed" if failed else f"it is {run.state.lower()}"
         raise UserError(f"the run {run_id} did not succeed: {what}", f"see its log at {where}")
-    return str(run.state)
 
 
-def run_page(host: str, run_id: str) -> str:
+def cancel(server: KfpServer, run_id: str) -> None:
+    """Ask the server to end a run. UserError if there is no such run, it has ended, or the server refuses."""
+    _check_run(run_id)
+    client = connect(server)
+    state = client._run_api.run_service_get_run(run_id=run_id).state
+    if state in _ENDED:
+        raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
+    client._run_api.run_service_terminate_run(run_id=run_id)
+
+
+def run_page(server: KfpServer, run_id: str) -> str:
     """Return the URL of the run's page."""
-    return f"{host.rstrip('/')}/#/runs/details/{run_id}"
+    return server.page(f"runs/details/{run_id}")
 
 
-def _client(host: str) -> Any:
-    from kfp import Client
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about versions of KFP before 2
-        return Client(host=host)
+def _check_run(run_id: str) -> None:
+    """Raise UserError for a run's name or page instead of its ID, which becomes part of a URL."""
+    if not _RUN.fullmatch(run_id):
+        raise UserError(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
 
 
 @contextmanager
-def _translate_kfp_errors(host: str) -> Iterator[None]:
-    """Translate errors of kfp's client and of the connection to UserError, or NoAnswer if a retry may help."""
-    from kfp_server_api.exceptions import ApiException
-    from urllib3.exceptions import HTTPError
+def _package(spec: Mapping[str, Any], platform: Mapping[str, Any] | None) -> Iterator[Path]:
+    """Write a pipeline as the package that kfp's client reads: the spec and the platform's settings."""
+    with tempfile.TemporaryDirectory() as scratch:
+        package = Path(scratch, f"{spec['pipelineInfo']['name']}.yaml")
+        documents = [dict(spec), *([dict(platform)] if platform else [])]
+        package.write_text(yaml.safe_dump_all(documents, sort_keys=True))
+        yield package
 
+
+@contextmanager
+def _one_experiment(name: str) -> Iterator[None]:
+    """Translate the ValueError of kfp's client for an experiment's name that is not unique."""
     try:
         yield
-    except ApiException as error:
-        kind = NoAnswer if may_recover(error.status or 0) else UserError
-        raise kind(
-            f"KFP at {host} refuses the request: {error.status} {_message(error)}", "see its message; check the address"
-        ) from None
-    except TimeoutError as error:
-        problem = f"KFP at {host} does not answer in time: {error}"
-        raise NoAnswer(problem, "check that this is the address of a KFP server") from None
-    except HTTPError as error:
-        cause = getattr(error, "reason", None) or error
-        raise NoAnswer(
-            f"KFP at {host} does not answer: {cause}",
-            "check the address, or kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80",
-        ) from None
+    except ValueError as error:
+        raise UserError(f"--experiment {name}: {error}" if name else str(error), "pass --experiment NAME") from None
 
 
-def _message(error: Any) -> str:
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.reason)
+def _name_is(name: str) -> str:
+    """Return a filter of the API (filter.proto) for the objects with this display name."""
+    return json.dumps({"predicates": [{"operation": 1, "key": "display_name", "stringValue": name}]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 
@@ -18,6 +18,8 @@ PATIENCE_S = environment_number("MLGO_POLL_PATIENCE_S", 300)
 """How long requests may keep failing."""
 TIMEOUT_S = 60.0
 """Timeout of one request."""
+EXIT_CANCELED = 3
+"""Exit status of a command whose run was canceled. 1 is a run that failed, and 2 wrong usage."""
 
 T = TypeVar("T")
 
@@ -68,3 +70,9 @@ def report_run_continues(run: str, where: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         print(f"interrupted; the run {run} itself continues\n  remedy: see or end it at {where}", file=sys.stderr)
         raise click.exceptions.Exit(interrupted_status(error)) from None
+
+
+def report_canceled(run: str, where: str) -> NoReturn:
+    """Say that somebody canceled the run, and exit with EXIT_CANCELED."""
+    print(f"error: the run {run} was canceled\n  remedy: see it at {where}, and submit it again", file=sys.stderr)
+    raise click.exceptions.Exit(EXIT_CANCELED)

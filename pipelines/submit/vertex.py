@@ -1,80 +1,210 @@
-"""Submit the compiled pipeline to Vertex AI Pipelines: POST projects.locations.pipelineJobs of its REST API (v1)."""
+"""Requests to Vertex AI Pipelines, in its REST API (v1): projects.locations.pipelineJobs and .schedules."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from components.core.console import UserError, say
-from pipelines.spec import parameter_values
-from pipelines.submit.polling import PATIENCE_S, TIMEOUT_S, NoAnswer, may_recover, poll, report_run_continues
+from pipelines.submit.cron import CronSchedule
+from pipelines.submit.polling import (
+    PATIENCE_S,
+    TIMEOUT_S,
+    NoAnswer,
+    may_recover,
+    poll,
+    report_canceled,
+    report_run_continues,
+)
+from pipelines.submit.prepare import RunRequest
 
 POLL_S = 30.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
+_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
+_MAX_NAME = 128
+_JOB_ID = re.compile(r"[a-z0-9][-a-z0-9]{0,127}")
+_JOB = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/pipelineJobs/[a-z0-9][-a-z0-9]{0,127}")
+_NETWORK = re.compile(r"projects/[0-9]+/global/networks/[a-z]([-a-z0-9]*[a-z0-9])?")
+_KEY = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/keyRings/[\w-]+/cryptoKeys/[\w-]+")
+_LABEL = re.compile(r"[\w-]{1,64}")
+_RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
 
 
-def submit_vertex(
-    spec: Mapping[str, Any],
-    given: Mapping[str, str],
-    project: str,
-    region: str,
-    pipeline_root: str,
-    name: str,
-    session: Any = None,
-    endpoint: str = "",
-) -> str:
-    """Create a PipelineJob; return its resource name.
+@dataclass(frozen=True)
+class VertexServer:
+    """A project and region of Vertex AI.
 
-    Args:
-        pipeline_root: gs://BUCKET/PATH.
+    Attributes:
         session: sends authorized requests; None for the default credentials of Google Cloud.
         endpoint: URL of the service; empty for the region's.
+    """
+
+    project: str
+    region: str
+    session: Any = None
+    endpoint: str = ""
+
+    @property
+    def parent(self) -> str:
+        """Return the resource name of the region."""
+        return f"projects/{self.project}/locations/{self.region}"
+
+    def url(self, resource: str) -> str:
+        """Return the URL of a resource."""
+        return f"{self.endpoint or f'https://{self.region}-aiplatform.googleapis.com'}/v1/{resource}"
+
+    def job_name(self, run: str) -> str:
+        """Return the resource name of a job by its ID or resource name. UserError if it is neither, or elsewhere."""
+        if _JOB_ID.fullmatch(run):
+            return f"{self.parent}/pipelineJobs/{run}"
+        match = _JOB.fullmatch(run)
+        if match is None or match["region"] != self.region:
+            problem = f"{run!r} is no ID or name of a job in {self.region}"
+            raise UserError(problem, f"for example {self.parent}/pipelineJobs/mlgo-training-20260101000000")
+        return run
+
+
+@dataclass(frozen=True)
+class VertexSettings:
+    """Settings of a job that only Vertex AI has; `check` validates them.
+
+    Attributes:
+        network: projects/NUMBER/global/networks/NAME, to which the job is peered; empty for none.
+        labels: of the job.
+        encryption_key: resource name of a key of Cloud KMS; empty for Google's keys.
+    """
+
+    network: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    encryption_key: str = ""
+
+    def check(self, server: VertexServer) -> None:
+        """Raise UserError for a setting that Vertex AI refuses."""
+        if self.network and not _NETWORK.fullmatch(self.network):
+            raise UserError(
+                f"--network {self.network!r} is no full name of a network",
+                "projects/NUMBER/global/networks/NAME, with the number of the project, not its name",
+            )
+        for key, value in self.labels.items():
+            if not all(_LABEL.fullmatch(text) and text == text.lower() for text in (key, value)):
+                raise UserError(
+                    f"--label {key}={value}: not 1 to 64 lowercase letters, digits, underscores and dashes",
+                    "for example --label team=compilers",
+                )
+            if key == _RESERVED_LABEL:
+                raise UserError(f"--label {key}: Vertex AI reserves this label", "choose another one")
+        match = _KEY.fullmatch(self.encryption_key)
+        if self.encryption_key and (match is None or match["region"] != server.region):
+            raise UserError(
+                f"--encryption-key {self.encryption_key!r} is no key in {server.region}, the region of the job",
+                f"projects/{server.project}/locations/{server.region}/keyRings/RING/cryptoKeys/KEY",
+            )
+
+
+def submit_vertex(server: VertexServer, request: RunRequest, settings: VertexSettings | None = None) -> str:
+    """Create a PipelineJob; return its resource name.
 
     Raises:
-        UserError: a parameter is invalid, there are no credentials, or the service refuses (with its message).
+        UserError: a parameter or setting is invalid, there are no credentials, or the service refuses (with its
+            message).
     """
-    parameters = {key: value for key, value in parameter_values(spec, given).items() if key in given}
-    job = {
-        "displayName": name,
-        "pipelineSpec": dict(spec),
-        "runtimeConfig": {"gcsOutputDirectory": pipeline_root, "parameterValues": parameters},
+    job = _job(server, request, settings or VertexSettings())
+    return str(_call(server, "POST", f"{server.parent}/pipelineJobs", job)["name"])
+
+
+def schedule_vertex(
+    server: VertexServer,
+    request: RunRequest,
+    cron: CronSchedule,
+    max_concurrency: int,
+    settings: VertexSettings | None = None,
+) -> str:
+    """Create a Schedule of PipelineJobs; return its resource name. Runs that were missed while paused do not start.
+
+    Args:
+        max_concurrency: how many of its jobs may run at the same time; a further one is skipped.
+
+    Raises:
+        UserError: as `submit_vertex`, or the schedule has seconds.
+    """
+    document = {
+        "displayName": request.name,
+        "cron": cron.for_vertex(),
+        # The first limits requests that start a job, the second jobs. The API requires the first.
+        "maxConcurrentRunCount": str(max_concurrency),
+        "maxConcurrentActiveRunCount": str(max_concurrency),
+        "createPipelineJobRequest": {
+            "parent": server.parent,
+            "pipelineJob": _job(server, request, settings or VertexSettings()),
+        },
     }
-    base = endpoint or f"https://{region}-aiplatform.googleapis.com"
-    url = f"{base}/v1/projects/{project}/locations/{region}/pipelineJobs"
-    return str(_call(session or _session(), "POST", url, job)["name"])
+    return str(_call(server, "POST", f"{server.parent}/schedules", document)["name"])
 
 
-def follow_vertex(
-    resource: str,
-    region: str,
-    session: Any = None,
-    endpoint: str = "",
-    poll_s: float = POLL_S,
-    patience_s: float = PATIENCE_S,
-) -> None:
-    """Print each task's state as it changes until the job ends.
+def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patience_s: float = PATIENCE_S) -> None:
+    """Print each task's state as it changes until the job succeeds.
+
+    Args:
+        run: ID or resource name of the job.
 
     Raises:
-        UserError: the job did not succeed, or the service did not answer for `patience_s`.
+        UserError: the job failed, or the service did not answer for `patience_s`.
+        click.exceptions.Exit: the job was canceled (polling.EXIT_CANCELED), or following it was interrupted.
     """
-    session = session or _session()
-    url = f"{endpoint or f'https://{region}-aiplatform.googleapis.com'}/v1/{resource}"
+    resource = server.job_name(run)
     shown_states: dict[str, str] = {}
+    session = server.session or _session()
     with report_run_continues(resource, _CONSOLE):
         while True:
-            job = poll(lambda: _call(session, "GET", url, None), resource, _CONSOLE, patience_s)
+            job = poll(lambda: _call(server, "GET", resource, None, session), resource, _CONSOLE, patience_s)
             for task in job.get("jobDetail", {}).get("taskDetails", []):
                 if shown_states.get(task["taskName"]) != task.get("state"):
                     shown_states[task["taskName"]] = task.get("state")
                     say(f"[{task['taskName']}] {task.get('state', 'unknown').lower()}")
-            state = job.get("state", "").removeprefix("PIPELINE_STATE_")
-            if state == "SUCCEEDED":
-                return
-            if state in ("FAILED", "CANCELLED"):
-                message = job.get("error", {}).get("message", state.lower())
-                raise UserError(f"{resource} did not succeed: {message}", f"see it at {_CONSOLE}")
+            state = _state(job)
+            if state in _ENDED:
+                break
             time.sleep(poll_s)
+    if state == "CANCELLED":
+        report_canceled(resource, _CONSOLE)
+    if state == "FAILED":
+        message = job.get("error", {}).get("message", state.lower())
+        raise UserError(f"{resource} did not succeed: {message}", f"see it at {_CONSOLE}")
+
+
+def cancel_vertex(server: VertexServer, run: str) -> None:
+    """Ask the service to end a job. UserError if there is no such job, it has ended, or the service refuses."""
+    resource = server.job_name(run)
+    state = _state(_call(server, "GET", resource, None))
+    if state in _ENDED:
+        raise UserError(f"{resource} has ended: it is {state.lower()}", f"see it at {_CONSOLE}")
+    _call(server, "POST", f"{resource}:cancel", {})
+
+
+def _job(server: VertexServer, request: RunRequest, settings: VertexSettings) -> dict[str, Any]:
+    """Return a PipelineJob. UserError if a parameter or setting is invalid."""
+    settings.check(server)
+    if len(request.name) > _MAX_NAME:
+        raise UserError(f"--name {request.name!r} is longer than {_MAX_NAME} characters", "choose a shorter one")
+    job: dict[str, Any] = {
+        "displayName": request.name,
+        "pipelineSpec": dict(request.spec),
+        "runtimeConfig": {"gcsOutputDirectory": request.pipeline_root, "parameterValues": request.parameters()},
+    }
+    optional = {
+        "serviceAccount": request.account,
+        "network": settings.network,
+        "labels": dict(settings.labels),
+        "encryptionSpec": {"kmsKeyName": settings.encryption_key} if settings.encryption_key else None,
+    }
+    return job | {key: value for key, value in optional.items() if value}
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    return str(job.get("state", "")).removeprefix("PIPELINE_STATE_")
 
 
 def _session() -> Any:
@@ -92,12 +222,23 @@ def _session() -> Any:
     return AuthorizedSession(credentials)
 
 
-def _call(session: Any, method: str, url: str, body: Any) -> dict[str, Any]:
+def _call(server: VertexServer, method: str, resource: str, body: Any, session: Any = None) -> dict[str, Any]:
+    """Return the service's JSON answer to a request for a resource.
+
+    Args:
+        session: sends the request; None for the server's, or a new one.
+
+    Raises:
+        UserError: there are no credentials, or the service refuses.
+        NoAnswer: it does not answer.
+    """
     import requests
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     try:
-        answer = session.request(method, url, json=body, timeout=TIMEOUT_S)
+        answer = (session or server.session or _session()).request(
+            method, server.url(resource), json=body, timeout=TIMEOUT_S
+        )
         document = answer.json()
     except requests.JSONDecodeError:
         document = None
@@ -110,8 +251,15 @@ def _call(session: Any, method: str, url: str, body: Any) -> dict[str, Any]:
     if answer.status_code >= 400 or not isinstance(document, dict):
         problem = f"Vertex AI refuses the request: {_message(document, answer.status_code)}"
         kind = NoAnswer if may_recover(answer.status_code) else UserError
-        raise kind(problem, "see its message; check the project and the region")
+        raise kind(problem, _REMEDIES.get(answer.status_code, "see its message; check the project and the region"))
     return document
+
+
+_REMEDIES = {
+    401: "run gcloud auth application-default login",
+    403: "the account needs roles/aiplatform.user, and roles/iam.serviceAccountUser on --service-account",
+    404: "check the project, the region and the name",
+}
 
 
 def _message(document: Any, status: int) -> str:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from components.core.launcher.notify import NOTIFY_VARIABLE
-from pipelines.submit.kfp import NOTIFY_KEY
+from pipelines.submit.prepare import NOTIFY_KEY
 from tests.crd import FILES, check, needs_schemas
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Tests of submissions to fake servers that check the requests."""
+"""Tests of `mlgo pipeline submit | watch | cancel | schedule | upload` with a fake KFP server that checks requests."""
 
 from __future__ import annotations
 
@@ -8,68 +8,32 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
-import requests
-import yaml
 
-from components.core.console import UserError
-from components.core.launcher.notify import NOTIFY_VARIABLE
-from pipelines.images import read_images
-from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.kfp import notify_settings, ready_spec
-from pipelines.submit.vertex import follow_vertex, submit_vertex
+from tests.pipelines.submit.conftest import ROOT, Mlgo
 
-ROOT = Path(__file__).parents[3]
-KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
+LastRequest = Callable[[str], dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[str]:
-    command = [str(KFP_PYTHON), str(ROOT / "tests" / "kfp_server.py")]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    server.communicate("", timeout=30)
-
-
-@pytest.fixture
-def images(tmp_path: Path) -> Path:
-    document = {
-        name: {"tag": f"r/{name}:1", "reference": f"r/{name}@sha256:{digit * 64}", "bytes": 1, "local_base": False}
-        for name, digit in (("toolchain", "1"), ("training", "2"))
-    }
-    (tmp_path / "images.json").write_text(json.dumps(document))
-    return tmp_path / "images.json"
-
-
-def submit(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipelines", "pipeline", "submit", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
-
-
-def test_run_is_submitted(host: str, images: Path) -> None:
-    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "seed=3", "--name", "n")
+def test_run_is_submitted(submit: Mlgo, host: str) -> None:
+    done = submit("--host", host, "--param", "recipe=demo", "--param", "seed=3", "--name", "n")
     assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
 
 
 @pytest.mark.timeout(300)
-def test_failed_run_gives_exit_status_1(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLGO_POLL_S", "0.1")
-    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--param", "preset=tiny", "--wait")
+def test_failed_run_gives_exit_status_1(submit: Mlgo, host: str) -> None:
+    done = submit("--host", host, "--param", "recipe=demo", "--param", "preset=tiny", "--wait")
     assert "[warmstart] succeeded" in done.stdout and "[ppo] failed" in done.stdout
     assert done.returncode == 1 and "step ppo failed" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(300)
-def test_lost_answers_are_retried(host: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLGO_POLL_S", "0.1")
-    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", "lossy", "--wait")
+def test_lost_answers_are_retried(submit: Mlgo, host: str) -> None:
+    done = submit("--host", host, "--param", "recipe=demo", "--name", "lossy", "--wait")
     assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
     assert "503 no healthy upstream; retrying" in done.stdout and "Traceback" not in done.stderr
 
@@ -77,11 +41,10 @@ def test_lost_answers_are_retried(host: str, images: Path, monkeypatch: pytest.M
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "named"), [("gone", "503 no healthy upstream"), ("forbidden", "403 no access")])
 def test_run_continues_when_polling_fails(
-    host: str, images: Path, monkeypatch: pytest.MonkeyPatch, name: str, named: str
+    submit: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, name: str, named: str
 ) -> None:
-    monkeypatch.setenv("MLGO_POLL_S", "0.1")
     monkeypatch.setenv("MLGO_POLL_PATIENCE_S", "3")
-    done = submit("--host", host, "--images", images, "--param", "recipe=demo", "--name", name, "--wait")
+    done = submit("--host", host, "--param", "recipe=demo", "--name", name, "--wait")
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
     run = re.search(r"/#/runs/details/(run-\d+)", done.stdout)
     assert run and f"; the run {run[1]} itself continues" in done.stderr and f"see it at {host}/#/runs" in done.stderr
@@ -107,53 +70,29 @@ def test_interrupt_ends_polling_but_not_the_run(host: str, images: Path, number:
     assert waiting.returncode == 128 + number
 
 
-def test_servers_rejection_is_reported(host: str, images: Path) -> None:
+def test_servers_rejection_is_reported(submit: Mlgo, host: str, images: Path) -> None:
     images.write_text(images.read_text().replace("1" * 64, "abc"))
-    done = submit("--host", host, "--images", images, "--param", "recipe=demo")
+    done = submit("--host", host, "--param", "recipe=demo")
     assert (
         done.returncode == 1 and "refuses the request: 400 invalid run" in done.stderr and "is no digest" in done.stderr
     )
 
 
-def test_notify_secret_is_submitted(host: str, images: Path) -> None:
-    given = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "notified")
+def test_notify_secret_is_submitted(submit: Mlgo, host: str) -> None:
+    given = ("--host", host, "--param", "recipe=demo", "--name", "notified")
     done = submit(*given, "--notify-secret", "mlgo-notify")
     assert done.returncode == 0, done.stderr
     done = submit(*given)
     assert done.returncode == 1 and "no Secret is named" in done.stderr, "the fake server checks for it"
 
 
-def test_only_exit_handler_gets_webhook_secret() -> None:
-    (platform,) = notify_settings(load_spec(COMPILED), "mlgo-notify")["platforms"].values()
-    ((label, config),) = platform["deploymentSpec"]["executors"].items()
-    assert label == "exec-finish"
-    (secret,) = config["secretAsEnv"]
-    assert secret["secretName"] == "mlgo-notify"
-    assert secret["keyToEnv"] == [{"secretKey": "url", "envVar": NOTIFY_VARIABLE}]
-    assert "notify" not in COMPILED.read_text(), "no parameter, which the server would store and show"
-
-
-@pytest.mark.parametrize("secret", ["https://hooks.example.com/s3cret", "Mlgo", "a" * 254])
-def test_invalid_secret_name_is_refused_without_printing_it(secret: str) -> None:
-    with pytest.raises(UserError, match="is not the name of a Kubernetes Secret") as error:
-        notify_settings(load_spec(COMPILED), secret)
-    assert secret not in str(error.value) and "kubectl create secret" in error.value.remedy
-
-
-def test_notify_secret_without_exit_handler_is_refused() -> None:
-    spec = load_spec(COMPILED)
-    del spec["deploymentSpec"]["executors"]["exec-finish"]
-    with pytest.raises(UserError, match="no step of the pipeline reports"):
-        notify_settings(spec, "mlgo-notify")
-
-
-def test_notify_secret_on_vertex_is_refused(images: Path) -> None:
-    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--images", images, "--notify-secret", "a")
+def test_notify_secret_on_vertex_is_refused(submit: Mlgo) -> None:
+    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--notify-secret", "a")
     assert done.returncode == 1 and "Vertex AI has no Kubernetes Secrets" in done.stderr
 
 
-def test_only_rayjob_run_requires_cluster_image(host: str, images: Path) -> None:
-    given = ("--host", host, "--images", images, "--param", "recipe=demo", "--service-account", "mlgo-steps")
+def test_only_rayjob_run_requires_cluster_image(submit: Mlgo, host: str, images: Path) -> None:
+    given = ("--host", host, "--param", "recipe=demo", "--service-account", "mlgo-steps")
     ray = (
         "--param",
         "workers=rayjob:16",
@@ -171,37 +110,15 @@ def test_only_rayjob_run_requires_cluster_image(host: str, images: Path) -> None
     images.write_text(json.dumps(document))
     done = submit(*given, *ray)
     assert done.returncode == 0, done.stderr
-    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--images", images, *given[4:6], *ray)
+    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", *given[2:4], *ray)
     assert done.returncode == 1 and "submit to a KFP server" in done.stderr
 
 
-def test_step_that_waits_for_ray_requests_little_cpu(images: Path) -> None:
-    read = read_images(images)
-    read["cluster"] = read["training"]
-    container = ready_spec(COMPILED, read, ray=True)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
-    before = ready_spec(COMPILED, read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
-    assert set(container["resources"]) == set(before["resources"])
-    assert container["resources"]["cpuRequest"] < 1 < before["resources"]["cpuRequest"]
-    assert container["resources"]["resourceCpuRequest"] == "100m"
-
-
-@pytest.mark.parametrize("ray", [False, True])
-def test_pipeline_with_importer_is_accepted(images: Path, tmp_path: Path, ray: bool) -> None:
-    pipeline = yaml.safe_load(COMPILED.read_text())
-    importer = {"importer": {"artifactUri": {"constant": "gs://b/x"}, "typeSchema": {"schemaTitle": "system.Artifact"}}}
-    pipeline["deploymentSpec"]["executors"]["exec-importer"] = importer
-    (tmp_path / "importing.yaml").write_text(yaml.safe_dump(pipeline))
-    read = read_images(images)
-    read["cluster"] = read["training"]
-    spec = ready_spec(tmp_path / "importing.yaml", read, ray)
-    assert spec["deploymentSpec"]["executors"]["exec-importer"] == importer
-
-
-def test_unreachable_server_is_reported(images: Path) -> None:
+def test_unreachable_server_is_reported(submit: Mlgo) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = submit("--host", url, "--images", images, "--param", "recipe=demo")
+        done = submit("--host", url, "--param", "recipe=demo")
     assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -225,105 +142,179 @@ def test_unreachable_server_is_reported(images: Path) -> None:
         (("--host", "http://x", "--param", "recipe=demo", "--param", "ray_cluster_options=n=4"), "no setting 'n'"),
     ],
 )
-def test_invalid_options_are_refused_before_submission(images: Path, arguments: tuple[str, ...], named: str) -> None:
-    done = submit("--images", images, *arguments)
+def test_invalid_options_are_refused_before_submission(submit: Mlgo, arguments: tuple[str, ...], named: str) -> None:
+    done = submit(*arguments)
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
-def test_images_without_digest_are_refused(images: Path) -> None:
+def test_images_without_digest_are_refused(submit: Mlgo, images: Path) -> None:
     images.write_text(images.read_text().replace("r/training@", ""))
-    done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")
+    done = submit("--host", "http://x", "--param", "recipe=demo")
     assert done.returncode == 1 and "mlgo images push" in done.stderr
 
 
-def test_missing_kfp_is_reported_with_remedy(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kfp_is_reported_with_remedy(submit: Mlgo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
-    done = submit("--host", "http://x", "--images", images, "--param", "recipe=demo")
+    done = submit("--host", "http://x", "--param", "recipe=demo")
     assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
 
 
-class Vertex(BaseHTTPRequestHandler):
-    """A fake of Vertex AI with one PipelineJob, which ends at the second poll."""
-
-    jobs: list[dict[str, Any]]
-    lost: list[int]
-    """HTTP statuses of the next answers, 0 to close the connection without an answer."""
-
-    def do_POST(self) -> None:
-        self.jobs.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self._answer({"name": "projects/p/locations/r/pipelineJobs/7"} if "/projects/p/" in self.path else None)
-
-    def do_GET(self) -> None:
-        if self.lost:
-            status = self.lost.pop(0)
-            if status:
-                self.send_error(status)
-            else:
-                self.close_connection = True
-            return
-        self.jobs.append({})
-        state = "RUNNING" if len(self.jobs) < 3 else "FAILED" if "fails" in str(self.jobs[0]) else "SUCCEEDED"
-        tasks = [{"taskName": "ppo", "state": state}]
-        self._answer(
-            {"state": f"PIPELINE_STATE_{state}", "jobDetail": {"taskDetails": tasks}, "error": {"message": "no quota"}}
-        )
-
-    def _answer(self, document: dict[str, Any] | None) -> None:
-        content = json.dumps(document or {"error": {"message": "permission denied"}}).encode()
-        self.send_response(200 if document else 403)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: Any) -> None:
-        pass
+def run_of(done: subprocess.CompletedProcess[str]) -> str:
+    match = re.search(r"/#/runs/details/(run-\d+)", done.stdout)
+    assert done.returncode == 0 and match, done.stderr
+    return match[1]
 
 
-@pytest.fixture
-def vertex() -> Iterator[str]:
-    Vertex.jobs, Vertex.lost = [], []
-    server = HTTPServer(("127.0.0.1", 0), Vertex)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def test_run_has_the_chosen_settings(submit: Mlgo, host: str, last_request: LastRequest) -> None:
+    given = ("--param", "recipe=demo", "--name", "n", "--pipeline-root", "gs://bucket/kfp", "--service-account", "s")
+    run_of(submit("--host", host, *given, "--experiment", "mine", "--no-cache"))
+    assert last_request("experiments")["body"]["display_name"] == "mine"
+    run = last_request("runs")["body"]
+    assert run["display_name"] == "n" and run["service_account"] == "s" and last_request("runs")["token"] is None
+    assert run["runtime_config"] == {"parameters": {"recipe": "demo"}, "pipeline_root": "gs://bucket/kfp"}
+    assert "enableCache': True" not in str(run["pipeline_spec"])
+    run_of(submit("--host", host, *given))
+    assert "enableCache': True" in str(last_request("runs")["body"]["pipeline_spec"]), "the pipeline's own settings"
 
 
-def test_vertex_job_is_created_and_followed(vertex: str, capsys: pytest.CaptureFixture[str]) -> None:
-    spec, session = load_spec(COMPILED), requests.Session()
-    name = submit_vertex(spec, {"seed": "3"}, "p", "r", "gs://b/root", "name", session, vertex)
-    assert Vertex.jobs[0]["runtimeConfig"] == {"gcsOutputDirectory": "gs://b/root", "parameterValues": {"seed": 3}}
-    assert Vertex.jobs[0]["pipelineSpec"] == spec
-    follow_vertex(name, "r", session, vertex, poll_s=0)
-    assert "[ppo] running\n[ppo] succeeded\n" in capsys.readouterr().out
+def test_run_on_server_with_several_users(
+    submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("good\n")
+    given = ("--host", f"{host}/multi", "--param", "recipe=demo", "--existing-token-file", tmp_path / "token")
+    run_of(submit(*given, "--namespace", "team", "--experiment", "shared"))
+    assert last_request("experiments")["body"] == {"display_name": "shared", "namespace": "team"}
+    assert last_request("runs")["token"] == "Bearer good"
+    monkeypatch.setenv("HOME", str(tmp_path))  # where kfp may know a namespace
+    done = submit(*given)
+    assert done.returncode == 1 and "needs the namespace of one" in done.stderr and "--namespace" in done.stderr
 
 
-def test_failed_or_refused_vertex_job_is_reported(vertex: str) -> None:
-    spec, session = load_spec(COMPILED), requests.Session()
-    with pytest.raises(UserError, match="permission denied"):
-        submit_vertex(spec, {}, "another", "r", "gs://b/root", "name", session, vertex)
-    Vertex.jobs = []
-    name = submit_vertex(spec, {}, "p", "r", "gs://b/root", "fails", session, vertex)
-    with pytest.raises(UserError, match="no quota"):
-        follow_vertex(name, "r", session, vertex, poll_s=0)
+def test_run_is_watched_until_it_succeeds(mlgo: Mlgo, submit: Mlgo, host: str) -> None:
+    run = run_of(submit("--host", host, "--param", "recipe=demo"))
+    done = mlgo("watch", run, "--host", host)
+    assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
+    done = mlgo("cancel", run, "--host", host)
+    assert done.returncode == 1 and f"the run {run} has ended: it is succeeded" in done.stderr
 
 
-def test_lost_answers_of_vertex_are_retried(vertex: str, capsys: pytest.CaptureFixture[str]) -> None:
-    session = requests.Session()
-    name = submit_vertex(load_spec(COMPILED), {}, "p", "r", "gs://b/root", "name", session, vertex)
-    Vertex.lost = [503, 0, 429]
-    follow_vertex(name, "r", session, vertex, poll_s=0)
-    assert Vertex.lost == [] and "[ppo] succeeded\n" in capsys.readouterr().out
+def test_canceled_run_has_its_own_exit_status(mlgo: Mlgo, submit: Mlgo, host: str) -> None:
+    run = run_of(submit("--host", host, "--param", "recipe=demo"))
+    done = mlgo("cancel", run, "--host", host)
+    assert done.returncode == 0 and f"canceling: {run}" in done.stdout, done.stderr
+    done = mlgo("watch", run, "--host", host)
+    assert done.returncode == 3 and f"the run {run} was canceled" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("status", "named"), [(503, "status 503"), (403, "status 403")])
-def test_vertex_job_continues_when_polling_fails(vertex: str, status: int, named: str) -> None:
-    session = requests.Session()
-    name = submit_vertex(load_spec(COMPILED), {}, "p", "r", "gs://b/root", "name", session, vertex)
-    Vertex.lost = [status] * 1000
-    with pytest.raises(UserError, match=f"{named}; the run {name} itself continues") as raised:
-        follow_vertex(name, "r", session, vertex, poll_s=0, patience_s=1.5)
-    assert "console.cloud.google.com" in raised.value.remedy
-    assert (len(Vertex.lost) == 999) is (status == 403), "a refused request is not retried"
+@pytest.mark.parametrize("command", ["watch", "cancel"])
+def test_unknown_run_is_reported(mlgo: Mlgo, host: str, command: str) -> None:
+    done = mlgo(command, "run-0", "--host", host)
+    assert done.returncode == 1 and "404" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_page_of_run_is_no_id(mlgo: Mlgo) -> None:
+    done = mlgo("cancel", "http://x/#/runs/details/1", "--host", "http://x")
+    assert done.returncode == 1 and "is no ID of a run" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_schedule_has_six_fields_and_no_backlog(mlgo: Mlgo, host: str, images: Path, last_request: LastRequest) -> None:
+    given = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "weekly")
+    done = mlgo("schedule", *given, "--cron", "0 3 * * mon", "--max-concurrency", 2, "--no-cache")
+    assert done.returncode == 0 and f"{host}/#/recurringrun/details/schedule-1" in done.stdout, done.stderr
+    body = last_request("recurringruns")["body"]
+    assert body["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
+    assert body["max_concurrency"] == "2" and body["no_catchup"] is True and body["mode"] == "ENABLE"
+    assert body["display_name"] == "weekly" and body["runtime_config"]["parameters"] == {"recipe": "demo"}
+
+
+@pytest.mark.parametrize(
+    ("cron", "named"), [("weekly", "1 fields"), ("TZ=Europe/Berlin 0 3 * * 1", "KFP has no time zone")]
+)
+def test_invalid_schedule_is_refused_before_a_request(mlgo: Mlgo, images: Path, cron: str, named: str) -> None:
+    done = mlgo("schedule", "--host", "http://x", "--images", images, "--param", "recipe=demo", "--cron", cron)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr
+
+
+def test_upload_creates_pipeline_and_then_versions(
+    mlgo: Mlgo, host: str, images: Path, last_request: LastRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "overrides.yaml").write_text("ppo: {node_selector: {pool: large}}")
+    given = ("upload", "--host", host, "--images", images, "--overrides", tmp_path / "overrides.yaml", "--name", "up")
+    done = mlgo(*given, "--version-name", "broken")
+    assert done.returncode == 1 and "409 Failed to create a pipeline version" in done.stderr
+    created = last_request("pipelines")
+    done = mlgo(*given, "--version-name", "1")
+    assert done.returncode == 0 and re.search(r"/#/pipelines/details/p-\d+/version/v-1\b", done.stdout), done.stderr
+    again = last_request("pipelines")
+    assert again["body"] == created["body"] == {"display_name": "up"}, "the first one was deleted with its version"
+    uploads = last_request("pipelines/upload_version")
+    executors = uploads["body"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors == {"exec-ppo": {"nodeSelector": {"labels": {"pool": "large"}}}}
+    done = mlgo(*given, "--version-name", "1")
+    assert (
+        done.returncode == 1 and "the pipeline up has a version '1'" in done.stderr and "--version-name" in done.stderr
+    )
+    done = mlgo(*given, "--version-name", "2")
+    assert done.returncode == 0 and "/version/v-2" in done.stdout, done.stderr
+
+
+def test_overrides_reach_resources_and_pods(submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path) -> None:
+    (tmp_path / "overrides.yaml").write_text(
+        """
+        default:
+          tolerations: [{key: dedicated, value: mlgo, effect: NoSchedule}]
+        ppo:
+          cpu: {request: 500m, limit: 1.5}
+          memory: {request: 512Mi, limit: 64G}
+          accelerator: {type: nvidia.com/gpu}
+          node_selector: {cloud.google.com/gke-nodepool: large}
+          tolerations:
+            - {operator: Exists, effect: NoExecute, toleration_seconds: 60}
+          volumes: [{pvc: ccache, mount_path: /cache, sub_path: mlgo}]
+        """
+    )
+    given = ("--host", host, "--param", "recipe=demo", "--name", "notified", "--notify-secret", "mlgo-notify")
+    run_of(submit(*given, "--overrides", tmp_path / "overrides.yaml"))
+    sent = last_request("runs")["body"]["pipeline_spec"]
+    resources = sent["pipeline_spec"]["deploymentSpec"]["executors"]["exec-ppo"]["container"]["resources"]
+    assert resources == {
+        "cpuLimit": 1.5,
+        "cpuRequest": 0.5,
+        "memoryLimit": 64.0,
+        "memoryRequest": 0.536870912,
+        "resourceCpuLimit": "1.5",
+        "resourceCpuRequest": "500m",
+        "resourceMemoryLimit": "64G",
+        "resourceMemoryRequest": "512Mi",
+        "accelerator": {"type": "nvidia.com/gpu", "count": "1", "resourceType": "nvidia.com/gpu", "resourceCount": "1"},
+    }
+    pods = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    dedicated = {"key": "dedicated", "operator": "Equal", "value": "mlgo", "effect": "NoSchedule"}
+    assert pods["exec-ppo"] == {
+        "nodeSelector": {"labels": {"cloud.google.com/gke-nodepool": "large"}},
+        "tolerations": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": "60"}],
+        "pvcMount": [{"constant": "ccache", "mountPath": "/cache", "subPath": "mlgo"}],
+    }
+    assert pods["exec-trace"] == {"tolerations": [dedicated]}
+    assert set(pods["exec-finish"]) == {"tolerations", "secretAsEnv"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--label", "team=x"), "--label: a run of KFP has no labels"),
+        (("--network", "n"), "--network: the steps are in the cluster's network"),
+        (("--encryption-key", "k"), "--encryption-key: the cluster's storage decides"),
+        (("--existing-token-file", "f", "--in-cluster-token"), "are two tokens"),
+        (("--host", "ftp://x"), "--host 'ftp://x' is not the URL of a server"),
+    ],
+)
+def test_option_that_kfp_does_not_have_is_refused(submit: Mlgo, arguments: tuple[str, ...], named: str) -> None:
+    done = submit("--host", "http://x", "--param", "recipe=demo", *arguments)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["submit", "upload", "schedule", "watch", "cancel"])
+def test_help_of_each_command_has_example(mlgo: Mlgo, command: str) -> None:
+    done = mlgo(command, "--help")
+    assert done.returncode == 0 and f"  mlgo pipeline {command} " in done.stdout

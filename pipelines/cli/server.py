@@ -1,0 +1,209 @@
+"""Options that name a server and what runs there, and the checks that the server has what they ask for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.core.console import UserError, say
+from pipelines.cli.flags import IMAGES, PARAMS
+from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
+from pipelines.images import read_images
+from pipelines.spec import load_spec
+from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
+from pipelines.submit.overrides import override_for_kfp, override_for_vertex
+from pipelines.submit.overrides_document import read_overrides
+from pipelines.submit.prepare import RunRequest, notify_settings, platform_spec, ready_spec, without_cache
+from pipelines.submit.vertex import VertexServer, VertexSettings
+from pipelines.validation import check_cloud_root, checked_values, uses_rayjob
+
+_NOT_ON_VERTEX = {
+    "namespace": ("Vertex AI has projects instead of namespaces", "name the project with --vertex PROJECT/REGION"),
+    "experiment": ("a job of Vertex AI is in no experiment of KFP", "use --label KEY=VALUE"),
+    "existing_token_file": ("Vertex AI takes credentials of Google Cloud", "gcloud auth application-default login"),
+    "in_cluster_token": ("Vertex AI takes credentials of Google Cloud", "use Workload Identity in the pod"),
+    "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
+}
+_NOT_ON_KFP = {
+    "label": ("a run of KFP has no labels", "use --name and --experiment"),
+    "network": ("the steps are in the cluster's network", "leave it out"),
+    "encryption_key": ("the cluster's storage decides on encryption", "leave it out, or encrypt the bucket"),
+}
+
+
+def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """Return a click option whose default is its type's empty value."""
+    return click.option(*names, **{"default": "", **settings})
+
+
+SERVER_OPTIONS = (
+    option("--host", metavar="URL", help="URL of a KFP server, version 2.4 or newer."),
+    option("--vertex", metavar="PROJECT/REGION", help="Project and region of Vertex AI Pipelines."),
+    option("--namespace", metavar="NAME", help="KFP: namespace of the user, on a server with several users."),
+    option(
+        "--existing-token-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=None,
+        metavar="FILE",
+        help=f"KFP: file with a bearer token, read again for each request.  [default: the token in ${TOKEN_VARIABLE}]",
+    ),
+    option(
+        "--in-cluster-token",
+        is_flag=True,
+        default=False,
+        help="KFP: in a pod, send the service account's token that Kubernetes projects for pipelines.kubeflow.org.",
+    ),
+)
+PACKAGE_OPTIONS = (
+    option(
+        "--overrides",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=None,
+        metavar="FILE",
+        help="YAML file with CPUs, memory, accelerators, nodes and volumes of steps; see docs/pipeline.md.",
+    ),
+    option(
+        "--notify-secret",
+        metavar="NAME",
+        help="KFP: Kubernetes Secret whose key `url` is a webhook to notify when the run ends.",
+    ),
+    click.option(
+        "--cache/--no-cache",
+        default=True,
+        help="Reuse results on the server, for the steps that allow it, or run every step.  [default: --cache]",
+    ),
+    PIPELINE,
+    IMAGES,
+)
+RUN_OPTIONS = (
+    option("--pipeline-root", metavar="URI", help="gs://BUCKET/PATH of the artifacts.  [default: the server's]"),
+    option("--name", help="Name of the run or schedule.  [default: the pipeline's name and the time]"),
+    option("--experiment", metavar="NAME", help="KFP: experiment of the run.  [default: the pipeline's name]"),
+    option(
+        "--service-account",
+        metavar="NAME",
+        help="Service account of the steps: of Kubernetes, for example mlgo-steps of k8s/base, or the e-mail address "
+        "of one of Google Cloud.  [default: the server's]",
+    ),
+    option("--label", multiple=True, default=(), metavar="KEY=VALUE", help="Vertex AI: label of the job; repeatable."),
+    option(
+        "--network", metavar="NAME", help="Vertex AI: network of the steps, projects/NUMBER/global/networks/NETWORK."
+    ),
+    option("--encryption-key", metavar="NAME", help="Vertex AI: key of Cloud KMS, projects/.../cryptoKeys/KEY."),
+    PARAMS,
+    *PACKAGE_OPTIONS,
+)
+
+
+def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    """Return a decorator that adds groups of options to a command, in this order."""
+
+    def decorate(command: Any) -> Any:
+        for add in reversed([add for group in groups for add in group]):
+            command = add(command)
+        return command
+
+    return decorate
+
+
+def chosen_server(given: Mapping[str, Any]) -> KfpServer | VertexServer:
+    """Return the server that --host or --vertex names; for KFP, continue in the environment that has kfp.
+
+    Args:
+        given: all options of the command by name.
+
+    Raises:
+        UserError: none or both are given, the server does not have another option, or credentials contradict.
+    """
+    host, vertex = given["host"], given["vertex"]
+    if bool(host) == bool(vertex):
+        raise UserError("exactly one of --host and --vertex is needed", "pass --host URL or --vertex PROJECT/REGION")
+    for name, (reason, remedy) in (_NOT_ON_VERTEX if vertex else _NOT_ON_KFP).items():
+        if given.get(name):
+            raise UserError(f"--{name.replace('_', '-')}: {reason}", remedy)
+    if vertex:
+        project, slash, region = vertex.partition("/")
+        if not (project and slash and region) or "/" in region:
+            raise UserError(
+                f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4"
+            )
+        return VertexServer(project, region)
+    if "://" in host and not host.startswith(("http://", "https://")):
+        raise UserError(f"--host {host!r} is not the URL of a server", "--host https://kubeflow.example.com/pipeline")
+    if given["existing_token_file"] and given["in_cluster_token"]:
+        raise UserError("--existing-token-file and --in-cluster-token are two tokens", "leave one out")
+    from_file = given["existing_token_file"] or given["in_cluster_token"]
+    token = "" if from_file else token_from_environment()
+    in_pipelines_environment()
+    return KfpServer(host, given["namespace"], token, given["existing_token_file"], given["in_cluster_token"])
+
+
+@dataclass(frozen=True)
+class Package:
+    """A pipeline that is ready for a server: PipelineSpec, and KFP's PlatformSpec or None."""
+
+    spec: dict[str, Any]
+    platform: dict[str, Any] | None
+
+
+def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: bool | None) -> Package:
+    """Return the pipeline with digests of images, overrides and the other PACKAGE_OPTIONS.
+
+    Args:
+        ray: as for prepare.ready_spec.
+
+    Raises:
+        UserError: an image was not pushed, or the server or the pipeline does not have what the overrides ask for.
+    """
+    overrides = read_overrides(given["overrides"]) if given["overrides"] else {}
+    spec = ready_spec(given["pipeline"], read_images(given["images"]), ray)
+    if not given["cache"]:
+        spec = without_cache(spec)
+    if isinstance(server, VertexServer):
+        return Package(override_for_vertex(spec, overrides), None)
+    spec, pods = override_for_kfp(spec, overrides)
+    notified = notify_settings(spec, given["notify_secret"]) if given["notify_secret"] else {}
+    return Package(spec, platform_spec(pods, notified))
+
+
+def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> RunRequest:
+    """Return the run that RUN_OPTIONS describe.
+
+    Raises:
+        UserError: as `package`, or a parameter or the pipeline root is invalid.
+    """
+    on_vertex = isinstance(server, VertexServer)
+    root = given["pipeline_root"]
+    if on_vertex or root:
+        check_cloud_root(root)
+    else:
+        say(
+            "warning: no --pipeline-root, so steps use the server's default. Stock Kubeflow Pipelines has minio://, "
+            "which the steps cannot read: they need gs://BUCKET/PATH"
+        )
+    values = parameters(given["params"])
+    ray = uses_rayjob(checked_values(load_spec(given["pipeline"]), values))
+    if ray and on_vertex:
+        raise UserError(
+            "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
+            "submit to a KFP server (--host URL), or use workers=local",
+        )
+    ready = package(server, given, ray)
+    name = given["name"] or f"{ready.spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunRequest(ready.spec, values, name, root, given["service_account"], ready.platform)
+
+
+def vertex_settings(given: Mapping[str, Any]) -> VertexSettings:
+    """Return the options that only Vertex AI has. UserError if a label is not of the form KEY=VALUE."""
+    labels = {}
+    for label in given["label"]:
+        key, equals, value = label.partition("=")
+        if not (key and equals and value):
+            raise UserError(f"--label {label!r} is not of the form KEY=VALUE", "for example --label team=compilers")
+        labels[key] = value
+    return VertexSettings(given["network"], labels, given["encryption_key"])

@@ -1,0 +1,169 @@
+"""`mlgo pipeline submit | upload | schedule | watch | cancel`: a pipeline and its runs on a server."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from components.core.console import UserError, say
+from pipelines.cli.server import (
+    PACKAGE_OPTIONS,
+    RUN_OPTIONS,
+    SERVER_OPTIONS,
+    chosen_server,
+    option,
+    options,
+    package,
+    run_request,
+    vertex_settings,
+)
+from pipelines.submit import kfp, vertex
+from pipelines.submit.cron import parse_cron
+from pipelines.submit.kfp_client import KfpServer
+
+
+@click.command("submit")
+@options(SERVER_OPTIONS, RUN_OPTIONS)
+@click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
+def submit_command(wait: bool, **given: Any) -> None:
+    """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
+
+    No option takes a token, because every user of a machine can read the command lines of its processes.
+
+    \b
+    Examples:
+      mlgo pipeline submit --host http://localhost:8080 --param recipe=demo --pipeline-root gs://my-bucket/kfp --wait
+      mlgo pipeline submit --vertex my-project/europe-west4 --param recipe=demo --pipeline-root gs://my-bucket/kfp
+
+    \b
+    Exit status: 0 submitted (with --wait: the run succeeded), 1 error or failed run, 3 canceled run.
+    """
+    server = chosen_server(given)
+    request = run_request(server, given)
+    if isinstance(server, KfpServer):
+        run = kfp.submit(server, request, given["experiment"])
+        say(f"run {request.name}: {kfp.run_page(server, run)}")
+    else:
+        run = vertex.submit_vertex(server, request, vertex_settings(given))
+        say(f"job: {run}")
+    if wait:
+        _follow(server, run)
+
+
+@click.command("upload")
+@options(SERVER_OPTIONS, PACKAGE_OPTIONS)
+@option("--name", help="Name of the pipeline.  [default: the compiled pipeline's]")
+@option("--version-name", help="Name of the new version.  [default: the time]")
+def upload_command(name: str, version_name: str, **given: Any) -> None:
+    """Store the pipeline on a KFP server, as a new pipeline or as a new version of it, to start runs in its interface.
+
+    \b
+    Example:
+      mlgo pipeline upload --host http://localhost:8080 --version-name 2026-01
+    """
+    if given["vertex"]:
+        raise UserError(
+            "mlgo pipeline upload: Vertex AI stores no pipelines",
+            "mlgo pipeline submit and schedule send the pipeline itself; Artifact Registry can store the file of "
+            "mlgo pipeline compile",
+        )
+    server = chosen_server(given)
+    assert isinstance(server, KfpServer)
+    ready = package(server, given, ray=None)
+    name = name or ready.spec["pipelineInfo"]["name"]
+    version_name = version_name or time.strftime("%Y%m%d-%H%M%S")
+    pipeline, version = kfp.upload(server, ready.spec, ready.platform, name, version_name)
+    say(f"version {version_name} of {name}: {server.page(f'pipelines/details/{pipeline}/version/{version}')}")
+
+
+@click.command("schedule")
+@options(SERVER_OPTIONS)
+@click.option(
+    "--cron",
+    required=True,
+    metavar="EXPR",
+    help="Minute, hour, day of the month, month, day of the week (0 is Sunday); six fields begin with the second. "
+    "Vertex AI: may begin with CRON_TZ=ZONE.",
+)
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(1, kfp.MAX_CONCURRENCY),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many runs of the schedule may run at the same time.",
+)
+@options(RUN_OPTIONS)
+def schedule_command(cron: str, max_concurrency: int, **given: Any) -> None:
+    """Run the pipeline on a schedule: a recurring run of KFP, or a schedule of Vertex AI.
+
+    The schedule keeps the pipeline and its parameters as they are now. Runs that it missed, for example while it was
+    disabled, do not start later.
+
+    \b
+    Example:
+      mlgo pipeline schedule --host http://localhost:8080 --cron "0 3 * * 1" --param recipe=demo \\
+        --pipeline-root gs://my-bucket/kfp
+    """
+    when = parse_cron(cron)
+    server = chosen_server(given)
+    if isinstance(server, KfpServer):
+        when.for_kfp()
+        request = run_request(server, given)
+        identity = kfp.schedule(server, request, when, max_concurrency, given["experiment"])
+        say(f"schedule {request.name}: {server.page(f'recurringrun/details/{identity}')}")
+    else:
+        when.for_vertex()
+        request = run_request(server, given)
+        name = vertex.schedule_vertex(server, request, when, max_concurrency, vertex_settings(given))
+        say(f"schedule: {name}")
+
+
+@click.command("watch")
+@click.argument("run")
+@options(SERVER_OPTIONS)
+def watch_command(run: str, **given: Any) -> None:
+    """Follow a run on a server until it ends. RUN is its ID, or its resource name on Vertex AI.
+
+    \b
+    Example:
+      mlgo pipeline watch 2f0a8b1e-5d1c-4d52-9a34-0c1f6f0e7d11 --host http://localhost:8080
+
+    \b
+    Exit status: 0 the run succeeded, 1 it failed or cannot be followed, 3 it was canceled, 130 interrupted (the run
+    continues).
+    """
+    _follow(chosen_server(given), run)
+
+
+@click.command("cancel")
+@click.argument("run")
+@options(SERVER_OPTIONS)
+def cancel_command(run: str, **given: Any) -> None:
+    """Cancel a run on a server. RUN is its ID, or its resource name on Vertex AI.
+
+    \b
+    Example:
+      mlgo pipeline cancel 2f0a8b1e-5d1c-4d52-9a34-0c1f6f0e7d11 --host http://localhost:8080
+
+    \b
+    Exit status: 0 the server accepted; 1 there is no such run, or it has ended. Steps may take a minute to end.
+    """
+    server = chosen_server(given)
+    if isinstance(server, KfpServer):
+        kfp.cancel(server, run)
+    else:
+        vertex.cancel_vertex(server, run)
+    say(f"canceling: {run}")
+
+
+SERVER_COMMANDS = (submit_command, upload_command, schedule_command, watch_command, cancel_command)
+
+
+def _follow(server: KfpServer | vertex.VertexServer, run: str) -> None:
+    if isinstance(server, KfpServer):
+        kfp.follow(server, run)
+    else:
+        vertex.follow_vertex(server, run)

@@ -1,0 +1,219 @@
+"""Apply an overrides file to a PipelineSpec: resources for both servers, and settings of pods for KFP.
+
+Resources are those of PipelineContainerSpec.ResourceSpec (pipeline_spec.proto): both the strings that KFP reads and the
+numbers that older versions read, as kfp's compiler writes them. Vertex AI reads the limits and the accelerator, and
+chooses the machine that is closest to them. The rest is a KubernetesExecutorConfig (kubernetes_executor_config.proto).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from components.core.console import UserError
+from pipelines.spec import expect_pipeline
+from pipelines.submit.overrides_document import (
+    DEFAULT,
+    KEYS,
+    Accelerator,
+    Amount,
+    StepOverrides,
+    Toleration,
+    cpus,
+    gigabytes,
+)
+from pipelines.submit.prepare import dags
+
+VERTEX_KEYS = ("cpu", "memory", "accelerator")
+VERTEX_ACCELERATORS = (
+    "NVIDIA_TESLA_K80",
+    "NVIDIA_TESLA_P100",
+    "NVIDIA_TESLA_V100",
+    "NVIDIA_TESLA_P4",
+    "NVIDIA_TESLA_T4",
+    "NVIDIA_TESLA_A100",
+    "NVIDIA_A100_80GB",
+    "NVIDIA_L4",
+    "NVIDIA_H100_80GB",
+    "NVIDIA_H100_MEGA_80GB",
+    "NVIDIA_H200_141GB",
+    "NVIDIA_B200",
+    "NVIDIA_GB200",
+    "NVIDIA_RTX_PRO_6000",
+    "TPU_V2",
+    "TPU_V3",
+    "TPU_V4_POD",
+    "TPU_V5_LITEPOD",
+)
+"""AcceleratorType of google-cloud-aiplatform 2.7.0 (aiplatform_v1/types/accelerator_type.py)."""
+_EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+
+
+@expect_pipeline
+def override_for_kfp(
+    spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return a copy of the PipelineSpec with the resources of each step, and settings for prepare.platform_spec.
+
+    Args:
+        overrides: from overrides_document.read_overrides.
+
+    Raises:
+        UserError: the pipeline has no such step, KFP has no such setting, or a request exceeds its limit.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    pods = {}
+    for task, label, step in _by_executor(spec, overrides):
+        if step.machine_type is not None:
+            raise UserError(
+                f"--overrides: {task}: machine_type: KFP has no machine types",
+                "select nodes: node_selector: {node.kubernetes.io/instance-type: TYPE}",
+            )
+        if step.accelerator and not _EXTENDED_RESOURCE.fullmatch(step.accelerator.type):
+            raise UserError(
+                f"--overrides: {task}: accelerator: {step.accelerator.type!r} is no resource of a Kubernetes node",
+                "for example nvidia.com/gpu; choose the model with node_selector",
+            )
+        resources = copy["deploymentSpec"]["executors"][label]["container"].setdefault("resources", {})
+        _set_amount(resources, "cpu", step.cpu, cpus)
+        _set_amount(resources, "memory", step.memory, gigabytes)
+        _set_accelerator(resources, step.accelerator)
+        _check_order(resources, task)
+        if config := _pod_settings(step):
+            pods[label] = config
+    return copy, pods
+
+
+@expect_pipeline
+def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
+    """Return a copy of the PipelineSpec with the resources of each step.
+
+    Args:
+        overrides: from overrides_document.read_overrides.
+
+    Raises:
+        UserError: the pipeline has no such step, or Vertex AI has no such setting.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for task, label, step in _by_executor(spec, overrides):
+        if step.machine_type is not None:
+            raise UserError(
+                f"--overrides: {task}: machine_type: Vertex AI Pipelines chooses the machine of a step itself",
+                "set cpu.limit, memory.limit and accelerator: it takes the closest machine",
+            )
+        for key in KEYS:
+            if key not in VERTEX_KEYS and getattr(step, key) is not None:
+                raise UserError(
+                    f"--overrides: {task}: {key}: Vertex AI has no such setting", f"it has {', '.join(VERTEX_KEYS)}"
+                )
+        for key in ("cpu", "memory"):
+            if (amount := getattr(step, key)) and amount.request is not None:
+                raise UserError(
+                    f"--overrides: {task}: {key}: request: Vertex AI reads limits only",
+                    f"leave it out, and set {key}.limit",
+                )
+        if step.accelerator and step.accelerator.type not in VERTEX_ACCELERATORS:
+            raise UserError(
+                f"--overrides: {task}: accelerator: Vertex AI has no type {step.accelerator.type!r}",
+                f"it has {', '.join(VERTEX_ACCELERATORS)}",
+            )
+        resources = copy["deploymentSpec"]["executors"][label]["container"].setdefault("resources", {})
+        for name, amount, read in (("cpu", step.cpu, cpus), ("memory", step.memory, gigabytes)):
+            if amount:
+                # The compiled request may exceed the new limit, and Vertex AI does not read it.
+                for stale in (f"{name}Request", f"resource{name.capitalize()}Request"):
+                    resources.pop(stale, None)
+            _set_amount(resources, name, amount, read)
+        _set_accelerator(resources, step.accelerator)
+    return copy
+
+
+def _by_executor(
+    spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
+) -> list[tuple[str, str, StepOverrides]]:
+    """Return (task, label of its executor, settings) for each container with settings.
+
+    Raises:
+        UserError: no step has such a name, or two steps share a container but not their settings.
+    """
+    labels: dict[str, set[str]] = {}
+    for tasks in dags(spec):
+        for task, definition in tasks.items():
+            component = spec["components"][definition["componentRef"]["name"]]
+            label = component.get("executorLabel", "")
+            if "container" in spec["deploymentSpec"]["executors"].get(label, {}):
+                labels.setdefault(task, set()).add(label)
+    for task in overrides:
+        if task != DEFAULT and task not in labels:
+            raise UserError(
+                f"--overrides: the pipeline has no step {task!r}", f"{DEFAULT}, {', '.join(sorted(labels))}"
+            )
+    default = overrides.get(DEFAULT, StepOverrides())
+    chosen: dict[str, tuple[str, StepOverrides]] = {}
+    for task in sorted(labels):
+        step = overrides.get(task, StepOverrides()).over(default)
+        for label in labels[task]:
+            other, before = chosen.setdefault(label, (task, step))
+            if before != step:
+                raise UserError(
+                    f"--overrides: the steps {other} and {task} are the same component, and share their settings",
+                    "give both the same ones",
+                )
+    return [(task, label, step) for label, (task, step) in chosen.items() if step != StepOverrides()]
+
+
+def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, read: Callable[[str], float]) -> None:
+    """Set the request and limit of a ResourceSpec: name is cpu or memory."""
+    for kind in ("request", "limit"):
+        value = getattr(amount, kind, None)
+        if value is not None:
+            resources[f"{name}{kind.capitalize()}"] = read(str(value))
+            resources[f"resource{name.capitalize()}{kind.capitalize()}"] = str(value)
+
+
+def _set_accelerator(resources: dict[str, Any], accelerator: Accelerator | None) -> None:
+    if accelerator:
+        count = str(accelerator.count)  # an int64, which is text in protocol buffers' JSON
+        kind = accelerator.type
+        resources["accelerator"] = {"type": kind, "count": count, "resourceType": kind, "resourceCount": count}
+
+
+def _check_order(resources: Mapping[str, Any], task: str) -> None:
+    """Raise UserError if a request, possibly the compiled pipeline's, exceeds its limit: no pod would start."""
+    for name in ("cpu", "memory"):
+        request, limit = (resources.get(f"{name}{kind}") for kind in ("Request", "Limit"))
+        if request and limit and request > limit:
+            asked = resources.get(f"resource{name.capitalize()}Request", request)
+            allowed = resources.get(f"resource{name.capitalize()}Limit", limit)
+            raise UserError(
+                f"--overrides: {task}: {name}: the request {asked} exceeds the limit {allowed}",
+                f"set both: {name}: {{request: {allowed}, limit: {allowed}}}",
+            )
+
+
+def _pod_settings(step: StepOverrides) -> dict[str, Any]:
+    """Return the fields of a KubernetesExecutorConfig for a step."""
+    config: dict[str, Any] = {}
+    if step.node_selector:
+        config["nodeSelector"] = {"labels": dict(step.node_selector)}
+    if step.tolerations:
+        config["tolerations"] = [_toleration(toleration) for toleration in step.tolerations]
+    if step.volumes:
+        # `constant` is deprecated in favour of pvcNameParameter, which versions before 2.5 do not know.
+        config["pvcMount"] = [
+            {"constant": volume.pvc, "mountPath": volume.mount_path}
+            | ({"subPath": volume.sub_path} if volume.sub_path else {})
+            for volume in step.volumes
+        ]
+    return config
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    fields = msgspec.to_builtins(toleration)
+    seconds = fields.pop("toleration_seconds", None)
+    present = {key: value for key, value in fields.items() if value}
+    return present | ({"tolerationSeconds": str(seconds)} if seconds is not None else {})

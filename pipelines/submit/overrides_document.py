@@ -1,0 +1,189 @@
+"""The keys and values of an overrides file: what each step gets instead of the compiled pipeline's settings.
+
+default:                # every step that does not set the key itself
+  tolerations: [{key: dedicated, operator: Equal, value: mlgo, effect: NoSchedule}]
+ppo:                    # a task's name
+  cpu: {request: 16, limit: 32}
+  memory: {request: 32G, limit: 64G}
+  accelerator: {type: nvidia.com/gpu, count: 1}
+  node_selector: {cloud.google.com/gke-nodepool: large}
+  volumes: [{pvc: ccache, mount_path: /cache, sub_path: mlgo}]
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from components.core.console import UserError
+from components.core.storage.input_files import parse_yaml, read_text
+
+DEFAULT = "default"
+_REMEDY = "docs/pipeline.md describes the file"
+_CPU = re.compile(r"(?P<number>[0-9]{1,6}(\.[0-9]{1,6})?)(?P<unit>m?)")
+_MEMORY = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[MGT]i?)")
+_BYTES = {"M": 10**6, "G": 10**9, "T": 10**12, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
+_LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
+_VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PATH_NAME = r"(?!\.{1,2}(/|$))[\w.@+-]+"
+_MOUNT_PATH = re.compile(rf"(/{_PATH_NAME})+/?", re.ASCII)
+_SUB_PATH = re.compile(rf"{_PATH_NAME}(/{_PATH_NAME})*/?", re.ASCII)
+Text = Annotated[str, Meta(min_length=1)]
+
+
+def cpus(text: str) -> float:
+    """Return a quantity of CPUs, such as `0.5` or `500m`, as a number. ValueError if it is none or not positive."""
+    match = _CPU.fullmatch(text)
+    value = float(match["number"]) / (1000 if match["unit"] else 1) if match else 0
+    if not value:
+        raise ValueError("is no number of CPUs, such as 8, 0.5 or 500m")
+    return value
+
+
+def gigabytes(text: str) -> float:
+    """Return a quantity of memory, such as `16G` or `512Mi`, in 1e9 bytes. ValueError if it is none or not positive."""
+    match = _MEMORY.fullmatch(text)
+    value = int(match["number"]) * _BYTES[match["unit"]] / 10**9 if match else 0
+    if not value:
+        raise ValueError("is no amount of memory with a unit: M, G, T, Mi, Gi or Ti")
+    return value
+
+
+class Amount(Struct, forbid_unknown_fields=True):
+    """How much a step requests, which its node must have free, and how much it may use."""
+
+    request: str | int | float | None = None
+    limit: str | int | float | None = None
+
+
+class Accelerator(Struct, forbid_unknown_fields=True):
+    """KFP: the name of a Kubernetes resource; Vertex AI: an AcceleratorType of its API."""
+
+    type: Text
+    count: Annotated[int, Meta(ge=1, le=64)] = 1
+
+
+class Toleration(Struct, forbid_unknown_fields=True):
+    """A toleration of Kubernetes."""
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | UnsetType = UNSET
+    toleration_seconds: Annotated[int, Meta(ge=0, le=2**31)] | UnsetType = UNSET
+
+
+class Volume(Struct, forbid_unknown_fields=True):
+    """A PersistentVolumeClaim that exists, in the namespace of the steps, and where the step sees it."""
+
+    pvc: Text
+    mount_path: Text
+    sub_path: str = ""
+
+
+class StepOverrides(Struct, forbid_unknown_fields=True):
+    """Settings of one step; None for those that do not change."""
+
+    cpu: Amount | None = None
+    memory: Amount | None = None
+    accelerator: Accelerator | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+    machine_type: str | None = None
+    """No server has it: the error says what to set instead."""
+
+    def over(self, default: StepOverrides) -> StepOverrides:
+        """Return these settings, and those of `default` for keys that are not here."""
+        keys = self.__struct_fields__
+        return StepOverrides(**{key: _first(getattr(self, key), getattr(default, key)) for key in keys})
+
+
+KEYS = tuple(key for key in StepOverrides.__struct_fields__ if key != "machine_type")
+
+
+def read_overrides(path: Path) -> dict[str, StepOverrides]:
+    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT.
+
+    Raises:
+        UserError: the file cannot be read, or a key or value is invalid, on whichever server.
+    """
+    documents = parse_yaml(read_text(path, _REMEDY), str(path), _REMEDY)
+    if len(documents) != 1 or not isinstance(documents[0], dict) or not documents[0]:
+        raise UserError(f"{path} is not one mapping of tasks to settings", _REMEDY)
+    return {str(task): _step(document, f"{path}: {task}") for task, document in documents[0].items()}
+
+
+def _step(document: Any, where: str) -> StepOverrides:
+    """Return the settings in a document of plain values. UserError, beginning with `where`, if one is invalid."""
+    if not isinstance(document, dict) or not document:
+        raise UserError(f"{where}: not a mapping of settings", f"settings: {', '.join(KEYS)}")
+    try:
+        step = msgspec.convert(document, StepOverrides)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{where}: {error}", f"settings: {', '.join(KEYS)}; {_REMEDY}") from None
+    for key, amount, read in (("cpu", step.cpu, cpus), ("memory", step.memory, gigabytes)):
+        _check_amount(f"{where}: {key}", amount, read)
+    for key, value in (step.node_selector or {}).items():
+        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+            raise UserError(
+                f"{where}: node_selector {key}: {value!r} is no label of a node", "kubectl get nodes --show-labels"
+            )
+    for toleration in step.tolerations or ():
+        if problem := _toleration_problem(toleration):
+            raise UserError(f"{where}: tolerations: {problem}", "kubectl explain pod.spec.tolerations")
+    _check_volumes(f"{where}: volumes", step.volumes or ())
+    return step
+
+
+def _check_amount(where: str, amount: Amount | None, read: Any) -> None:
+    if amount is None:
+        return
+    if amount.request is None and amount.limit is None:
+        raise UserError(f"{where} has neither request nor limit", f"{where.rpartition(' ')[2]}: {{limit: VALUE}}")
+    for name in ("request", "limit"):
+        value = getattr(amount, name)
+        try:
+            if value is not None:
+                read(str(value))
+        except ValueError as error:
+            raise UserError(f"{where}: {name}: {value!r} {error}", _REMEDY) from None
+
+
+def _toleration_problem(toleration: Toleration) -> str:
+    if toleration.operator == "Exists" and toleration.value:
+        return f"the operator Exists has no value, but {toleration.value!r} is given"
+    if not toleration.key and toleration.operator != "Exists":
+        return "without a key, the operator must be Exists"
+    if toleration.key and not _LABEL_KEY.fullmatch(toleration.key):
+        return f"{toleration.key!r} is no key of a taint"
+    if toleration.toleration_seconds is not UNSET and toleration.effect != "NoExecute":
+        return "toleration_seconds needs the effect NoExecute"
+    return ""
+
+
+def _check_volumes(where: str, volumes: tuple[Volume, ...]) -> None:
+    for volume in volumes:
+        if not _VOLUME.fullmatch(volume.pvc):
+            raise UserError(f"{where}: {volume.pvc!r} is no name of a claim that KFP can mount", "kubectl get pvc")
+        if not _MOUNT_PATH.fullmatch(volume.mount_path):
+            raise UserError(f"{where}: mount_path {volume.mount_path!r} is no path for a mount", "for example /cache")
+        if volume.sub_path and not _SUB_PATH.fullmatch(volume.sub_path):
+            raise UserError(
+                f"{where}: sub_path {volume.sub_path!r} is no path in the volume", "for example caches/mlgo"
+            )
+    for key in ("pvc", "mount_path"):
+        values = [getattr(volume, key) for volume in volumes]
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            # KFP names a pod's volume after the claim, and Kubernetes refuses two of one name.
+            raise UserError(f"{where}: {key} {twice} is given twice", "mount each claim once, each at its own path")
+
+
+def _first(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -1,0 +1,148 @@
+"""Prepare a compiled pipeline for a server: digests of images, settings of steps, the cache."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.core.console import UserError
+from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
+from components.core.launcher.notify import NOTIFY_VARIABLE
+from pipelines.images import Image
+from pipelines.spec import expect_pipeline, load_spec, parameter_values, with_images
+
+NOTIFY_KEY = "url"
+"""Key of the webhook's URL in the Secret that --notify-secret names."""
+_SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_FOLLOWING = {
+    "cpuLimit": 1.0,
+    "cpuRequest": 0.1,
+    "memoryLimit": 2.0,
+    "memoryRequest": 0.5,
+    "resourceCpuLimit": "1",
+    "resourceCpuRequest": "100m",
+    "resourceMemoryLimit": "2G",
+    "resourceMemoryRequest": "500M",
+}
+"""Resources of a step that only waits while a Ray cluster trains. KFP reads the strings, older versions the numbers
+(CPUs and GB)."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run, or the runs of a schedule, as every server needs it.
+
+    Attributes:
+        spec: from `ready_spec`.
+        given: the pipeline's parameters as text; defaults for the others.
+        name: display name.
+        pipeline_root: gs://BUCKET/PATH of the artifacts; empty for the server's default.
+        account: service account of the steps, of Kubernetes or of Google Cloud; empty for the server's default.
+        platform: from `platform_spec`; None without. Vertex AI has none.
+    """
+
+    spec: Mapping[str, Any]
+    given: Mapping[str, str]
+    name: str
+    pipeline_root: str = ""
+    account: str = ""
+    platform: Mapping[str, Any] | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the given parameters with their types. UserError if one is unknown or has another type."""
+        return {key: value for key, value in parameter_values(self.spec, self.given).items() if key in self.given}
+
+
+def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
+    """Return the PipelineSpec with the digests of pushed images.
+
+    Args:
+        images: from pipelines.images.read_images.
+        ray: whether a step starts a Ray cluster and needs the image of its nodes. None if that is unknown, as for a
+            pipeline that is uploaded: the image is named if it was pushed.
+
+    Raises:
+        UserError: an image was not pushed, so a cluster could not pull it.
+    """
+    references = {}
+    for key in STEPS if ray is False else (*STEPS, CLUSTER):
+        if key not in images or "@sha256:" not in images[key].reference:
+            if key == CLUSTER and ray is None:
+                continue
+            raise UserError(
+                f"the image {key} has no digest in a registry, so a cluster cannot pull it",
+                f"mlgo images build{' --all' if ray else ''} --registry HOST/PROJECT/REPOSITORY && mlgo images push",
+            )
+        references[IMAGES[key]] = images[key].reference
+    spec = with_images(load_spec(pipeline), references)
+    for executor in spec["deploymentSpec"]["executors"].values() if ray else ():
+        container = executor.get("container", {})
+        if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ())):
+            container["resources"] = dict(_FOLLOWING)
+    return spec
+
+
+def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of each DAG of a PipelineSpec, by name: the root's, and those of components."""
+    for component in (spec["root"], *spec.get("components", {}).values()):
+        if "dag" in component:
+            yield component["dag"]["tasks"]
+
+
+@expect_pipeline
+def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec whose steps all run, even if the server has their results.
+
+    kfp's client has an option for this, but it changes the root's tasks only, and ours are below an exit handler.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for tasks in dags(copy):
+        for task in tasks.values():
+            task["cachingOptions"] = {}  # enableCache: false, as protocol buffers write it
+    return copy
+
+
+@expect_pipeline
+def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    """Return settings for `platform_spec` that pass the webhook's URL to the step that reports how the pipeline ended.
+
+    Args:
+        secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
+
+    Raises:
+        UserError: `secret` is not a valid name of a Secret, or the pipeline has no such step.
+    """
+    if len(secret) > 253 or not _SECRET.fullmatch(secret):
+        # Do not print its value: if a URL was passed by mistake, it is the secret itself.
+        raise UserError(
+            "--notify-secret is not the name of a Kubernetes Secret",
+            f"kubectl create secret generic mlgo-notify --from-file {NOTIFY_KEY}=FILE, and --notify-secret mlgo-notify",
+        )
+    notifying = [
+        label
+        for label, executor in spec["deploymentSpec"]["executors"].items()
+        if "components.core.launcher.finish" in executor.get("container", {}).get("command", ())
+    ]
+    if not notifying:
+        raise UserError("no step of the pipeline reports how it ended", "leave --notify-secret out")
+    variable = {"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}
+    config = {"secretAsEnv": [{"secretName": secret, "keyToEnv": [variable]}]}
+    return {label: config for label in notifying}
+
+
+def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return KFP's PlatformSpec for Kubernetes, None if there are no settings.
+
+    Args:
+        settings: executor label -> fields of a KubernetesExecutorConfig of kfp-kubernetes
+            (kubernetes_executor_config.proto). No two have the same field of the same executor.
+    """
+    executors: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        for label, config in setting.items():
+            executors.setdefault(label, {}).update(config)
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None

@@ -1,0 +1,69 @@
+"""The fake KFP server, pushed images, and the command, for tests of submissions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+ROOT = Path(__file__).parents[3]
+KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
+Mlgo = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[str]:
+    """Start tests/kfp_server.py; yield its URL."""
+    command = [str(KFP_PYTHON), str(ROOT / "tests" / "kfp_server.py")]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+    server.communicate("", timeout=30)
+
+
+@pytest.fixture
+def last_request(host: str) -> Callable[[str], dict[str, Any]]:
+    """Return a function that returns the last request to a route of the fake server."""
+
+    def last(route: str) -> dict[str, Any]:
+        return [
+            request for request in requests.get(f"{host}/requests", timeout=10).json() if request["route"] == route
+        ][-1]
+
+    return last
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Return a file of pushed images, without that of Ray's nodes."""
+    document = {
+        name: {"tag": f"r/{name}:1", "reference": f"r/{name}@sha256:{digit * 64}", "bytes": 1, "local_base": False}
+        for name, digit in (("toolchain", "1"), ("training", "2"))
+    }
+    (tmp_path / "images.json").write_text(json.dumps(document))
+    return tmp_path / "images.json"
+
+
+@pytest.fixture
+def mlgo(monkeypatch: pytest.MonkeyPatch) -> Mlgo:
+    """Return a function that runs `mlgo pipeline ...`, with frequent polls and without a token of the environment."""
+    monkeypatch.setenv("MLGO_POLL_S", "0.1")
+    monkeypatch.delenv("KFP_TOKEN", raising=False)
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pipelines", "pipeline", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+    return run
+
+
+@pytest.fixture
+def submit(mlgo: Mlgo, images: Path) -> Mlgo:
+    """Return a function that runs `mlgo pipeline submit` with `images`."""
+    return lambda *arguments: mlgo("submit", "--images", images, *arguments)

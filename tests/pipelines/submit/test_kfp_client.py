@@ -1,0 +1,173 @@
+"""Tests of credentials, and of servers that are not a KFP server that the client can use."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from components.core.console import UserError
+from pipelines.submit.kfp_client import KfpServer, token_from_environment
+from tests.http_server import raw_server
+from tests.pipelines.submit.conftest import KFP_PYTHON, ROOT, Mlgo
+
+PROBE = """
+import json, sys
+from components.core.console import UserError
+from pipelines.submit import kfp_client
+from pipelines.submit.kfp_client import KfpServer, connect
+
+outcomes = {}
+kfp_client.TIMEOUT_S = 2
+for url in sys.argv[1:]:
+    kind = url.rpartition("/")[2]
+    try:
+        client = connect(KfpServer(url))
+        client.create_experiment("probe")
+        outcomes[kind] = ["", ""]
+    except UserError as error:
+        outcomes[kind] = [error.problem, error.remedy]
+print(json.dumps(outcomes))
+"""
+KINDS = {
+    "v1": ("is version 1.8.5, older than 2.4", "upgrade the server"),
+    "old": ("is version 2.3.0, older than 2.4", "upgrade the server"),
+    "starting": ("the API server behind it does not answer", "kubectl get pods"),
+    "expired": ("401 Unauthenticated; the token is missing, wrong or expired", "--existing-token-file FILE"),
+    "locked": ("403 User 'x' is not authorized", "ask the server's administrator"),
+    "login": ("answers with a web page instead of KFP's API", "--existing-token-file FILE"),
+    "session": ("answers with a web page instead of KFP's API", "--existing-token-file FILE"),
+    "redirect": ("redirects to /dex/auth, probably to log in", "--existing-token-file FILE"),
+    "other": ("is not a KFP server", "ends with /pipeline"),
+    "silent": ("does not answer: ", "check the address"),
+    "interface": ("", ""),
+    "built": ("", ""),
+}
+"""Servers of tests/kfp_server.py, and what the error says about each."""
+
+
+@pytest.fixture(scope="module")
+def outcomes(host: str) -> dict[str, list[str]]:
+    """Return problem and remedy of the error for each of KINDS, from one process that has imported kfp."""
+    with raw_server() as silent:
+        silent.answer = None
+        urls = [f"{silent.url if kind == 'silent' else host}/{kind}" for kind in KINDS]
+        done = subprocess.run(
+            [str(KFP_PYTHON), "-c", PROBE, *urls], capture_output=True, text=True, cwd=ROOT, timeout=300
+        )
+    assert done.returncode == 0 and "ERROR" not in done.stderr, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_usable_server_is_accepted(outcomes: dict[str, list[str]], kind: str) -> None:
+    problem, remedy = outcomes[kind]
+    assert bool(problem) is bool(KINDS[kind][0]) and KINDS[kind][0] in problem and KINDS[kind][1] in remedy
+    assert re.search(rf"http://127.0.0.1:\d+/{kind}\b", problem) or not problem
+    assert "doctype" not in problem and "s3cret" not in problem
+
+
+def test_command_reports_unusable_server_once(submit: Mlgo, host: str) -> None:
+    done = submit("--host", f"{host}/login", "--param", "recipe=demo")
+    assert done.returncode == 1 and done.stderr.count("error:") == 1 and "Traceback" not in done.stderr
+    assert "answers with a web page" in done.stderr and "ERROR" not in done.stderr
+
+
+def test_page_to_log_in_ends_watching(mlgo: Mlgo, host: str) -> None:
+    done = mlgo("watch", "run-1", "--host", f"{host}/session")
+    assert done.returncode == 1 and "answers with a web page" in done.stderr and "itself continues" in done.stderr
+
+
+def test_namespace_on_server_without_users_is_refused(submit: Mlgo, host: str) -> None:
+    done = submit("--host", host, "--param", "recipe=demo", "--namespace", "team")
+    assert done.returncode == 1 and "has no namespaces of users" in done.stderr
+
+
+def test_token_of_environment_is_sent(
+    submit: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, last_request: Callable[[str], dict[str, Any]]
+) -> None:
+    given = ("--host", f"{host}/multi", "--param", "recipe=demo", "--namespace", "team", "--experiment", "e")
+    monkeypatch.setenv("KFP_TOKEN", "stale")
+    done = submit(*given)
+    assert done.returncode == 1 and "set $KFP_TOKEN to a new token" in done.stderr and "stale" not in done.stderr
+    monkeypatch.setenv("KFP_TOKEN", "good")
+    done = submit(*given)
+    assert done.returncode == 0, done.stderr
+    assert last_request("runs")["token"] == "Bearer good"
+
+
+def test_token_of_pod_is_sent(mlgo: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = ("watch", "run-0", "--host", f"{host}/multi", "--in-cluster-token")
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
+    done = mlgo(*given)
+    assert done.returncode == 1 and f"{tmp_path / 'token'} does not exist" in done.stderr
+    (tmp_path / "token").write_text("good")
+    done = mlgo(*given)
+    assert done.returncode == 1 and "404 no route" in done.stderr, "the server accepts the token"
+
+
+@pytest.mark.parametrize(("content", "named"), [("", "contains no token"), ("a\nb", "is not one token")])
+def test_file_without_one_token_is_refused(mlgo: Mlgo, tmp_path: Path, content: str, named: str) -> None:
+    (tmp_path / "token").write_text(content)
+    done = mlgo("watch", "run-0", "--host", "http://x", "--existing-token-file", tmp_path / "token")
+    assert done.returncode == 1 and f"{tmp_path / 'token'} {named}" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_variable_with_several_lines_is_refused_without_printing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KFP_TOKEN", "s3cret\nx")
+    with pytest.raises(UserError, match="KFP_TOKEN is not one token") as error:
+        token_from_environment()
+    assert "s3cret" not in str(error.value)
+    monkeypatch.setenv("KFP_TOKEN", " good\n")
+    assert token_from_environment() == "good"
+
+
+def test_token_is_not_in_the_text_of_a_server() -> None:
+    assert "s3cret" not in repr(KfpServer("http://x", token="s3cret"))
+
+
+def test_no_option_takes_a_token(mlgo: Mlgo) -> None:
+    for command in ("submit", "upload", "schedule", "watch", "cancel"):
+        assert "--existing-token-file" in (told := mlgo(command, "--help").stdout)
+        assert "--existing-token " not in told and "--token " not in told
+
+
+def test_answer_that_is_no_http_is_reported(mlgo: Mlgo) -> None:
+    with raw_server() as server:
+        server.answer = b"SSH-2.0-OpenSSH_9.2\r\n"
+        done = mlgo("cancel", "run-1", "--host", server.url)
+    assert done.returncode == 1 and f"KFP at {server.url} does not answer" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path) -> None:
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=localhost"
+    subprocess.run(
+        [*make.split(), "-addext", "subjectAltName=DNS:localhost"], cwd=tmp_path, check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers 501
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        told = []
+        for trusted in ("", str(tmp_path / "cert")):
+            command = [str(KFP_PYTHON), "-c", PROBE, f"https://localhost:{server.server_port}/x"]
+            environment = os.environ | {"SSL_CERT_FILE": trusted}
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=environment)
+            told.append(done.stdout + done.stderr)
+        server.shutdown()
+    assert "has no TLS certificate that is trusted here" in told[0] and "set $SSL_CERT_FILE" in told[0]
+    assert "501" in told[1] and "certificate" not in told[1]

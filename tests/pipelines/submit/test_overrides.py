@@ -1,0 +1,218 @@
+"""Tests of overrides files."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.console import UserError
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex
+from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
+from pipelines.submit.prepare import dags
+
+SPEC = load_spec(COMPILED)
+EXAMPLE = Path(__file__).parents[3] / "docs" / "pipeline.md"
+
+
+@pytest.fixture
+def overrides(tmp_path: Path) -> Any:
+    def read(text: str) -> Any:
+        (tmp_path / "o.yaml").write_text(text)
+        return read_overrides(tmp_path / "o.yaml")
+
+    return read
+
+
+def container(spec: dict[str, Any], task: str) -> dict[str, Any]:
+    found: dict[str, Any] = spec["deploymentSpec"]["executors"][f"exec-{task}"]["container"]
+    return found
+
+
+def test_only_named_steps_change(overrides: Any) -> None:
+    spec, pods = override_for_kfp(SPEC, overrides("vocab: {cpu: {request: 1, limit: 2}}"))
+    assert pods == {} and container(spec, "vocab")["resources"]["resourceCpuLimit"] == "2"
+    expected = copy.deepcopy(SPEC)
+    expected["deploymentSpec"]["executors"]["exec-vocab"] = spec["deploymentSpec"]["executors"]["exec-vocab"]
+    assert spec == expected and load_spec(COMPILED) == SPEC
+
+
+def test_no_overrides_change_nothing() -> None:
+    assert override_for_kfp(SPEC, {}) == (SPEC, {}) and override_for_vertex(SPEC, {}) == SPEC
+
+
+def test_key_of_step_replaces_key_of_default(overrides: Any) -> None:
+    text = "default: {node_selector: {a: b}, memory: {limit: 32G}}\ntune: {node_selector: {c: d}}"
+    spec, pods = override_for_kfp(SPEC, overrides(text))
+    assert pods["exec-tune"]["nodeSelector"] == {"labels": {"c": "d"}}
+    assert pods["exec-trace"]["nodeSelector"] == {"labels": {"a": "b"}}
+    assert set(pods) == set(SPEC["deploymentSpec"]["executors"])
+    assert {container(spec, t)["resources"]["memoryLimit"] for t in ("tune", "finish", "ppo")} == {32.0}
+
+
+def test_vertex_gets_limits_and_accelerator(overrides: Any) -> None:
+    text = "ppo: {cpu: {limit: 2}, memory: {limit: 8G}, accelerator: {type: NVIDIA_L4, count: 2}}"
+    resources = container(override_for_vertex(SPEC, overrides(text)), "ppo")["resources"]
+    assert resources == {
+        "cpuLimit": 2.0,
+        "memoryLimit": 8.0,
+        "resourceCpuLimit": "2",
+        "resourceMemoryLimit": "8G",
+        "accelerator": {"type": "NVIDIA_L4", "count": "2", "resourceType": "NVIDIA_L4", "resourceCount": "2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "remedy"),
+    [
+        ("ppo: {gpu: 1}", "ppo: Object contains unknown field `gpu`", "cpu, memory, accelerator"),
+        ("ppo: {cpu: {max: 1}}", "unknown field `max` - at `$.cpu`", "cpu, memory"),
+        ("ppo: {cpu: 4}", "Expected `object", "cpu, memory"),
+        ("ppo: {cpu: {}}", "ppo: cpu has neither request nor limit", "limit"),
+        ("ppo: {cpu: {limit: 4G}}", "ppo: cpu: limit: '4G' is no number of CPUs", "docs/pipeline.md"),
+        ("ppo: {cpu: {limit: 0}}", "is no number of CPUs", "docs/pipeline.md"),
+        ("ppo: {cpu: {limit: true}}", "got `bool` - at `$.cpu.limit`", "docs/pipeline.md"),
+        ("ppo: {memory: {limit: 8}}", "ppo: memory: limit: 8 is no amount of memory with a unit", "docs/pipeline.md"),
+        ("ppo: {memory: {limit: 8K}}", "is no amount of memory with a unit", "docs/pipeline.md"),
+        ("ppo: {accelerator: {type: x/y, count: 0}}", "Expected `int` >= 1", "docs/pipeline.md"),
+        ("ppo: {node_selector: {spot: true}}", "Expected `str`, got `bool`", "docs/pipeline.md"),
+        ("ppo: {node_selector: {a b: c}}", "node_selector a b: 'c' is no label", "kubectl get nodes"),
+        ("ppo: {tolerations: [{value: x}]}", "without a key, the operator must be Exists", "kubectl"),
+        ("ppo: {tolerations: [{key: a, operator: Exists, value: x}]}", "the operator Exists has no value", "kubectl"),
+        ("ppo: {tolerations: [{key: a, operator: In}]}", "Invalid enum value 'In'", "docs/pipeline.md"),
+        ("ppo: {tolerations: [{key: a, toleration_seconds: 1}]}", "needs the effect NoExecute", "kubectl"),
+        ("ppo: {volumes: [{pvc: a}]}", "missing required field `mount_path`", "docs/pipeline.md"),
+        ("ppo: {volumes: [{pvc: A, mount_path: /a}]}", "'A' is no name of a claim", "kubectl get pvc"),
+        ("ppo: {volumes: [{pvc: a, mount_path: a}]}", "mount_path 'a' is no path", "/cache"),
+        ("ppo: {volumes: [{pvc: a, mount_path: /}]}", "mount_path '/' is no path", "/cache"),
+        ("ppo: {volumes: [{pvc: a, mount_path: /a/../etc}]}", "is no path", "/cache"),
+        ('ppo: {volumes: [{pvc: a, mount_path: "/a\\0"}]}', "is no path", "/cache"),
+        ('ppo: {cpu: {limit: "' + "9" * 400 + '"}}', "is no number of CPUs", "docs/pipeline.md"),
+        ("ppo: {volumes: [{pvc: a, mount_path: /a, sub_path: ../b}]}", "is no path in the volume", "caches/mlgo"),
+        ("ppo: {volumes: [{pvc: a, mount_path: /a}, {pvc: a, mount_path: /b}]}", "pvc a is given twice", "once"),
+        ("ppo:", "ppo: not a mapping of settings", "cpu, memory"),
+        ("[ppo]", "is not one mapping", "docs/pipeline.md"),
+        ("", "is not one mapping", "docs/pipeline.md"),
+        ("ppo: {", "is not valid YAML", "docs/pipeline.md"),
+    ],
+)
+def test_invalid_file_is_refused_with_key_and_remedy(overrides: Any, text: str, named: str, remedy: str) -> None:
+    with pytest.raises(UserError) as error:
+        overrides(text)
+    assert "o.yaml" in error.value.problem and named in error.value.problem and remedy in error.value.remedy
+
+
+@pytest.mark.parametrize("apply", [override_for_kfp, override_for_vertex])
+def test_unknown_step_is_refused_with_names_of_steps(overrides: Any, apply: Any) -> None:
+    with pytest.raises(UserError, match="the pipeline has no step 'exec-ppo'") as error:
+        apply(SPEC, overrides("exec-ppo: {cpu: {limit: 8}}"))
+    assert "default, corpus, evaluation, finish, ppo" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "remedy"),
+    [
+        ("ppo: {machine_type: n2-highmem-8}", "machine_type: KFP has no machine types", "instance-type"),
+        ("ppo: {accelerator: {type: NVIDIA_L4}}", "is no resource of a Kubernetes node", "nvidia.com/gpu"),
+        ("ppo: {cpu: {limit: 2}}", "cpu: the request 4000m exceeds the limit 2", "{request: 2, limit: 2}"),
+        ("default: {memory: {request: 9G}}", "memory: the request 9G exceeds the limit 8G", "limit: 8G"),
+    ],
+)
+def test_setting_that_kfp_does_not_have_is_refused(overrides: Any, text: str, named: str, remedy: str) -> None:
+    with pytest.raises(UserError) as error:
+        override_for_kfp(SPEC, overrides(text))
+    assert named in error.value.problem and remedy in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "remedy"),
+    [
+        ("ppo: {machine_type: n2-highmem-8}", "chooses the machine of a step itself", "cpu.limit"),
+        ("ppo: {node_selector: {a: b}}", "node_selector: Vertex AI has no such setting", "cpu, memory, accelerator"),
+        ("default: {tolerations: []}", "tolerations: Vertex AI has no such setting", "cpu, memory, accelerator"),
+        ("ppo: {volumes: []}", "volumes: Vertex AI has no such setting", "cpu, memory, accelerator"),
+        ("ppo: {memory: {request: 8G}}", "memory: request: Vertex AI reads limits only", "memory.limit"),
+        ("ppo: {accelerator: {type: nvidia.com/gpu}}", "has no type 'nvidia.com/gpu'", "NVIDIA_L4"),
+    ],
+)
+def test_setting_that_vertex_does_not_have_is_refused(overrides: Any, text: str, named: str, remedy: str) -> None:
+    with pytest.raises(UserError) as error:
+        override_for_vertex(SPEC, overrides(text))
+    assert named in error.value.problem and remedy in error.value.remedy
+    assert "NVIDIA_TESLA_T4" in VERTEX_ACCELERATORS and "machine_type" not in KEYS
+
+
+def test_steps_of_one_component_must_agree(overrides: Any) -> None:
+    spec: dict[str, Any] = json.loads(json.dumps(SPEC))
+    tasks = next(found for found in dags(spec) if "vocab" in found)
+    tasks["vocab-2"] = tasks["vocab"]
+    with pytest.raises(UserError, match="the steps vocab and vocab-2 are the same component"):
+        override_for_kfp(spec, overrides("vocab: {cpu: {limit: 8}}"))
+    both, _pods = override_for_kfp(spec, overrides("vocab: {cpu: {limit: 8}}\nvocab-2: {cpu: {limit: 8}}"))
+    assert container(both, "vocab")["resources"]["cpuLimit"] == 8
+
+
+def test_example_in_documentation_is_accepted(overrides: Any) -> None:
+    blocks = [part.split("```")[0] for part in EXAMPLE.read_text().split("```yaml\n")[1:]]
+    (kfp,) = [block for block in blocks if "node_selector" in block]
+    (vertex,) = [block for block in blocks if "NVIDIA" in block]
+    assert set(yaml.safe_load(kfp)) > {"default"}
+    _spec, pods = override_for_kfp(SPEC, overrides(kfp))
+    assert {"nodeSelector", "tolerations", "pvcMount"} <= set(pods["exec-ppo"])
+    assert "accelerator" in container(override_for_vertex(SPEC, overrides(vertex)), "ppo")["resources"]
+
+
+@given(st.integers(1, 10**6), st.sampled_from([("M", 1e6), ("G", 1e9), ("T", 1e12), ("Mi", 2**20), ("Ti", 2**40)]))
+def test_memory_has_its_unit(number: int, unit: tuple[str, float]) -> None:
+    assert gigabytes(f"{number}{unit[0]}") == pytest.approx(number * unit[1] / 1e9)
+
+
+@given(st.text(max_size=6) | st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,2})?[mGMi]{0,2}", fullmatch=True))
+def test_any_text_is_a_positive_amount_or_refused(text: str) -> None:
+    for read in (cpus, gigabytes):
+        try:
+            assert read(text) > 0
+        except ValueError as error:
+            assert str(error).startswith("is no ")
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["8", "8G", "a/b", "a", "/a", ""])
+FIELDS = st.sampled_from(
+    [
+        "request",
+        "limit",
+        "type",
+        "count",
+        "key",
+        "operator",
+        "value",
+        "effect",
+        "toleration_seconds",
+        "pvc",
+        "mount_path",
+    ]
+)
+VALUES = SCALARS | st.dictionaries(FIELDS, SCALARS, max_size=4)
+STEPS = st.dictionaries(
+    st.sampled_from([*KEYS, "machine_type", "x"]), VALUES | st.lists(VALUES, max_size=2), max_size=4
+)
+
+
+@given(st.dictionaries(st.sampled_from(["default", "ppo", "vocab", "x"]), STEPS | SCALARS, max_size=3))
+def test_any_document_is_applied_or_refused(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.yaml"
+    file.write_text(yaml.safe_dump(document))
+    for apply in (override_for_kfp, override_for_vertex):
+        try:
+            applied = apply(SPEC, read_overrides(file))
+        except UserError as error:
+            assert error.problem and error.remedy
+        else:
+            json.dumps(applied, allow_nan=False)

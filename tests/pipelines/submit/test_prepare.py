@@ -1,0 +1,85 @@
+"""Tests of what submissions change in a compiled pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.core.console import UserError
+from components.core.launcher.notify import NOTIFY_VARIABLE
+from pipelines.images import read_images
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.prepare import dags, notify_settings, platform_spec, ready_spec, without_cache
+
+
+def test_only_exit_handler_gets_webhook_secret() -> None:
+    ((label, config),) = notify_settings(load_spec(COMPILED), "mlgo-notify").items()
+    assert label == "exec-finish"
+    (secret,) = config["secretAsEnv"]
+    assert secret["secretName"] == "mlgo-notify"
+    assert secret["keyToEnv"] == [{"secretKey": "url", "envVar": NOTIFY_VARIABLE}]
+    assert "notify" not in COMPILED.read_text(), "no parameter, which the server would store and show"
+
+
+@pytest.mark.parametrize("secret", ["https://hooks.example.com/s3cret", "Mlgo", "a" * 254])
+def test_invalid_secret_name_is_refused_without_printing_it(secret: str) -> None:
+    with pytest.raises(UserError, match="is not the name of a Kubernetes Secret") as error:
+        notify_settings(load_spec(COMPILED), secret)
+    assert secret not in str(error.value) and "kubectl create secret" in error.value.remedy
+
+
+def test_notify_secret_without_exit_handler_is_refused() -> None:
+    spec = load_spec(COMPILED)
+    del spec["deploymentSpec"]["executors"]["exec-finish"]
+    with pytest.raises(UserError, match="no step of the pipeline reports"):
+        notify_settings(spec, "mlgo-notify")
+
+
+def test_step_that_waits_for_ray_requests_little_cpu(images: Path) -> None:
+    read = read_images(images)
+    read["cluster"] = read["training"]
+    container = ready_spec(COMPILED, read, ray=True)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    before = ready_spec(COMPILED, read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    assert set(container["resources"]) == set(before["resources"])
+    assert container["resources"]["cpuRequest"] < 1 < before["resources"]["cpuRequest"]
+    assert container["resources"]["resourceCpuRequest"] == "100m"
+
+
+@pytest.mark.parametrize("ray", [False, True])
+def test_pipeline_with_importer_is_accepted(images: Path, tmp_path: Path, ray: bool) -> None:
+    pipeline = yaml.safe_load(COMPILED.read_text())
+    importer = {"importer": {"artifactUri": {"constant": "gs://b/x"}, "typeSchema": {"schemaTitle": "system.Artifact"}}}
+    pipeline["deploymentSpec"]["executors"]["exec-importer"] = importer
+    (tmp_path / "importing.yaml").write_text(yaml.safe_dump(pipeline))
+    read = read_images(images)
+    read["cluster"] = read["training"]
+    spec = ready_spec(tmp_path / "importing.yaml", read, ray)
+    assert spec["deploymentSpec"]["executors"]["exec-importer"] == importer
+
+
+def test_no_cache_reaches_steps_below_exit_handler() -> None:
+    spec = load_spec(COMPILED)
+    assert any(task.get("cachingOptions") == {"enableCache": True} for tasks in dags(spec) for task in tasks.values())
+    tasks = {name: task for found in dags(without_cache(spec)) for name, task in found.items()}
+    assert {"corpus", "trace", "tune", "finish"} <= set(tasks)
+    assert all(task["cachingOptions"] == {} for task in tasks.values())
+    assert spec == load_spec(COMPILED), "the original is unchanged"
+
+
+def test_settings_of_one_step_are_merged() -> None:
+    merged = platform_spec({"exec-finish": {"tolerations": []}}, {"exec-finish": {"secretAsEnv": []}})
+    assert merged is not None
+    executors = merged["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors == {"exec-finish": {"tolerations": [], "secretAsEnv": []}}
+    assert platform_spec({}, {}) is None
+
+
+def test_uploaded_pipeline_names_cluster_image_only_if_it_was_pushed(images: Path) -> None:
+    read = read_images(images)
+    assert "MLGO_CLUSTER_IMAGE" not in str(ready_spec(COMPILED, read, ray=None))
+    read["cluster"] = read["training"]
+    before = ready_spec(COMPILED, read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]["resources"]
+    container = ready_spec(COMPILED, read, ray=None)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    assert "MLGO_CLUSTER_IMAGE" in str(container) and container["resources"] == before

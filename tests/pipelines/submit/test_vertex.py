@@ -1,0 +1,322 @@
+"""Tests of requests to Vertex AI with a fake service. They must fit the messages of its API.
+
+MESSAGES are the fields that a client may set, as google-cloud-aiplatform 2.7.0 publishes them (aiplatform_v1/types:
+pipeline_job.py, schedule.py, pipeline_service.py, encryption_spec.py). The package is no test dependency: its wheel has
+9 MB, and it needs gRPC and BigQuery. An int64 is text in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import click
+import pytest
+import requests
+
+from components.core.console import UserError
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.cron import parse_cron
+from pipelines.submit.polling import EXIT_CANCELED
+from pipelines.submit.prepare import RunRequest
+from pipelines.submit.vertex import (
+    VertexServer,
+    VertexSettings,
+    cancel_vertex,
+    follow_vertex,
+    schedule_vertex,
+    submit_vertex,
+)
+from tests.pipelines.submit.conftest import Mlgo
+
+JOB = "projects/p/locations/r/pipelineJobs/7"
+KEY = "projects/p/locations/r/keyRings/ring/cryptoKeys/key"
+NETWORK = "projects/12345/global/networks/net"
+MESSAGES: dict[str, dict[str, Any]] = {
+    "PipelineJob": {
+        "displayName": str,
+        "pipelineSpec": dict,
+        "labels": {str: str},
+        "runtimeConfig": "RuntimeConfig",
+        "encryptionSpec": "EncryptionSpec",
+        "serviceAccount": str,
+        "network": str,
+        "reservedIpRanges": [str],
+        "pscInterfaceConfig": dict,
+        "templateUri": str,
+        "preflightValidations": bool,
+    },
+    "RuntimeConfig": {
+        "parameters": dict,
+        "gcsOutputDirectory": str,
+        "parameterValues": dict,
+        "failurePolicy": str,
+        "inputArtifacts": dict,
+    },
+    "EncryptionSpec": {"kmsKeyName": str},
+    "Schedule": {
+        "cron": str,
+        "createPipelineJobRequest": "CreatePipelineJobRequest",
+        "displayName": str,
+        "startTime": str,
+        "endTime": str,
+        "maxRunCount": str,
+        "maxConcurrentRunCount": str,
+        "maxConcurrentActiveRunCount": str,
+        "allowQueueing": bool,
+    },
+    "CreatePipelineJobRequest": {"parent": str, "pipelineJob": "PipelineJob", "pipelineJobId": str},
+}
+
+
+def check_message(value: Any, kind: Any) -> None:
+    """Raise ValueError unless `value` fits a type of MESSAGES."""
+    if isinstance(kind, list):
+        for item in value:
+            check_message(item, kind[0])
+    elif isinstance(kind, dict):
+        for item in value.values():
+            check_message(item, kind[str])
+    elif isinstance(kind, type):
+        if not isinstance(value, kind):
+            raise ValueError(f"{value!r} is no {kind.__name__}")
+    else:
+        for key, item in value.items():
+            if key not in MESSAGES[kind]:
+                raise ValueError(f"{kind} has no field {key}")
+            check_message(item, MESSAGES[kind][key])
+
+
+class Vertex(BaseHTTPRequestHandler):
+    """A fake of Vertex AI with one PipelineJob, which ends at the second poll."""
+
+    jobs: list[dict[str, Any]]
+    posts: list[tuple[str, Any]]
+    lost: list[int]
+    """HTTP statuses of the next answers, 0 to close the connection without an answer."""
+    ends: str
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.posts.append((self.path, body))
+        try:
+            if self.path == "/v1/projects/p/locations/r/pipelineJobs":
+                check_message(body, "PipelineJob")
+                self.jobs.append(body)
+                self._answer({"name": JOB})
+            elif self.path == "/v1/projects/p/locations/r/schedules":
+                check_message(body, "Schedule")
+                self._answer({"name": "projects/1/locations/r/schedules/3"})
+            elif self.path == f"/v1/{JOB}:cancel":
+                self._answer({})
+            else:
+                self._answer({"error": {"message": "permission denied"}}, 403)
+        except ValueError as error:
+            self._answer({"error": {"message": f"Invalid JSON payload received: {error}"}}, 400)
+
+    def do_GET(self) -> None:
+        if self.lost:
+            status = self.lost.pop(0)
+            if status:
+                self.send_error(status)
+            else:
+                self.close_connection = True
+            return
+        if self.path != f"/v1/{JOB}":
+            self._answer({"error": {"message": f"{self.path} is not found"}}, 404)
+            return
+        self.jobs.append({})
+        state = "RUNNING" if len(self.jobs) < 3 else self.ends
+        tasks = [{"taskName": "ppo", "state": state}]
+        self._answer(
+            {"state": f"PIPELINE_STATE_{state}", "jobDetail": {"taskDetails": tasks}, "error": {"message": "no quota"}}
+        )
+
+    def _answer(self, document: dict[str, Any], status: int = 200) -> None:
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def vertex() -> Iterator[VertexServer]:
+    Vertex.jobs, Vertex.posts, Vertex.lost, Vertex.ends = [], [], [], "SUCCEEDED"
+    server = HTTPServer(("127.0.0.1", 0), Vertex)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield VertexServer("p", "r", requests.Session(), f"http://127.0.0.1:{server.server_port}")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def request(**changes: Any) -> RunRequest:
+    return RunRequest(**{"spec": load_spec(COMPILED), "given": {}, "name": "n", "pipeline_root": "gs://b/r", **changes})
+
+
+def test_job_is_created_and_followed(vertex: VertexServer, capsys: pytest.CaptureFixture[str]) -> None:
+    name = submit_vertex(vertex, request(given={"seed": "3"}))
+    job = Vertex.jobs[0]
+    assert job["runtimeConfig"] == {"gcsOutputDirectory": "gs://b/r", "parameterValues": {"seed": 3}}
+    assert job["pipelineSpec"] == load_spec(COMPILED) and job["displayName"] == "n"
+    assert set(job) == {"runtimeConfig", "pipelineSpec", "displayName"}
+    follow_vertex(vertex, name, poll_s=0)
+    assert "[ppo] running\n[ppo] succeeded\n" in capsys.readouterr().out
+
+
+def test_settings_are_fields_of_the_job(vertex: VertexServer) -> None:
+    submit_vertex(vertex, request(account="a@p.iam"), VertexSettings(NETWORK, {"team": "compilers"}, KEY))
+    job = Vertex.jobs[0]
+    assert job["serviceAccount"] == "a@p.iam" and job["network"] == NETWORK
+    assert job["labels"] == {"team": "compilers"} and job["encryptionSpec"] == {"kmsKeyName": KEY}
+
+
+def test_schedule_starts_the_same_job(vertex: VertexServer) -> None:
+    settings = VertexSettings(labels={"team": "compilers"})
+    name = schedule_vertex(vertex, request(account="a@p.iam"), parse_cron("0 3 * * mon"), 2, settings)
+    assert name == "projects/1/locations/r/schedules/3"
+    schedule = Vertex.posts[0][1]
+    created = schedule.pop("createPipelineJobRequest")
+    assert schedule == {
+        "displayName": "n",
+        "cron": "0 3 * * 1",
+        "maxConcurrentRunCount": "2",
+        "maxConcurrentActiveRunCount": "2",
+    }
+    submit_vertex(vertex, request(account="a@p.iam"), settings)
+    assert created == {"parent": "projects/p/locations/r", "pipelineJob": Vertex.jobs[0]}
+
+
+def test_fake_service_refuses_unknown_fields(vertex: VertexServer) -> None:
+    for route, field in (("pipelineJobs", "accelerator"), ("schedules", "catchUp")):
+        answer = requests.post(vertex.url(f"{vertex.parent}/{route}"), json={field: True}, timeout=10)
+        assert answer.status_code == 400 and "has no field" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (VertexSettings(network="default"), "no full name of a network"),
+        (VertexSettings(network="projects/my-project/global/networks/net"), "no full name of a network"),
+        (VertexSettings(labels={"Team": "x"}), "--label Team=x"),
+        (VertexSettings(labels={"team": "a b"}), "lowercase letters"),
+        (VertexSettings(labels={"k" * 65: "x"}), "1 to 64"),
+        (VertexSettings(labels={"vertex-ai-pipelines-run-billing-id": "1"}), "reserves"),
+        (VertexSettings(encryption_key="key"), "no key in r"),
+        (VertexSettings(encryption_key=KEY.replace("locations/r", "locations/global")), "no key in r"),
+    ],
+)
+def test_invalid_setting_is_refused_before_a_request(vertex: VertexServer, settings: Any, named: str) -> None:
+    with pytest.raises(UserError) as error:
+        submit_vertex(vertex, request(), settings)
+    assert named in error.value.problem
+    with pytest.raises(UserError) as error:
+        schedule_vertex(vertex, request(), parse_cron("0 3 * * 1"), 1, settings)
+    assert named in error.value.problem
+    assert Vertex.posts == []
+
+
+def test_name_that_is_too_long_is_refused(vertex: VertexServer) -> None:
+    with pytest.raises(UserError, match="longer than 128 characters"):
+        submit_vertex(vertex, request(name="n" * 129))
+    assert Vertex.posts == []
+
+
+def test_refusal_is_reported(vertex: VertexServer) -> None:
+    another = VertexServer("another", "r", vertex.session, vertex.endpoint)
+    with pytest.raises(UserError, match="permission denied") as error:
+        submit_vertex(another, request())
+    assert "roles/aiplatform.user" in error.value.remedy
+
+
+def test_failed_job_is_reported(vertex: VertexServer) -> None:
+    Vertex.ends = "FAILED"
+    with pytest.raises(UserError, match="no quota"):
+        follow_vertex(vertex, submit_vertex(vertex, request()), poll_s=0)
+
+
+def test_canceled_job_has_its_own_exit_status(vertex: VertexServer, capsys: pytest.CaptureFixture[str]) -> None:
+    Vertex.ends = "CANCELLED"
+    with pytest.raises(click.exceptions.Exit) as exit:
+        follow_vertex(vertex, submit_vertex(vertex, request()), poll_s=0)
+    assert exit.value.exit_code == EXIT_CANCELED and "was canceled" in capsys.readouterr().err
+
+
+def test_job_is_canceled_unless_it_has_ended(vertex: VertexServer) -> None:
+    submit_vertex(vertex, request())
+    cancel_vertex(vertex, "7")
+    assert Vertex.posts[-1] == (f"/v1/{JOB}:cancel", {})
+    Vertex.jobs += [{}, {}]
+    with pytest.raises(UserError, match="has ended: it is succeeded"):
+        cancel_vertex(vertex, JOB)
+    assert len(Vertex.posts) == 2
+    with pytest.raises(UserError, match="is not found"):
+        cancel_vertex(vertex, "8")
+
+
+@pytest.mark.parametrize(
+    "run", ["projects/p/locations/other/pipelineJobs/7", "projects/p/locations/r/schedules/7", "../7", "a b", ""]
+)
+def test_name_that_is_no_job_of_the_region_is_refused(vertex: VertexServer, run: str) -> None:
+    with pytest.raises(UserError, match="is no ID or name of a job in r"):
+        follow_vertex(vertex, run)
+
+
+def test_lost_answers_are_retried(vertex: VertexServer, capsys: pytest.CaptureFixture[str]) -> None:
+    name = submit_vertex(vertex, request())
+    Vertex.lost = [503, 0, 429]
+    follow_vertex(vertex, name, poll_s=0)
+    assert Vertex.lost == [] and "[ppo] succeeded\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "named"), [(503, "status 503"), (403, "status 403")])
+def test_job_continues_when_polling_fails(vertex: VertexServer, status: int, named: str) -> None:
+    name = submit_vertex(vertex, request())
+    Vertex.lost = [status] * 1000
+    with pytest.raises(UserError, match=f"{named}; the run {name} itself continues") as raised:
+        follow_vertex(vertex, name, poll_s=0, patience_s=1.5)
+    assert "console.cloud.google.com" in raised.value.remedy
+    assert (len(Vertex.lost) == 999) is (status == 403), "a refused request is not retried"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--namespace", "n"), "--namespace: Vertex AI has projects"),
+        (("--experiment", "e"), "--experiment: a job of Vertex AI is in no experiment"),
+        (("--existing-token-file", "f"), "--existing-token-file: Vertex AI takes credentials of Google Cloud"),
+        (("--in-cluster-token",), "--in-cluster-token: Vertex AI takes credentials of Google Cloud"),
+        (("--notify-secret", "a"), "--notify-secret: Vertex AI has no Kubernetes Secrets"),
+        (("--label", "team"), "--label 'team' is not of the form KEY=VALUE"),
+        (("--network", "default"), "--network 'default' is no full name"),
+    ],
+)
+def test_invalid_option_is_refused(submit: Mlgo, arguments: tuple[str, ...], named: str) -> None:
+    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--param", "recipe=demo", *arguments)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_seconds_of_schedule_are_refused(mlgo: Mlgo) -> None:
+    done = mlgo("schedule", "--vertex", "p/r", "--cron", "30 0 3 * * 1", "--pipeline-root", "gs://b/r")
+    assert done.returncode == 1 and "Vertex AI has no seconds" in done.stderr
+
+
+def test_upload_to_vertex_is_refused(mlgo: Mlgo) -> None:
+    done = mlgo("upload", "--vertex", "p/r")
+    assert done.returncode == 1 and "Vertex AI stores no pipelines" in done.stderr
+
+
+def test_machine_type_of_step_is_refused(submit: Mlgo, tmp_path: Path) -> None:
+    (tmp_path / "o.yaml").write_text("ppo: {machine_type: n2-highmem-8}")
+    given = ("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--param", "recipe=demo")
+    done = submit(*given, "--overrides", tmp_path / "o.yaml")
+    assert done.returncode == 1 and "chooses the machine of a step itself" in done.stderr
