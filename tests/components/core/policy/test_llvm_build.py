@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.core.compiler.advisor import Advisor
 from components.core.compiler.elf import Elf
 from components.core.console import UserError
+from components.core.formats.corpus import Corpus
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import DensePolicy
+from components.core.policy.export import export_fast
 from components.core.policy.llvm_build import CACHE_FILE, MODELS, export_for_llvm
 from components.core.policy.native_policy import NativePolicy
 from components.core.policy.shared_object import link_shared_object
 from components.core.storage import publish
 from components.core.storage.cache import default_cache_dir
+from components.core.storage.debsource import download_deb_source
+from components.toolchain.build import build as link_clang
+from components.toolchain.build import build_tree
 from components.toolchain.sdk import find_sdk
 from components.toolchain.source import llvm_source
 from tests.components.toolchain.conftest import random_policy, random_upstream_policy
@@ -90,19 +98,37 @@ def test_object_decides_like_the_policy(exported: Path, dense: DensePolicy, tmp_
     np.testing.assert_array_equal(logits.argmax(1), dense.logits(columns).argmax(1))
 
 
-def test_cmake_takes_the_settings(exported: Path, tmp_path: Path) -> None:
-    """The part of llvm/CMakeLists.txt that reads them: TENSORFLOW_AOT_PATH is a project with these two targets."""
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(llvm LANGUAGES CXX)\n"
-        "include_directories(${TENSORFLOW_AOT_PATH}/include)\n"
-        "add_subdirectory(${TENSORFLOW_AOT_PATH}/xla_aot_runtime_src ${CMAKE_BINARY_DIR}/tf_runtime)\n"
-        "foreach(file HEADER OBJECT)\n  set(path ${LLVM_OVERRIDE_MODEL_${file}_INLINERSIZEMODEL})\n"
-        "  if(NOT EXISTS ${path})\n    message(FATAL_ERROR missing)\n  endif()\nendforeach()\n"
-        'if(NOT LLVM_RAEVICT_MODEL_PATH STREQUAL "none")\n  message(FATAL_ERROR raevict)\nendif()\n'
-        "add_library(analysis STATIC a.cpp $<TARGET_OBJECTS:tf_xla_runtime_objects>)\n"
-        "target_link_libraries(analysis PRIVATE tf_xla_runtime)\n"
+@pytest.mark.timeout(1800)
+def test_llvms_own_build_decides_like_the_policy(
+    exported: Path, dense: DensePolicy, training_toolchain: Path, tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    """LLVM's CMake project, configured with the export, compiles its advisor; a clang linked with that, the SDK's
+    archives behind it, makes the same objects as the training clang with the policy.
+
+    Only the two files of LLVMAnalysis that depend on the export are compiled. All of them were once, see docs/llvm.md.
+    """
+    sdk = find_sdk(19)
+    (archive,) = (
+        file
+        for file in download_deb_source("llvm-toolchain-19", default_cache_dir())
+        if file.name.endswith(".orig.tar.xz")
     )
-    (tmp_path / "a.cpp").write_text("int a;\n")
+    source, build = tmp_path / "source", tmp_path / "build"
+    source.mkdir()
+    unpack = ["tar", "--extract", f"--file={archive}", f"--directory={source}", "--strip-components=1", "--wildcards"]
+    unpack += ["--exclude=*/llvm/test/*", "--exclude=*/llvm/unittests/*", "*/llvm/*", "*/cmake/*", "*/third-party/*"]
+    subprocess.run(unpack, check=True, env=os.environ | {"XZ_OPT": "-T0"})
+    settings = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_C_COMPILER": STOCK,
+        "CMAKE_CXX_COMPILER": STOCK.with_name("clang++"),
+        "LLVM_TARGETS_TO_BUILD": "X86",
+        "LLVM_ENABLE_RTTI": "ON",  # as in the SDK, whose archives are linked
+        "LLVM_ABI_BREAKING_CHECKS": "FORCE_OFF",
+        "LLVM_TABLEGEN": STOCK.with_name("llvm-tblgen"),
+        "LLVM_INCLUDE_TESTS": "OFF",
+        "LLVM_INCLUDE_BENCHMARKS": "OFF",
+    }
     configure: list[str | Path] = [
         "cmake",
         "-C",
@@ -110,12 +136,45 @@ def test_cmake_takes_the_settings(exported: Path, tmp_path: Path) -> None:
         "-G",
         "Ninja",
         "-S",
-        tmp_path,
+        source / "llvm",
         "-B",
-        tmp_path / "build",
+        build,
     ]
-    subprocess.run(configure, check=True)
-    subprocess.run(["cmake", "--build", tmp_path / "build"], check=True)
+    subprocess.run([*configure, *(f"-D{name}={value}" for name, value in settings.items())], check=True)
+    folder = build / "lib" / "Analysis"
+    compiled = [
+        folder / "CMakeFiles" / "LLVMAnalysis.dir" / f"{name}.cpp.o" for name in ("MLInlineAdvisor", "InlineAdvisor")
+    ]
+    subprocess.run(["ninja", "-C", build, *(path.relative_to(build) for path in compiled)], check=True)
+
+    cache = default_cache_dir()
+    ours = llvm_source("deb", sdk, cache)
+    with build_tree(cache, sdk, ours, "native") as tree:
+        stock = link_clang(tree, "plain", sdk, ours, "native", 2, {}, "cpp")
+        commands = subprocess.run(["ninja", "-C", tree, "-t", "commands", "plain"], capture_output=True, text=True)
+        link = shlex.split(commands.stdout.splitlines()[-1].removeprefix(": && ").removesuffix(" && :"))
+        link[link.index("-o") + 1] = str(tmp_path / "clang")
+        first = next(i for i, argument in enumerate(link) if argument.endswith(".o"))
+        link[first:first] = [*map(str, compiled), str(folder / "InlinerSizeModel.o")]
+        subprocess.run(link, check=True, cwd=tree)
+
+    export_fast(dense, tmp_path, STOCK)
+    flags = Advisor("policy", policy=tmp_path).flags("inlining", None, None)
+    different = 0
+    for module in tiny_corpus:
+        objects = []
+        for clang, more in (
+            (tmp_path / "clang", ["-mllvm", "-enable-ml-inliner=release"]),
+            (load_toolchain(training_toolchain).clang, flags),
+            (stock, []),
+        ):
+            bitcode = tiny_corpus.directory / f"{module.name}.bc"
+            done = subprocess.run([clang, "-Oz", *more, "-c", bitcode, "-o", "-"], capture_output=True)
+            assert done.returncode == 0, done.stderr
+            objects.append(done.stdout)
+        assert objects[0] == objects[1], module.name
+        different += objects[0] != objects[2]
+    assert different, "no decision differs from the heuristic's"
 
 
 def test_object_is_for_the_target(policy: Path, training_toolchain: Path, tmp_path: Path) -> None:
