@@ -77,7 +77,7 @@ def compare_projects(
     compiler, its advisor's flags and `release_flags`. `work` is their directory, empty afterwards.
 
     A project that stock clang cannot build in a variant other than "default" is left out of that variant. So is a
-    Debian package that it cannot fetch or build in any variant.
+    Debian package that cannot be fetched or built, or ships nothing that the variant compares.
 
     Raises:
         UserError: a project cannot be fetched or built otherwise, has no binaries, or different ones under both
@@ -153,13 +153,22 @@ def _compare(
             raise
         say(f"{recipe.name} is not compared as {link_variant.name}: {error.problem.splitlines()[0]}")
         return []
-    policy = _measure(recipe, variants[1], work, cache, jobs)
-    if stock.keys() != policy.keys():
-        differing = ", ".join(sorted(stock.keys() ^ policy.keys()))
-        raise UserError(
-            f"{recipe.name}: only one of the two compilers could build {differing}",
-            "build the project by hand with both; the recipe may need flags",
-        )
+    if not stock and recipe.debian:
+        say(f"{recipe.name}: it ships no program, so it is not compared as {link_variant.name}")
+        return []
+    try:
+        policy = _measure(recipe, variants[1], work, cache, jobs)
+        if stock.keys() != policy.keys():
+            differing = ", ".join(sorted(stock.keys() ^ policy.keys()))
+            raise UserError(
+                f"{recipe.name}: only one of the two compilers could build {differing}",
+                "build the project by hand with both; the recipe may need flags",
+            )
+    except UserError as error:
+        if not recipe.debian:
+            raise
+        say(f"warning: {recipe.name} is left out, although stock clang builds it: {error.problem.splitlines()[0]}")
+        return []
     if not stock:
         raise UserError(
             f"{recipe.name}: the recipe lists no binary that the build makes",

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,15 +166,15 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
 @pytest.fixture
 def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
     """A release clang with a policy. Builds of projects with the name "broken" fail if there are link flags, those of
-    "missing" always."""
+    "missing" always, those of "refused" with the release clang."""
 
     def whole_build(
         recipe: Recipe, variant: BuildVariant, *_: object
     ) -> AbstractContextManager[tuple[Path, BuiltProject]]:
         if recipe.name == "broken" and variant.link_flags:
             raise UserError("broken left none of its binaries (main); the end of its log:\nld: error", "")
-        if recipe.name == "missing":
-            raise UserError("missing: its source cannot be fetched; the end of its log:\n404", "")
+        if recipe.name == "missing" or (recipe.name == "refused" and variant.title == "release clang"):
+            raise UserError(f"{recipe.name}: its source cannot be fetched; the end of its log:\n404", "")
         binaries = tuple(tmp_path / glob for glob in recipe.binaries)
         for path in binaries:
             shutil.copy("/usr/bin/true", path)
@@ -208,17 +209,19 @@ def test_project_that_fails_to_link_is_left_out_of_that_variant(
         compare_projects(recipes[1:], Path("c"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("hidden",))
 
 
-def test_debian_package_that_the_archive_lacks_is_left_out(
+def test_debian_package_that_does_not_build_is_left_out(
     tmp_path: Path, fake_builds: Toolchain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
-    missing = Recipe("missing", Source("deb", "missing"), debian=True)
-    found = compare_projects(
-        [missing, good], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",)
-    )
+    packages = [Recipe(name, Source("deb", name), debian=True) for name in ("missing", "refused", "empty")]
+    packages[1] = replace(packages[1], binaries=("main",))
+    recipes = [*packages, good]
+    found = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
     assert [binary.project for binary in found] == ["good"]
     output = "".join(capsys.readouterr())
     assert "missing is not compared as default: missing: its source cannot be fetched" in output and "404" not in output
+    assert "warning: refused is left out, although stock clang builds it" in output
+    assert "empty: it ships no program" in output
     with pytest.raises(UserError, match="source cannot be fetched"):
         recipe = Recipe("missing", Source("path", str(tmp_path)), binaries=("main",))
         compare_projects([recipe, good], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
