@@ -17,7 +17,7 @@ from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.formats.toolchain import PLUGIN_PROBLEMS, SUPPORTED_LLVM_MAJORS, check_strategy
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import SCHEME, parse_place
+from components.core.storage.uri import GS, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
 from pipelines.policy_checks import check_extra_policy, check_start_from
@@ -135,7 +135,7 @@ def uses_rayjob(values: Mapping[str, Any]) -> bool:
 
 def check_cloud_root(root: str) -> None:
     """Raise UserError unless --pipeline-root is in Cloud Storage, the only storage that all steps on a server share."""
-    if not root.startswith(SCHEME):
+    if not root.startswith(f"{GS}://"):
         given = f"--pipeline-root {root}" if root else "no --pipeline-root"
         raise UserError(
             f"{given}: on a server, steps exchange artifacts through Cloud Storage",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.core.storage import gcs
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 from tests.storage_server import storage_server
 
 
@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GsUri]:
+def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
     """A URI in the bucket that no other test uses; its objects are deleted afterwards."""
     from google.cloud import storage
 
@@ -41,7 +41,7 @@ def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> It
     bucket = storage.Client(project="test").bucket("mlgo-test")
     if not bucket.exists():
         bucket.create()
-    uri = GsUri("mlgo-test", f"test-{secrets.token_hex(4)}")
+    uri = ObjectUri("gs", "mlgo-test", f"test-{secrets.token_hex(4)}")
     yield uri
     for blob in list(bucket.list_blobs(prefix=f"{uri.path}/")):
         blob.delete()

@@ -19,7 +19,7 @@ from components.core.console import UserError, run_step
 from components.core.console.number_types import FiniteFloatRange
 from components.core.launcher.executor import numbers, parse_executor_input, write_executor_output
 from components.core.storage.input_files import path_errors, read_json
-from components.core.storage.uri import GsUri, mirror, parse_place
+from components.core.storage.uri import ObjectUri, mirror, parse_place
 
 
 @click.command(
@@ -163,7 +163,7 @@ def _output_of(arguments: Sequence[str]) -> Path:
     for flag, value in itertools.pairwise(arguments):
         if flag == "--output":
             place = parse_place(value)
-            return mirror(place) if isinstance(place, GsUri) else place
+            return mirror(place) if isinstance(place, ObjectUri) else place
     return Path()
 
 

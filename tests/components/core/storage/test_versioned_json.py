@@ -9,7 +9,7 @@ import pytest
 
 from components.core.console import UserError
 from components.core.storage.gcs import bucket_of
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 from components.core.storage.versioned_json import read_versioned, write_versioned
 
 
@@ -17,7 +17,7 @@ from components.core.storage.versioned_json import read_versioned, write_version
 def document(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "path":
         return str(tmp_path / "deep" / "state.json")
-    place: GsUri = request.getfixturevalue("place")
+    place: ObjectUri = request.getfixturevalue("place")
     return str(place / "state.json")
 
 
@@ -53,7 +53,7 @@ def test_concurrent_increments_are_all_counted(document: str) -> None:
 
 def test_invalid_document_is_named(document: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if document.startswith("gs://"):
-        place: GsUri = request.getfixturevalue("place")
+        place: ObjectUri = request.getfixturevalue("place")
         bucket_of(place).blob(f"{place.path}/state.json").upload_from_string("[1]")
     else:
         Path(document).parent.mkdir()

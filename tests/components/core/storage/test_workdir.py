@@ -9,7 +9,7 @@ import pytest
 from components.core.console import UserError
 from components.core.storage import gcs, publish
 from components.core.storage.fetch import fetch_files_outside_artifacts
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.workdir import listing, pull_file, push_file, remove_file
 
 
@@ -33,7 +33,7 @@ def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
     assert listing(directory) == {} and not (directory / "a" / "b").exists()
 
 
-def test_file_is_pulled_on_another_machine(place: GsUri, cache: Path) -> None:
+def test_file_is_pulled_on_another_machine(place: ObjectUri, cache: Path) -> None:
     path = mirror(place) / "a"
     path.parent.mkdir(parents=True)
     path.write_text("x")
@@ -45,7 +45,7 @@ def test_file_is_pulled_on_another_machine(place: GsUri, cache: Path) -> None:
         pull_file(mirror(place) / "nowhere")
 
 
-def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: GsUri) -> None:
+def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: ObjectUri) -> None:
     with publish(mirror(place) / "checkpoints" / "1") as directory:
         (directory / "state").write_text("large")
     for name in ("tensorboard/events", "latest.json"):
