@@ -148,6 +148,9 @@ class GcsStore:
                 raise VersionConflict(uri) from None
             return _described(blob)
 
+    def require_conditional_writes(self, uri: ObjectUri) -> None:
+        pass  # part of the API from its beginning
+
     def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:
         from google.cloud.storage import transfer_manager as tm
 

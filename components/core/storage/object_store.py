@@ -32,7 +32,10 @@ class ObjectMissing(UserError):
 
     def __init__(self, uri: ObjectUri, why: str = "there is no such object") -> None:
         super().__init__(f"{uri}: {why}", f"check the name; is there a bucket {uri.bucket}?")
-        self.uri = uri
+        self.uri, self.why = uri, why
+
+    def __reduce__(self) -> tuple[type[ObjectMissing], tuple[ObjectUri, str]]:
+        return ObjectMissing, (self.uri, self.why)  # workers pass errors on to other processes
 
 
 class VersionConflict(UserError):
@@ -40,6 +43,10 @@ class VersionConflict(UserError):
 
     def __init__(self, uri: ObjectUri) -> None:
         super().__init__(f"{uri} was modified concurrently", "run the same command again")
+        self.uri = uri
+
+    def __reduce__(self) -> tuple[type[VersionConflict], tuple[ObjectUri]]:
+        return VersionConflict, (self.uri,)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,9 @@ class ObjectStore(Protocol):
         Raises:
             VersionConflict: it has another version. It may be this very write, if the answer to it was lost.
         """
+
+    def require_conditional_writes(self, uri: ObjectUri) -> None:
+        """Raise StorageError if the server ignores the condition of `write`; a writer asks before it starts to work."""
 
     def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:
         """Upload files, several at a time; return when each was written, as far as known, by the server's clock."""

@@ -22,16 +22,18 @@ from components.core.storage.remote import RemoteManifest, read_remote_manifest,
 from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.workdir import listing, pull_file
 from tests.bitcode import bitcode
+from tests.buckets import names, put_object, remove_object
+
+
+@pytest.fixture
+def place(any_place: ObjectUri) -> ObjectUri:
+    return any_place
 
 
 def write(uri: ObjectUri, **files: str) -> None:
     with publish(mirror(uri)) as directory:
         for name, text in files.items():
             (directory / name).write_text(text)
-
-
-def names(uri: ObjectUri) -> list[str]:
-    return [blob.name.removeprefix(f"{uri.path}/") for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/")]
 
 
 def forget(cache: Path) -> None:
@@ -98,7 +100,7 @@ def test_artifact_removed_concurrently_is_published_again(place: ObjectUri, cach
     write(place, a="old")
     with publish(mirror(place)) as directory:
         (directory / "a").write_text("new")
-        gcs.bucket_of(place).blob(f"{place.path}/manifest.json").delete()
+        remove_object(place, "manifest.json")
     assert (mirror(place) / "a").read_text() == "new"
     forget(cache)
     assert (fetch(place) / "a").read_text() == "new"
@@ -156,7 +158,7 @@ def test_failed_writer_leaves_no_objects(place: ObjectUri) -> None:
 def test_corrupted_byte_is_detected(place: ObjectUri, cache: Path) -> None:
     write(place, a="sound", b="sound")
     remote = read_remote_manifest(place)
-    gcs.bucket_of(place).blob((place / remote.data / "a").path).upload_from_string("sOund")
+    put_object(place, f"{remote.data}/a", "sOund")
     forget(cache)
     with pytest.raises(UserError, match=r"damaged.*: a\n") as raised:
         fetch(place)
@@ -205,7 +207,7 @@ def test_look_whole_checks_the_replacing_artifact(
     replace_on_each_read(monkeypatch, cache, ["two"])
     found = read_verified_manifest(place)
     assert found.version and found == read_remote_manifest(place)
-    gcs.bucket_of(place).blob((place / found.data / "a").path).delete()
+    remove_object(place, f"{found.data}/a")
     assert not read_verified_manifest(place).version
 
 
@@ -237,12 +239,11 @@ def test_each_file_is_checksummed_once(place: ObjectUri, cache: Path, monkeypatc
 
 def test_missing_file_and_invalid_manifest_are_errors(place: ObjectUri, cache: Path) -> None:
     write(place, a="1")
-    bucket = gcs.bucket_of(place)
-    bucket.blob((place / read_remote_manifest(place).data / "a").path).delete()
+    remove_object(place, f"{read_remote_manifest(place).data}/a")
     forget(cache)
     with pytest.raises(UserError, match="missing"):
         fetch(place)
-    bucket.blob((place / "manifest.json").path).upload_from_string("[]")
+    put_object(place, "manifest.json", "[]")
     with pytest.raises(UserError, match="is not a manifest"):
         fetch(place)
 
@@ -250,13 +251,13 @@ def test_missing_file_and_invalid_manifest_are_errors(place: ObjectUri, cache: P
 def test_missing_object_error_omits_the_server_response(place: ObjectUri, cache: Path) -> None:
     write(place, a="1")
     data = read_remote_manifest(place).data
-    gcs.bucket_of(place).blob((place / data / "a").path).delete()
+    remove_object(place, f"{data}/a")
     forget(cache)
     for read, named in (
         (lambda: fetch(place), f"{place}/{data}/a is missing"),
         (lambda: fetch_file(place / "nowhere.yaml"), f"no object {place}/nowhere.yaml"),
         (lambda: pull_file(mirror(place / "nowhere.yaml")), f"{place}/nowhere.yaml: "),
-        (lambda: fetch(ObjectUri("gs", "no-such-bucket", "a")), "gs://no-such-bucket/a"),
+        (lambda: fetch(ObjectUri(place.scheme, "no-such-bucket", "a")), f"{place.scheme}://no-such-bucket/a"),
     ):
         with pytest.raises(UserError) as raised:
             read()
@@ -288,7 +289,7 @@ def test_checkpoints_are_published_discarded_and_fetched_singly(place: ObjectUri
 
 def test_fetches_files_and_folders_of_other_tools(place: ObjectUri) -> None:
     for name in ("corpus_description.json", "a/b.bc"):
-        gcs.bucket_of(place).blob((place / name).path).upload_from_string(name)
+        put_object(place, name, name)
     assert fetch_file(place / "a/b.bc").read_text() == "a/b.bc"
     fetch_tree(place)
     tree = fetch_tree(place)
@@ -303,19 +304,19 @@ def test_fetches_files_and_folders_of_other_tools(place: ObjectUri) -> None:
 
 
 def test_missing_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
-    output = mirror(ObjectUri("gs", "no-such-bucket", "a"))
+    output = mirror(ObjectUri(place.scheme, "no-such-bucket", "a"))
     with pytest.raises(UserError, match="is there a bucket no-such-bucket"), publish(output):
         pytest.fail("the block must not run")
 
 
-def test_denied_access_names_the_required_role(place: ObjectUri) -> None:
+def test_denied_access_names_the_required_role(gs_place: ObjectUri) -> None:
     with pytest.raises(UserError, match=r"(?s)access is denied.*roles/storage.objectAdmin"):
         fetch(ObjectUri("gs", "forbidden", "a"))
 
 
 @pytest.mark.parametrize(("tell_s", "words"), [(0.0, 1), (60.0, 0)])
 def test_unreachable_server_is_reported_while_retrying(
-    place: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
+    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
 ) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -324,7 +325,7 @@ def test_unreachable_server_is_reported_while_retrying(
     monkeypatch.setattr(gcs, "DEADLINE_S", 2.0)
     monkeypatch.setattr(gcs, "REPORT_RETRY_AFTER_S", tell_s)
     with pytest.raises(UserError, match=r"does not answer: .*Connection refused") as raised:
-        fetch(place)
+        fetch(gs_place)
     assert "Max retries" not in raised.value.problem
     assert (
         capsys.readouterr().out.count(f"waiting for object storage at {os.environ[gcs.EMULATOR_VARIABLE]}, 2 s more")
@@ -333,7 +334,7 @@ def test_unreachable_server_is_reported_while_retrying(
 
 
 def test_missing_credentials_error_has_a_remedy(
-    place: ObjectUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(gcs.EMULATOR_VARIABLE)
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
@@ -341,7 +342,7 @@ def test_missing_credentials_error_has_a_remedy(
     monkeypatch.setenv("HOME", str(tmp_path))
     gcs._client.cache_clear()
     with pytest.raises(UserError, match="no Google Cloud credentials") as raised:
-        fetch(place)
+        fetch(gs_place)
     assert "gcloud auth application-default login" in raised.value.remedy
 
 
@@ -349,7 +350,7 @@ def test_step_accepts_uris(place: ObjectUri, cache: Path) -> None:
     """Run a real step from its command line with input and output in the bucket."""
     environment: dict[str, Any] = os.environ | {"MLGO_CACHE_DIR": str(cache)}
     for name in ("a.bc", "b/c.bc"):
-        gcs.bucket_of(place).blob((place / "loose" / name).path).upload_from_string(bitcode(name.encode()))
+        put_object(place, f"loose/{name}", bitcode(name.encode()))
     command = [
         sys.executable,
         "-m",
