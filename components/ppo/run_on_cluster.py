@@ -28,13 +28,15 @@ from components.core.storage.manifest import MANIFEST, manifest_digest
 from components.core.storage.object_store import store_of
 from components.core.storage.options import ARTIFACT, FILE
 from components.core.storage.remote import read_remote_manifest
+from components.core.storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
 from components.core.storage.uri import ObjectUri, uri_of
 from components.core.workers.factory import rayjob_workers
 from components.core.workers.settings import CACHE_GB
 from components.ppo.config import PpoConfig
 
-PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", CACHE_GB)
-"""Environment variables of this step that are passed to every node of the cluster."""
+PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", *ENDPOINT_VARIABLES, *REGION_VARIABLES, CACHE_GB)
+"""Environment variables of this step that are passed to every node of the cluster. Credentials are not: a node's
+service account has them, or a Secret."""
 
 
 def run_as_rayjob(

@@ -83,7 +83,10 @@ def run_command(
 @click.option("--host", metavar="URL", help="URL of a KFP server.")
 @click.option("--vertex", metavar="PROJECT/REGION", help="Project and region of Vertex AI Pipelines.")
 @click.option(
-    "--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH of the artifacts.  [default: the server's]"
+    "--pipeline-root",
+    default="",
+    metavar="URI",
+    help="gs://BUCKET/PATH of the artifacts; also minio:// and s3:// with --host.  [default: the server's]",
 )
 @click.option("--name", default="", help="Name of the run.  [default: the pipeline's name and the time]")
 @click.option("--wait", is_flag=True, help="Follow the run, and exit with status 0 only if it succeeds.")
@@ -130,11 +133,11 @@ def submit_command(
     if vertex and notify_secret:
         raise UserError("--notify-secret: Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications")
     if vertex or pipeline_root:
-        check_cloud_root(pipeline_root)
+        check_cloud_root(pipeline_root, bool(vertex))
     else:
         say(
-            "warning: no --pipeline-root, so steps use the server's default. Stock Kubeflow Pipelines has minio://, "
-            "which the steps cannot read: they need gs://BUCKET/PATH"
+            "no --pipeline-root: steps use the server's default. If that is not gs://BUCKET/PATH, a training whose pod "
+            "is lost starts again from the beginning, and workers=rayjob fails"
         )
     if host:
         in_pipelines_environment()
@@ -148,6 +151,8 @@ def submit_command(
             "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
             "submit to a KFP server (--host URL), or use workers=local",
         )
+    if ray and pipeline_root:
+        check_cloud_root(pipeline_root, vertex=False, rayjob=True)
     spec = ready_spec(pipeline, read_images(images), ray)
     name = name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     if host:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import io
 import os
 import secrets
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ ROOT_VARIABLE = "ARTIFACT_LOCAL_PATH"
 """Environment variable of KFP's launcher with the directory that holds /minio and the others, for debugging."""
 _SCHEMES = ("minio", "s3", "oci")
 """KFP's schemes that are read and written by way of local directories. Steps read and write gs:// themselves."""
+_READ_BYTES = 1 << 20
 _PARTIAL = ".partial-"
 
 _write_lock = threading.Lock()
@@ -104,13 +104,13 @@ class KfpLocalStore:
     def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
         for uri, create in objects:
             with _translated(uri), _open(uri) as source, create() as stream:
-                shutil.copyfileobj(source, stream)
+                _copy(source, stream)
 
     def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
         with _translated(uri), _open(uri) as source, open(path, "wb") as stream:
             if version not in (NO_VERSION, _version(os.fstat(source.fileno()))):
                 raise ObjectMissing(uri, "it was replaced")
-            shutil.copyfileobj(source, stream)
+            _copy(source, stream)
 
     def delete(self, uri: ObjectUri, version: str = NO_VERSION) -> None:
         with _write_lock, _translated(uri):
@@ -127,7 +127,7 @@ class KfpLocalStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(partial, "wb") as stream:
-                    shutil.copyfileobj(content, stream)
+                    _copy(content, stream)
                 os.replace(partial, path)
                 return _described(uri, path)
             finally:
@@ -142,6 +142,11 @@ def _described(uri: ObjectUri, path: Path) -> StoredObject:
 
 def _version(status: os.stat_result) -> str:
     return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    while block := source.read(_READ_BYTES):
+        target.write(block)
 
 
 def _open(uri: ObjectUri) -> BinaryIO:

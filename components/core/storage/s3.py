@@ -37,6 +37,7 @@ from components.core.storage.uri import ObjectUri
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Environment variables with the URL of a server other than Amazon's, the first that is set counts."""
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 DEADLINE_S = 30.0
 """Time for which the download of an object is repeated; each of its requests has ATTEMPTS."""
 ATTEMPTS = 6
