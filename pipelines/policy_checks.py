@@ -7,7 +7,7 @@ from pathlib import Path
 from components.core.console import UserError
 from components.core.formats.policy import load_policy_info
 from components.core.storage.fetch import fetch
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 
 CPP_SOURCE = "policy.cpp"
 
@@ -63,5 +63,5 @@ def check_start_from(place: str, problem: str, spelled: str) -> None:
 
 def _local(place: str) -> Path | None:
     where = parse_place(place)
-    directory = fetch(where) if isinstance(where, GsUri) else where
+    directory = fetch(where) if isinstance(where, ObjectUri) else where
     return directory if directory.exists() else None

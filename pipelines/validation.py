@@ -18,7 +18,7 @@ from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.formats.strategy import PLUGIN_PROBLEMS, Strategy, Targets, check_strategy
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import SCHEME, parse_place
+from components.core.storage.uri import GS, S3, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
 from components.ppo.config import ONLY_CREDIT, Algorithm, CreditAssignment, SizeOf
@@ -28,6 +28,8 @@ from pipelines.spec import parameter_values
 
 START_WORDS = (HEURISTIC, PRETRAINED)
 """Values of `start_from` other than the path or URI of a policy."""
+KFP_SCHEMES = ("minio", "s3")
+"""Schemes of object storage that KFP's launcher copies artifacts from and to."""
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "preset": (click.Choice(PRESETS), "demo"),
@@ -147,12 +149,34 @@ def uses_rayjob(values: Mapping[str, Any]) -> bool:
     return rayjob_workers(values.get("workers") or "") is not None
 
 
-def check_cloud_root(root: str) -> None:
-    """Raise UserError unless --pipeline-root is in Cloud Storage, the only storage that all steps on a server share."""
-    if not root.startswith(SCHEME):
+def check_cloud_root(root: str, vertex: bool = True, rayjob: bool = False) -> None:
+    """Raise UserError unless all steps on a server can exchange artifacts through --pipeline-root.
+
+    Args:
+        vertex: the server is Vertex AI, where that is Cloud Storage only. KFP's launcher also copies artifacts between
+            minio:// or s3:// and the pods of the steps.
+        rayjob: a step runs on a Ray cluster, whose nodes get no such copies.
+    """
+    scheme, _separator, rest = root.partition("://")
+    if scheme in KFP_SCHEMES and not vertex:
+        try:
+            parse_place(f"{S3}://{rest.partition('?')[0]}")  # the names are S3's; a query is KFP's configuration
+        except UserError:
+            problem = f"--pipeline-root {root} has no valid bucket and path"
+            raise UserError(problem, f"write it as {scheme}://BUCKET/PATH") from None
+        if rayjob:
+            raise UserError(
+                f"--param workers=rayjob with --pipeline-root {root}: the nodes of a Ray cluster read artifacts in "
+                "gs://, but Kubeflow Pipelines copies others only to the step's pod",
+                "pass --pipeline-root gs://BUCKET/PATH, or use workers=local",
+            )
+        return
+    if scheme != GS:
         given = f"--pipeline-root {root}" if root else "no --pipeline-root"
+        storage = "Cloud Storage" if vertex else "object storage"
+        more = "" if vertex else ", minio://BUCKET/PATH or s3://BUCKET/PATH"
         raise UserError(
-            f"{given}: on a server, steps exchange artifacts through Cloud Storage",
-            "pass --pipeline-root gs://BUCKET/PATH",
+            f"{given}: on a server, steps exchange artifacts through {storage}",
+            f"pass --pipeline-root gs://BUCKET/PATH{more}",
         )
     parse_place(root)

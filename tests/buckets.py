@@ -1,4 +1,8 @@
-"""Fixtures for a bucket on a real server: the emulator with preconditions, or the one at STORAGE_EMULATOR_HOST."""
+"""Fixtures for buckets on real servers, and access to their objects.
+
+Cloud Storage is the emulator with preconditions, or the server at STORAGE_EMULATOR_HOST; S3 is moto's server, or that
+at MLGO_TEST_S3_URL with the credentials of the environment.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from components.core.storage import gcs
-from components.core.storage.uri import GsUri
+from components.core.storage import gcs, s3
+from components.core.storage.object_store import store_of
+from components.core.storage.uri import ObjectUri
+from tests.s3_server import CREDENTIALS, s3_server
 from tests.storage_server import storage_server
+
+S3_VARIABLE = "MLGO_TEST_S3_URL"
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +40,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GsUri]:
-    """A URI in the bucket that no other test uses; its objects are deleted afterwards."""
+def gs_place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+    """A gs:// URI in the bucket that no other test uses; its objects are deleted afterwards."""
     from google.cloud import storage
 
     monkeypatch.setenv(gcs.EMULATOR_VARIABLE, storage_host)
@@ -41,8 +49,70 @@ def place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> It
     bucket = storage.Client(project="test").bucket("mlgo-test")
     if not bucket.exists():
         bucket.create()
-    uri = GsUri("mlgo-test", f"test-{secrets.token_hex(4)}")
+    uri = ObjectUri("gs", "mlgo-test", f"test-{secrets.token_hex(4)}")
     yield uri
     for blob in list(bucket.list_blobs(prefix=f"{uri.path}/")):
         blob.delete()
     gcs._client.cache_clear()
+
+
+@pytest.fixture
+def place(gs_place: ObjectUri) -> ObjectUri:
+    """The gs:// URI; test files about object storage override this by both."""
+    return gs_place
+
+
+@pytest.fixture(params=["gs", "s3"])
+def any_place(request: pytest.FixtureRequest) -> ObjectUri:
+    """A URI in each kind of object storage."""
+    found: ObjectUri = request.getfixturevalue(f"{request.param}_place")
+    return found
+
+
+@pytest.fixture(scope="session")
+def s3_host() -> Iterator[str]:
+    """The URL of the S3 server."""
+    if given := os.environ.get(S3_VARIABLE):
+        yield given
+        return
+    with s3_server("mlgo-test") as url:
+        yield url
+
+
+@pytest.fixture
+def s3_place(s3_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+    """An s3:// URI in the bucket that no other test uses; its objects are deleted afterwards."""
+    use_s3(s3_host, monkeypatch)
+    uri = ObjectUri("s3", "mlgo-test", f"test-{secrets.token_hex(4)}")
+    yield uri
+    for found in store_of(uri).objects(uri):
+        remove_object(uri, found.name.removeprefix(f"{uri.path}/"))
+    s3._client.cache_clear()
+
+
+def use_s3(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Direct S3 requests of this process and its children to a server for the rest of the test."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+    for name, value in CREDENTIALS.items():
+        if name not in os.environ:
+            monkeypatch.setenv(name, value)
+    s3._client.cache_clear()
+
+
+def put_object(place: ObjectUri, name: str, content: str | bytes = "half") -> None:
+    """Write an object below `place` as another tool does, without conditions."""
+    content = content.encode() if isinstance(content, str) else content
+    key = f"{place.path}/{name}"
+    if place.scheme == "gs":
+        gcs.bucket_of(place).blob(key).upload_from_string(content)
+    else:
+        s3._client().put_object(Bucket=place.bucket, Key=key, Body=content)
+
+
+def remove_object(place: ObjectUri, name: str) -> None:
+    store_of(place).delete(place / name)
+
+
+def names(place: ObjectUri) -> list[str]:
+    """Return the names of the objects below `place`."""
+    return [found.name.removeprefix(f"{place.path}/") for found in store_of(place).objects(place)]

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from components.core.console import UserError, say_if_slow
 from components.core.storage import gcs, http_download
 from components.core.storage.fetch import fetch_file
+from components.core.storage.object_store import store_of
 from components.core.storage.remote import download_folder, read_remote_manifest, read_verified_manifest
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 from components.core.storage.versioned_json import read_versioned
 from components.core.storage.workdir import listing
 from tests.http_server import RawServer, raw_server
@@ -121,9 +122,9 @@ def storage(server: RawServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     gcs._client.cache_clear()
 
 
-URI = GsUri("bucket", "a/b")
+URI = ObjectUri("gs", "bucket", "a/b")
 REQUESTS: tuple[Callable[[Path], object], ...] = (
-    lambda place: gcs.read_object(URI),
+    lambda place: store_of(URI).read(URI),
     lambda place: read_remote_manifest(URI),
     lambda place: read_verified_manifest(URI),
     lambda place: read_versioned(str(URI)),
@@ -208,7 +209,7 @@ def test_invalid_emulator_url_is_refused(monkeypatch: pytest.MonkeyPatch, host: 
     monkeypatch.setenv(gcs.EMULATOR_VARIABLE, host)
     gcs._client.cache_clear()
     with pytest.raises(UserError, match=gcs.EMULATOR_VARIABLE):
-        gcs.read_object(URI)
+        store_of(URI).read(URI)
 
 
 def test_no_waiting_message_if_data_arrives_in_time(capsys: pytest.CaptureFixture[str]) -> None:

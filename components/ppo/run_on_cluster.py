@@ -23,17 +23,20 @@ from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.rayjob.spec import NAMESPACE, ON_HEAD, TRAINER, RayJobSpec
 from components.core.rayjob.submit import run_rayjob
 from components.core.storage.fetch import fetch
-from components.core.storage.gcs import EMULATOR_VARIABLE, read_object
+from components.core.storage.gcs import EMULATOR_VARIABLE
 from components.core.storage.manifest import MANIFEST, manifest_digest
+from components.core.storage.object_store import store_of
 from components.core.storage.options import ARTIFACT, FILE
 from components.core.storage.remote import read_remote_manifest
-from components.core.storage.uri import GsUri, uri_of
+from components.core.storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
+from components.core.storage.uri import ObjectUri, uri_of
 from components.core.workers.factory import rayjob_workers
 from components.core.workers.settings import CACHE_GB
 from components.ppo.config import PpoConfig
 
-PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", CACHE_GB)
-"""Environment variables of this step that are passed to every node of the cluster."""
+PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", *ENDPOINT_VARIABLES, *REGION_VARIABLES, CACHE_GB)
+"""Environment variables of this step that are passed to every node of the cluster. Credentials are not: a node's
+service account has them, or a Secret."""
 
 
 def run_as_rayjob(
@@ -68,7 +71,7 @@ def run_as_rayjob(
     )
     run_rayjob(spec, server)
     output = _uri(config.output)
-    if not read_remote_manifest(output).generation:
+    if not read_remote_manifest(output).version:
         raise UserError(
             f"RayJob {spec.namespace}/{spec.name} has succeeded, but there is no policy at {output} (no {MANIFEST})",
             "if the policy was deleted, also delete the RayJob, and run the same command again:"
@@ -100,15 +103,15 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
     return (*TRAINER, "--workers", ON_HEAD, *words), digests
 
 
-def _digest(uri: GsUri, kind: Any) -> str:
+def _digest(uri: ObjectUri, kind: Any) -> str:
     """Return the digest of an input's present content, which is part of a training's identity."""
     if kind is FILE:
-        content, _generation = read_object(uri)
+        content, _version = store_of(uri).read(uri)
         if content is None:
             raise UserError(f"there is nothing at {uri}", "check the URI")
         return hashlib.sha256(content).hexdigest()
     remote = read_remote_manifest(uri)
-    if not remote.generation:
+    if not remote.version:
         raise UserError(
             f"{uri} is not a finished artifact: it has no {MANIFEST}",
             "check the URI; if the step that writes it was interrupted, run that step again",
@@ -116,7 +119,7 @@ def _digest(uri: GsUri, kind: Any) -> str:
     return manifest_digest(remote.files)
 
 
-def _uri(path: Path) -> GsUri:
+def _uri(path: Path) -> ObjectUri:
     uri = uri_of(path)
     assert uri is not None, f"{path} is not a mirror"
     return uri

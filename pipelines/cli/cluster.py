@@ -10,6 +10,7 @@ from components.core.console import UserError, say
 from components.core.launcher.images import CLUSTER, STEPS
 from components.core.rayjob.options import parse_settings
 from components.core.rayjob.spec import NAMESPACE, RayJobSpec
+from components.core.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
 
 _NO_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"  # the size of a Ray cluster does not depend on it
@@ -42,9 +43,7 @@ def cluster_group() -> None:
 @click.option(
     "--ray-cluster-options", default="", metavar="NAME=VALUE,...", help="As the pipeline's parameter of this name."
 )
-@click.option(
-    "--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH of the artifacts.  [default: not checked]"
-)
+@click.option("--pipeline-root", default="", metavar="URI", help=f"{USAGE} of the artifacts.  [default: not checked]")
 @IMAGES
 def check(
     context: str,

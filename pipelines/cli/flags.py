@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from components.core.console import UserError
-from components.core.storage.uri import SCHEME, parse_place
+from components.core.storage.uri import USAGE, in_object_storage, parse_place
 
 
 class RunDirectory(click.ParamType):
@@ -16,10 +16,10 @@ class RunDirectory(click.ParamType):
     name = "directory"
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        if str(value).startswith(SCHEME):
+        if in_object_storage(str(value)):
             raise UserError(
                 f"--output {value}: a run keeps its state and logs in a local directory",
-                "pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root gs://BUCKET/PATH",
+                f"pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root {USAGE}",
             )
         place = value if isinstance(value, Path) else parse_place(str(value))
         assert isinstance(place, Path)
@@ -33,7 +33,7 @@ OUTPUT = click.option(
     required=True,
     help="Directory of the run: logs, state, and, without --pipeline-root, artifacts.",
 )
-PIPELINE_ROOT = click.option("--pipeline-root", default="", metavar="URI", help="gs://BUCKET/PATH of the artifacts.")
+PIPELINE_ROOT = click.option("--pipeline-root", default="", metavar="URI", help=f"{USAGE} of the artifacts.")
 RUNNER = click.option(
     "--runner",
     type=click.Choice(["process", "docker"]),

@@ -81,7 +81,11 @@ PACKAGE_OPTIONS = (
     IMAGES,
 )
 RUN_OPTIONS = (
-    option("--pipeline-root", metavar="URI", help="gs://BUCKET/PATH of the artifacts.  [default: the server's]"),
+    option(
+        "--pipeline-root",
+        metavar="URI",
+        help="gs://BUCKET/PATH of the artifacts; with --host also minio:// and s3://.  [default: the server's]",
+    ),
     option("--name", help="Name of the run or schedule.  [default: the pipeline's name and the time]"),
     option("--experiment", metavar="NAME", help="KFP: experiment of the run.  [default: the pipeline's name]"),
     option(
@@ -179,15 +183,15 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
     """
     on_vertex = isinstance(server, VertexServer)
     root = given["pipeline_root"]
-    if on_vertex or root:
-        check_cloud_root(root)
-    else:
-        say(
-            "warning: no --pipeline-root, so steps use the server's default. Stock Kubeflow Pipelines has minio://, "
-            "which the steps cannot read: they need gs://BUCKET/PATH"
-        )
     values = parameters(given["params"])
     ray = uses_rayjob(checked_values(load_spec(given["pipeline"]), values))
+    if on_vertex or root:
+        check_cloud_root(root, on_vertex, ray and not on_vertex)
+    else:
+        say(
+            "no --pipeline-root: steps use the server's default. If that is not gs://BUCKET/PATH, a training whose pod "
+            "is lost starts again from the beginning, and workers=rayjob fails"
+        )
     if ray and on_vertex:
         raise UserError(
             "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",

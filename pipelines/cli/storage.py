@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from components.core.console import UserError, say
-from components.core.storage.uri import SCHEME, GsUri, parse_place
+from components.core.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
 
 
 class BucketOrPlace(click.ParamType):
-    """Convert gs://BUCKET or gs://BUCKET/PATH to a `GsUri`, whose path may be empty."""
+    """Convert gs://BUCKET or gs://BUCKET/PATH, or the same of s3://, to an `ObjectUri`, whose path may be empty."""
 
     name = "uri"
 
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> GsUri:
-        if isinstance(value, GsUri):
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> ObjectUri:
+        if isinstance(value, ObjectUri):
             return value
         text = str(value)
-        bucket = text.removeprefix(SCHEME).rstrip("/")
-        if text.startswith(SCHEME) and "/" not in bucket:
-            place = parse_place(f"{SCHEME}{bucket}/any")
-            assert isinstance(place, GsUri)
-            return GsUri(place.bucket, "")
+        scheme, _separator, rest = text.partition("://")
+        bucket = rest.rstrip("/")
+        if in_object_storage(text) and "/" not in bucket:
+            place = parse_place(f"{scheme}://{bucket}/any")
+            assert isinstance(place, ObjectUri)
+            return replace(place, path="")
         place = parse_place(text)
-        if not isinstance(place, GsUri):
-            raise UserError(f"{text} is a local path", "pass gs://BUCKET or gs://BUCKET/PATH")
+        if not isinstance(place, ObjectUri):
+            raise UserError(f"{text} is a local path", f"pass gs://BUCKET, s3://BUCKET, or {USAGE}")
         return place
 
 
@@ -42,9 +44,9 @@ def storage_group() -> None:
 
 
 @storage_group.command(name="download")
-@click.argument("source", type=BucketOrPlace(), metavar="gs://BUCKET/PATH")
+@click.argument("source", type=BucketOrPlace(), metavar="URI")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-def download_command(source: GsUri, directory: Path) -> None:
+def download_command(source: ObjectUri, directory: Path) -> None:
     """Download an artifact to a directory, and verify each file by its checksum.
 
     An artifact that is there already is replaced at once when the new one is complete.
@@ -59,7 +61,7 @@ def download_command(source: GsUri, directory: Path) -> None:
 
 
 @storage_group.command(name="sweep", context_settings={"show_default": True})
-@click.argument("place", type=BucketOrPlace(), metavar="gs://BUCKET[/PATH]")
+@click.argument("place", type=BucketOrPlace(), metavar="URI")
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option(
     "--older-than-hours",
@@ -69,23 +71,24 @@ def download_command(source: GsUri, directory: Path) -> None:
     help="Remove folders whose newest object is older than this. Writers publish nothing older than 24 hours, so a "
     "younger folder may still be in use.",
 )
-def sweep_command(place: GsUri, dry_run: bool, older_than_hours: int) -> None:
+def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int) -> None:
     """Remove folders that killed writers left in a bucket: files that no manifest names.
 
     Never removes an artifact, a folder whose writer may still publish it, or objects that this program did not write.
     It may run at any time and repeatedly, also while steps read and write in the bucket.
+    URI is gs://BUCKET[/PATH] or s3://BUCKET[/PATH].
 
     \b
     Examples:
       mlgo storage sweep gs://my-bucket --dry-run
-      mlgo storage sweep gs://my-bucket/runs --older-than-hours 168
+      mlgo storage sweep s3://my-bucket/runs --older-than-hours 168
     """
     from components.core.storage.sweep import sweep
 
     verb = "would remove" if dry_run else "removed"
     folders = objects = size_bytes = 0
     for folder in sweep(place, dry_run, older_than_hours * 3600.0):
-        count = len(folder.generations)
+        count = len(folder.versions)
         say(f"{verb} {folder.uri}: {count} objects, {folder.size_bytes / 1e6:.1f} MB")
         folders += 1
         objects += count

@@ -10,7 +10,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.storage import discard, publish
-from components.core.storage.uri import mirror, parse_place
+from components.core.storage.uri import USAGE, mirror, parse_place
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.images import Image, docker_client
 
@@ -27,7 +27,7 @@ def check_bucket(pipeline_root: str) -> Finding:
 
     root = parse_place(pipeline_root)
     if isinstance(root, Path):
-        raise UserError(f"--pipeline-root {pipeline_root} is on this machine", "pass gs://BUCKET/PATH")
+        raise UserError(f"--pipeline-root {pipeline_root} is on this machine", f"pass {USAGE}")
     place = root / f"mlgo-check-{secrets.token_hex(6)}"
     try:
         with publish(mirror(place)) as directory:

@@ -13,7 +13,8 @@ from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes
 from components.core.storage.input_files import read_bytes
 from components.core.storage.manifest import manifest_digest
-from components.core.storage.uri import GsUri
+from components.core.storage.object_store import store_of
+from components.core.storage.uri import ObjectUri
 
 
 def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
@@ -61,27 +62,26 @@ def identify_path(path: Path) -> tuple[str, ...]:
     return (_sha256("\n".join(facts)),)
 
 
-def identify_remote(uri: GsUri) -> tuple[str, ...]:
+def identify_remote(uri: ObjectUri) -> tuple[str, ...]:
     """Identify what is at a URI in object storage; only a manifest is downloaded.
 
-    An artifact is identified by its manifest, a file or folder written by another tool by the service's checksums.
+    An artifact is identified by its manifest, a file or folder written by another tool by the service's checksums, or
+    by versions where listings have no checksums.
 
     Raises:
         UserError: nothing is at the URI, access is denied, or the service does not answer.
     """
-    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
     from components.core.storage.remote import read_remote_manifest
 
     artifact = read_remote_manifest(uri)
-    if artifact.generation:
+    if artifact.version:
         return (manifest_digest(artifact.files),)
-    with translate_gcs_errors(uri):
-        blobs = bucket_of(uri).list_blobs(prefix=uri.path, **request_options())
-        found = [
-            f"{blob.name} {blob.size} {blob.crc32c}"
-            for blob in blobs
-            if f"{blob.name}/".startswith(f"{uri.path}/")  # the service lists gs://b/ab for the prefix gs://b/a, too
-        ]
+    store = store_of(uri)
+    itself = store.head(uri)
+    found = [
+        f"{one.name} {one.size_bytes} {one.crc32c or one.version}"
+        for one in (*([itself] if itself else []), *store.objects(uri))
+    ]
     if not found:
         raise UserError(f"{uri} does not exist", "check the URI")
     return (_sha256("\n".join(sorted(found))),)

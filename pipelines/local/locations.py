@@ -1,4 +1,4 @@
-"""Locations of a run's artifacts: local directories or gs:// URIs."""
+"""Locations of a run's artifacts: local directories or URIs of object storage."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from pathlib import Path
 from components.core.console import UserError
 from components.core.storage import digest, require_artifact
 from components.core.storage.manifest import NotAManifest, manifest_digest
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 
 
 def artifact_digest(place: str) -> str:
     """Return the digest of the artifact at `place`, "" if it is missing or damaged."""
     where = parse_place(place)
     try:
-        if isinstance(where, GsUri):
+        if isinstance(where, ObjectUri):
             from components.core.storage.remote import read_verified_manifest
 
             remote = read_verified_manifest(where)
-            return manifest_digest(remote.files) if remote.generation else ""
+            return manifest_digest(remote.files) if remote.version else ""
         require_artifact(where, where.name)
         return digest(where)
     except UserError as error:
-        if isinstance(where, GsUri) and not isinstance(error, NotAManifest):
+        if isinstance(where, ObjectUri) and not isinstance(error, NotAManifest):
             raise  # no answer or no access does not mean that there is no artifact
         return ""
 
 
 def artifact_root(pipeline_root: str, output: Path) -> str:
-    """Return where a run writes its artifacts: a gs:// URI or an absolute path, `output` if `pipeline_root` is empty.
+    """Return where a run writes its artifacts: a URI or an absolute path, `output` if `pipeline_root` is empty.
 
     Raises:
         UserError: `pipeline_root` is a URI of another scheme, or is not a valid location.
     """
     where = parse_place(pipeline_root) if pipeline_root else output
-    return str(where) if isinstance(where, GsUri) else str(where.absolute())
+    return str(where) if isinstance(where, ObjectUri) else str(where.absolute())
 
 
 def local_directory(place: str) -> Path | None:
     """Return `place` as a path, None if it is in object storage."""
     where = parse_place(place)
-    return None if isinstance(where, GsUri) else where
+    return None if isinstance(where, ObjectUri) else where

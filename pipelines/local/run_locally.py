@@ -9,7 +9,7 @@ from pathlib import Path
 from components.core.console import UserError
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 from pipelines.local.cache_inputs import identify_build, identify_path, identify_recipe, identify_remote
 from pipelines.local.ir import steps_of
 from pipelines.local.locations import artifact_root
@@ -41,7 +41,7 @@ def run_locally(
         pipeline: YAML file written by `mlgo pipeline compile`.
         given: the pipeline's parameters, as text; the others have their defaults.
         output: absolute path of the run directory: logs, state, and, without `pipeline_root`, artifacts.
-        pipeline_root: gs://BUCKET/PATH or a directory for the artifacts.
+        pipeline_root: a URI in object storage or a directory for the artifacts.
 
     Returns:
         The names of the steps that a condition skipped.
@@ -76,7 +76,7 @@ def _facts(step: Step) -> Iterator[str]:
         if flag not in _FACTS or not value or (flag == "--start-from" and value in START_WORDS):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
-        if isinstance(place, GsUri):
+        if isinstance(place, ObjectUri):
             # A recipe or a build refers to further files, so download it and look at those as for a local one.
             yield from _FACTS[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)
         elif place.exists():

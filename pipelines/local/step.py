@@ -31,7 +31,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class RunLocations:
-    """Locations of a run. artifacts: directory or gs:// URI. files: directory of each step's small output files."""
+    """Locations of a run. artifacts: directory or URI. files: directory of each step's small output files."""
 
     artifacts: str
     files: str
@@ -137,5 +137,5 @@ class Step:
 
 
 def _join(root: str, *names: str) -> str:
-    # Not PurePosixPath for the root: it would collapse the two slashes of gs://.
+    # Not PurePosixPath for the root: it would collapse the two slashes of a URI.
     return "/".join([root.rstrip("/"), *(str(PurePosixPath(name)) for name in names)])

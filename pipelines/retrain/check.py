@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.core.console import UserError
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 from components.evaluation.metrics_types import Metrics
 from pipelines.retrain.state import State
 
@@ -79,11 +79,11 @@ def drift(known: Mapping[str, str], today: Mapping[str, str]) -> float:
 def module_checksums(corpus: str) -> dict[str, str]:
     """Return name -> crc32c of the bitcode of each module of a corpus artifact, read from its manifest alone."""
     where = parse_place(corpus)
-    if isinstance(where, GsUri):
+    if isinstance(where, ObjectUri):
         from components.core.storage.remote import read_remote_manifest
 
         remote = read_remote_manifest(where)
-        if not remote.generation:
+        if not remote.version:
             raise UserError(f"{corpus} is not a corpus", "check --corpus")
         files = remote.files
     else:

@@ -12,7 +12,7 @@ from components.core.formats.policy import HEURISTIC, load_policy_info
 from components.core.launcher.images import IMAGES
 from components.core.storage import digest
 from components.core.storage.fetch import fetch
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 from components.evaluation.measurements import Measurements, read_measurements
 from components.evaluation.report.terminal_report import read_metrics, verdict
 from pipelines.local.locations import artifact_digest, artifact_root
@@ -125,7 +125,7 @@ def promotion(
 def local(place: str) -> Path:
     """Return the local path of the artifact at `place`, which is downloaded if it is in object storage."""
     where = parse_place(place)
-    return fetch(where) if isinstance(where, GsUri) else where
+    return fetch(where) if isinstance(where, ObjectUri) else where
 
 
 def retrain(

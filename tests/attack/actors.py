@@ -17,7 +17,7 @@ from components.core.console import UserError
 from components.core.storage import gcs, publish, verify
 from components.core.storage.fetch import fetch
 from components.core.storage.manifest import MANIFEST
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 
 FILES = 80
 """Files of an artifact: enough for a pack."""
@@ -117,7 +117,7 @@ def _run(act: Callable[..., None], host: str, cache: str, result: str, arguments
     Path(result).write_text(json.dumps(ended))
 
 
-def write(uri: GsUri, text: str, begun: Path) -> None:
+def write(uri: ObjectUri, text: str, begun: Path) -> None:
     """Publish an artifact whose files all hold `text`, then read the winner; `begun` is created before the upload."""
     with publish(mirror(uri)) as directory:
         for number in range(FILES):
@@ -127,7 +127,7 @@ def write(uri: GsUri, text: str, begun: Path) -> None:
     check(fetch(uri))
 
 
-def read(uri: GsUri, times: int) -> None:
+def read(uri: ObjectUri, times: int) -> None:
     """Fetch the artifact repeatedly and read it slowly."""
     for _time in range(times):
         check(fetch(uri))

@@ -15,10 +15,10 @@ import pytest
 
 from components.core.storage import gcs
 from components.core.storage import sweep as sweep_module
-from components.core.storage.gcs import server_time
+from components.core.storage.object_store import server_time
 from components.core.storage.remote import ABANDONED_AFTER_S, read_remote_manifest
 from components.core.storage.sweep import sweep
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 from tests.attack.actors import Actor, Counts, read, start, write
 from tests.attack.proxy import Spoiling, spoiling_proxy
 from tests.components.core.storage.test_hostile_manifest import DATA, HOSTILE, OTHERS, file
@@ -31,7 +31,11 @@ SHARE = 0.12
 
 
 def test_racing_and_killed_writers_on_a_faulty_connection(
-    place: GsUri, storage_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: ObjectUri,
+    storage_host: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     counts, defects, seed = Counts(), list[str](), random.randrange(1 << 32)
     abandoned = 0
@@ -48,7 +52,7 @@ def test_racing_and_killed_writers_on_a_faulty_connection(
                 result = tmp_path / f"{number}-{who}.json"
                 return start(act, host, tmp_path / f"{number}-{cache}", result, *arguments)  # type: ignore[arg-type]
 
-            def begin_writer(who: str, cache: str, uri: GsUri = uri, number: int = number) -> tuple[Actor, Path]:
+            def begin_writer(who: str, cache: str, uri: ObjectUri = uri, number: int = number) -> tuple[Actor, Path]:
                 begun = tmp_path / f"{number}-{who}-begun"
                 return begin(who, cache, write, uri, who, begun), begun
 
@@ -76,7 +80,7 @@ def test_racing_and_killed_writers_on_a_faulty_connection(
 
 
 def test_hostile_manifests_on_a_faulty_connection(
-    place: GsUri, storage_host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: ObjectUri, storage_host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts, defects, seed = Counts(), list[str](), random.randrange(1 << 32)
     spoiling = Spoiling(SHARE, random.Random(seed))

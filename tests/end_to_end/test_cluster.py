@@ -23,7 +23,7 @@ import pytest
 
 from components.core.storage import gcs, publish
 from components.core.storage.fetch import fetch
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, docker, reference
 from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
 from tests.storage_server import storage_server
@@ -189,7 +189,7 @@ def test_ppo_step_trains_on_cluster_of_its_rayjob(
     finished: tuple[Path, str], nodes: Nodes, storage: str, tmp_path: Path
 ) -> None:
     for name in ("corpus", "training", "trace", "warmstart"):
-        with publish(mirror(GsUri(BUCKET, name))) as partial:
+        with publish(mirror(ObjectUri("gs", BUCKET, name))) as partial:
             shutil.copytree(finished[0] / name, partial, dirs_exist_ok=True, symlinks=True)
             (partial / "manifest.json").unlink()
     kubernetes = Cluster([[("Initializing", ""), ("Running", "RUNNING"), ("Complete", "SUCCEEDED")]])
@@ -255,7 +255,7 @@ def test_ppo_step_trains_on_cluster_of_its_rayjob(
     assert "Complete, job SUCCEEDED" in told
     # The step has fetched the results of the training, but none of its inputs.
     assert [path.name for path in (tmp_path / "step" / "gs" / BUCKET).iterdir()] == ["policy"]
-    policy = fetch(GsUri(BUCKET, "policy"))
+    policy = fetch(ObjectUri("gs", BUCKET, "policy"))
     assert json.loads((policy / "report.json").read_text())["iterations"] == 2
     # Modules are cached on the workers, which compile them, not on the head.
     assert docker("exec", nodes.head, "ls", "/tmp/mlgo-cache").split() == ["gs"]

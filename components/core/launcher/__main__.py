@@ -18,8 +18,9 @@ import click
 from components.core.console import UserError, run_step
 from components.core.console.number_types import FiniteFloatRange
 from components.core.launcher.executor import numbers, parse_executor_input, write_executor_output
+from components.core.launcher.kfp_places import use_kfp_directories
 from components.core.storage.input_files import path_errors, read_json
-from components.core.storage.uri import GsUri, mirror, parse_place
+from components.core.storage.uri import ObjectUri, mirror, parse_place
 
 
 @click.command(
@@ -61,7 +62,7 @@ Example (as KFP calls it):
     "--work",
     default="",
     metavar="NAME",
-    help="The output NAME is a working directory that the step resumes from when it runs again. For runners.",
+    help="The output NAME is a working directory that the step resumes from when it runs again, unless KFP copies it.",
 )
 @click.option(
     "--extends",
@@ -87,7 +88,7 @@ def main(
     Options with empty values are omitted: an empty pipeline parameter means the step's own default.
     """
     kfp = parse_executor_input(executor_input)
-    kept = without_empty(arguments)
+    kept = use_kfp_directories(without_empty(arguments), kfp, work)
     status = _run(step, kept, time_limit_s)
     if status != 0:
         return status
@@ -163,7 +164,7 @@ def _output_of(arguments: Sequence[str]) -> Path:
     for flag, value in itertools.pairwise(arguments):
         if flag == "--output":
             place = parse_place(value)
-            return mirror(place) if isinstance(place, GsUri) else place
+            return mirror(place) if isinstance(place, ObjectUri) else place
     return Path()
 
 

@@ -21,12 +21,13 @@ def parse_executor_input(text: str) -> dict[str, Any]:
     remedy = "the launcher is for pipelines; to run a step directly: mlgo STEP --help"
     document = parse_json(text, "--executor-input", remedy)
     with expect_shape("--executor-input", "an ExecutorInput of KFP", remedy):
-        outputs = document.get("outputs", {})
+        inputs, outputs = document.get("inputs", {}), document.get("outputs", {})
         if not isinstance(outputs.get("outputFile", ""), str):
             raise ValueError("outputFile is not a string")
-        for listed in outputs.get("artifacts", {}).values():
-            if not all(isinstance(artifact, dict) for artifact in listed.get("artifacts", [])):
-                raise ValueError("an artifact is not an object")
+        for listed in (*inputs.get("artifacts", {}).values(), *outputs.get("artifacts", {}).values()):
+            for artifact in listed.get("artifacts", []):
+                if not isinstance(artifact, dict) or not isinstance(artifact.get("uri", ""), str):
+                    raise ValueError("an artifact is not an object with a URI")
     return dict(document)
 
 

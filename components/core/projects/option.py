@@ -8,7 +8,7 @@ import click
 
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 
 
 class RecipeFile(click.ParamType):
@@ -18,7 +18,7 @@ class RecipeFile(click.ParamType):
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         place = recipe_place(str(value))
-        return fetch_file(place) if isinstance(place, GsUri) else place
+        return fetch_file(place) if isinstance(place, ObjectUri) else place
 
 
 RECIPE = RecipeFile()

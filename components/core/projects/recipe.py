@@ -65,7 +65,7 @@ from components.core.projects.recipe_document import (
 from components.core.storage.debsource import PACKAGE
 from components.core.storage.http_download import require_http
 from components.core.storage.input_files import MissingFile, parse_yaml, read_text
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 
 PACKAGED = Path(__file__).parents[2] / "corpus" / "recipes"
 """The recipes that come with this project."""
@@ -160,7 +160,7 @@ class RecipeSet:
         raise UserError(f"the recipes have no project {name!r}", f"choose one of {known}")
 
 
-def recipe_place(text: str) -> Path | GsUri:
+def recipe_place(text: str) -> Path | ObjectUri:
     """Return the location of a recipe that a user names by path, by URI, or by the name of a packaged one ("demo").
 
     Raises:
@@ -168,7 +168,7 @@ def recipe_place(text: str) -> Path | GsUri:
             queried.
     """
     place = parse_place(text)
-    if isinstance(place, GsUri) or place.is_file():
+    if isinstance(place, ObjectUri) or place.is_file():
         return place
     ours = {path.stem: path for path in sorted(PACKAGED.glob("*.yaml"))}
     if text in ours:

@@ -15,8 +15,9 @@ from pathlib import Path
 from components.core.console import UserError, say
 from components.core.storage.directory import empty, make_directory
 from components.core.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
+from components.core.storage.object_store import ObjectMissing, store_of
 from components.core.storage.publish import publish_local
-from components.core.storage.uri import GsUri, concurrent_modification_error, mirror
+from components.core.storage.uri import ObjectUri, concurrent_modification_error, mirror
 from components.core.storage.versions import hold_version
 from components.core.storage.workdir import download_file
 
@@ -24,7 +25,7 @@ _ATTEMPTS = 5
 """To read an artifact that others replace meanwhile."""
 
 
-def fetch(uri: GsUri, place: Path | None = None) -> Path:
+def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
     """Download the artifact at `uri` unless it is already here; return the path of its mirror, or `place`.
 
     Raises:
@@ -34,7 +35,7 @@ def fetch(uri: GsUri, place: Path | None = None) -> Path:
 
     remote = read_remote_manifest(uri)
     for _attempt in range(_ATTEMPTS):
-        if remote.generation == 0:
+        if not remote.version:
             raise UserError(
                 f"{uri} is not a finished artifact: it has no {MANIFEST}",
                 "check the URI; if the step that makes it was interrupted, run that step again",
@@ -59,32 +60,28 @@ def fetch(uri: GsUri, place: Path | None = None) -> Path:
     raise concurrent_modification_error(uri)
 
 
-def fetch_file(uri: GsUri) -> Path:
+def fetch_file(uri: ObjectUri) -> Path:
     """Download a single object, for example a recipe; return its mirror. UserError as `fetch`."""
-    from google.api_core.exceptions import NotFound, PreconditionFailed
-
-    from components.core.storage.gcs import generation_of
-
     for _attempt in range(_ATTEMPTS):
-        generation = generation_of(uri)
-        if not generation:
+        found = store_of(uri).head(uri)
+        if found is None:
             raise UserError(f"there is no object {uri}", "check the URI")
-        place = hold_version(uri, f"{generation:x}")
+        place = hold_version(uri, hashlib.sha256(found.version.encode()).hexdigest())
         if place.is_file():
             return place
         try:
-            download_file(uri, place, generation)
-        except (NotFound, PreconditionFailed):
+            download_file(uri, place, found.version)
+        except ObjectMissing:
             continue  # replaced between the two requests
         return place
     raise concurrent_modification_error(uri)
 
 
-def fetch_tree(uri: GsUri) -> Path:
+def fetch_tree(uri: ObjectUri) -> Path:
     """Fetch an artifact, or all objects of a folder without a manifest, which another tool filled."""
     from components.core.storage.remote import download_folder, list_folder, read_remote_manifest
 
-    if read_remote_manifest(uri).generation:
+    if read_remote_manifest(uri).version:
         return fetch(uri)
     for _attempt in range(_ATTEMPTS):
         folder = list_folder(uri)
@@ -107,7 +104,7 @@ class _Changed(Exception):
     """The folder changed between its listing and its download."""
 
 
-def fetch_files_outside_artifacts(uri: GsUri) -> Path:
+def fetch_files_outside_artifacts(uri: ObjectUri) -> Path:
     """Download the files below `uri` that belong to no artifact, such as TensorBoard events next to checkpoints.
 
     Returns a separate mirror: a training may be writing to the mirror of `uri`.
@@ -117,7 +114,7 @@ def fetch_files_outside_artifacts(uri: GsUri) -> Path:
     folder = list_folder(uri)
     artifacts = tuple(f"{Path(name).parent}/" for name in folder if Path(name).name == MANIFEST)
     loose = {name: version for name, version in folder.items() if not name.startswith(artifacts)}
-    place = hold_version(uri, _digest(loose | {"": (0, 0)}))  # differs from the mirror of `fetch_tree`
+    place = hold_version(uri, _digest(loose | {"": ("", 0)}))  # differs from the mirror of `fetch_tree`
     if not place.is_dir():
         with publish_local(place, replace_anything=True) as partial:
             partial.vouched = False
@@ -132,7 +129,7 @@ def _holds(place: Path, files: Sequence[ManifestEntry]) -> bool:
         return False
 
 
-def _link_published(uri: GsUri, files: Sequence[ManifestEntry], into: Path) -> bool:
+def _link_published(uri: ObjectUri, files: Sequence[ManifestEntry], into: Path) -> bool:
     """Hard-link this machine's own publication at `uri` into `into` if it is this version; return whether it is."""
     try:
         descriptor = os.open(mirror(uri), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -155,5 +152,5 @@ def _link_published(uri: GsUri, files: Sequence[ManifestEntry], into: Path) -> b
         os.close(descriptor)
 
 
-def _digest(folder: Mapping[str, tuple[int, int]]) -> str:
+def _digest(folder: Mapping[str, tuple[str, int]]) -> str:
     return hashlib.sha256(repr(sorted(folder.items())).encode()).hexdigest()

@@ -25,7 +25,7 @@ from components.core.storage.manifest import ManifestEntry, manifest_digest
 from components.core.storage.partial_download import download_files
 from components.core.storage.remote import RemoteManifest, read_remote_manifest
 from components.core.storage.stale_directories import lock_shared, remove_unused
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 
 _KEEP_FRACTION = 0.8
 """Fraction of the limit that an eviction leaves, so that not every new entry needs an eviction."""
@@ -129,9 +129,9 @@ class FileCache:
 @lru_cache(maxsize=4)
 def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, ManifestEntry]]:
     place = parse_place(uri)
-    assert isinstance(place, GsUri)
+    assert isinstance(place, ObjectUri)
     remote = read_remote_manifest(place)
-    if not remote.generation or manifest_digest(remote.files) != content:
+    if not remote.version or manifest_digest(remote.files) != content:
         raise UserError(f"{uri} was replaced or removed since this run started", "start again")
     return remote, {entry.name: entry for entry in remote.files}
 

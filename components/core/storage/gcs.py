@@ -1,4 +1,4 @@
-"""Google Cloud Storage client with deadlines, and translation of its errors into UserErrors with a remedy.
+"""Cloud Storage: Google's client with deadlines, and translation of its errors into UserErrors with a remedy.
 
 STORAGE_EMULATOR_HOST=http://HOST:PORT sends every request to an emulator, as in all of Google's clients; no credentials
 are needed then. google.cloud.storage is imported on first use, so that local runs do not wait for it.
@@ -13,16 +13,26 @@ import random
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from components.core.console import UserError, say, say_if_slow
 from components.core.storage.http_download import require_http
-from components.core.storage.uri import GsUri, concurrent_modification_error
+from components.core.storage.object_store import (
+    NO_VERSION,
+    WORKERS,
+    ObjectMissing,
+    StorageError,
+    StoredObject,
+    VersionConflict,
+)
+from components.core.storage.uri import ObjectUri, concurrent_modification_error
 
 # Google's announcements about versions of Python and gRPC that it will require years from now.
 warnings.filterwarnings("ignore", category=FutureWarning, module="google")
@@ -34,6 +44,8 @@ TIMEOUT_S = (5.0, 60.0)
 """To connect; and between two bytes of a response."""
 _READS = 20
 """Attempts to read an object that is replaced between the request for its generation and that for its content."""
+_PRECONDITION = "ifGenerationMatch"
+"""Part of a request's URL, and thus of the message of its error, if the request had a precondition."""
 _RETRY_REMEDY = f"check the network and {EMULATOR_VARIABLE}; run the same command again when the server answers"
 REPORT_RETRY_AFTER_S = 2.0
 """Time from a request's first failure to the message that it is being retried; shorter outages are not reported."""
@@ -44,11 +56,7 @@ _OTHER_ANSWERS = (ValueError, KeyError, TypeError, AttributeError, IndexError, R
 nested too deep, and urllib3's error for a redirect whose compressed body is truncated."""
 
 
-class StorageError(UserError):
-    """Object storage refuses or does not answer; this says nothing about what is stored."""
-
-
-def bucket_of(uri: GsUri) -> Any:
+def bucket_of(uri: ObjectUri) -> Any:
     """Return the google.cloud.storage.Bucket of `uri` without a request. UserError if there are no credentials."""
     with translate_gcs_errors(uri):
         return _client().bucket(uri.bucket)
@@ -75,63 +83,174 @@ def request_options() -> dict[str, Any]:
     return {"timeout": TIMEOUT_S, "retry": retry}
 
 
-def read_object(uri: GsUri) -> tuple[bytes | None, int]:
-    """Return the content of an object and its generation; None and 0 if there is no object.
+class GcsStore:
+    """Cloud Storage as an ObjectStore. Versions are generations."""
 
-    Raises:
-        UserError: the bucket does not exist, access is denied, or the server does not answer.
-    """
-    from google.api_core.exceptions import NotFound, PreconditionFailed
+    def read(self, uri: ObjectUri) -> tuple[bytes | None, str]:
+        from google.api_core.exceptions import NotFound, PreconditionFailed
 
-    bucket = bucket_of(uri)
-    for attempt in range(_READS):
-        time.sleep(random.uniform(0, 0.02 * attempt))  # spreads readers and writers that contend for one object
+        bucket = bucket_of(uri)
+        for attempt in range(_READS):
+            time.sleep(random.uniform(0, 0.02 * attempt))  # spreads readers and writers that contend for one object
+            with translate_gcs_errors(uri):
+                blob = bucket.get_blob(uri.path, **request_options())
+                if blob is None:
+                    _require_bucket(bucket)
+                    return None, NO_VERSION
+                generation = blob.generation  # the download overwrites it, from a header that not every server sends
+                try:
+                    text = blob.download_as_bytes(
+                        if_generation_match=generation, checksum="crc32c", **request_options()
+                    )
+                except (NotFound, PreconditionFailed):
+                    continue  # replaced between the two requests
+                return text, str(int(generation))
+        raise concurrent_modification_error(uri)
+
+    def read_range(self, uri: ObjectUri, start: int = 0, end: int | None = None) -> bytes:
+        blob = bucket_of(uri).blob(uri.path)
+        # The checksum that the server reports is of the whole object.
+        part: dict[str, Any] = (
+            {"checksum": "crc32c"} if end is None else {"start": start, "end": end - 1, "checksum": None}
+        )
+        with translate_gcs_errors(uri), _missing(uri):
+            return bytes(blob.download_as_bytes(**part, **request_options()))
+
+    def head(self, uri: ObjectUri) -> StoredObject | None:
+        bucket = bucket_of(uri)
         with translate_gcs_errors(uri):
             blob = bucket.get_blob(uri.path, **request_options())
             if blob is None:
-                # A missing object and a missing bucket are both 404: listing tells them apart.
-                next(iter(bucket.list_blobs(max_results=1, **request_options())), None)
-                return None, 0
-            generation = blob.generation  # the download overwrites it, from a header that not every server sends
+                _require_bucket(bucket)
+            return _described(blob) if blob else None
+
+    def objects(self, folder: ObjectUri) -> list[StoredObject]:
+        prefix = f"{folder.path}/" if folder.path else None
+        with translate_gcs_errors(folder):
+            return [_described(blob) for blob in bucket_of(folder).list_blobs(prefix=prefix, **request_options())]
+
+    def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
+        from google.api_core.exceptions import PreconditionFailed
+
+        blob = bucket_of(uri).blob(uri.path)
+        if writer:
+            blob.metadata = {"writer": writer}
+        with translate_gcs_errors(uri):
             try:
-                text = blob.download_as_bytes(if_generation_match=generation, checksum="crc32c", **request_options())
-            except (NotFound, PreconditionFailed):
-                continue  # replaced between the two requests
-            return text, int(generation)
-    raise concurrent_modification_error(uri)
+                blob.upload_from_string(
+                    content,
+                    "application/json",
+                    if_generation_match=int(version or 0),
+                    checksum="crc32c",
+                    **request_options(),
+                )
+            except PreconditionFailed:
+                raise VersionConflict(uri) from None
+            return _described(blob)
+
+    def require_conditional_writes(self, uri: ObjectUri) -> None:
+        pass  # part of the API from its beginning
+
+    def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:
+        from google.cloud.storage import transfer_manager as tm
+
+        if not files:
+            return []
+        pairs = [(str(path), bucket_of(uri).blob(uri.path)) for path, uri in files]
+        with translate_gcs_errors(files[0][1]):
+            tm.upload_many(
+                pairs,
+                worker_type=tm.THREAD,
+                max_workers=WORKERS,
+                raise_exception=True,
+                upload_kwargs={"checksum": "crc32c", **request_options()},
+            )
+        return [blob.time_created for _path, blob in pairs if blob.time_created]
+
+    def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
+        from google.cloud.storage import transfer_manager as tm
+
+        if not objects:
+            return
+        first = objects[0][0]
+        with translate_gcs_errors(first), _missing(first), ExitStack() as stack:
+            files = [(bucket_of(uri).blob(uri.path), stack.enter_context(create())) for uri, create in objects]
+            tm.download_many(
+                files,
+                worker_type=tm.THREAD,
+                max_workers=WORKERS,
+                raise_exception=True,
+                download_kwargs={"checksum": "crc32c", **request_options()},
+            )
+
+    def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
+        generation = int(version) if version else None
+        with translate_gcs_errors(uri), _missing(uri):
+            bucket_of(uri).blob(uri.path).download_to_filename(
+                str(path), checksum="crc32c", if_generation_match=generation, **request_options()
+            )
+
+    def delete(self, uri: ObjectUri, version: str = NO_VERSION) -> None:
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+
+        generation = int(version) if version else None
+        # Missing: deleted by another, or by a first attempt whose answer was lost.
+        with translate_gcs_errors(uri, missing=False), suppress(NotFound, PreconditionFailed):
+            bucket_of(uri).blob(uri.path).delete(if_generation_match=generation, **request_options())
+
+    def server_time(self, uri: ObjectUri) -> datetime:
+        import requests
+
+        bucket = bucket_of(uri)
+        with translate_gcs_errors(uri):
+            # The client has no call for it. Every response has a Date header, even one that denies access.
+            url = f"{bucket.client._connection.API_BASE_URL}/storage/v1/b/{uri.bucket}?fields=name"
+            try:
+                answer = bucket.client._http.get(url, timeout=TIMEOUT_S)
+                return parsedate_to_datetime(answer.headers["Date"])
+            except (KeyError, ValueError, TypeError):
+                raise StorageError(
+                    f"{uri}: the server's response has no valid Date header", "use another server"
+                ) from None
+            except requests.exceptions.RequestException as error:
+                raise StorageError(
+                    f"{uri}: object storage at {_server()} does not answer: {_short_message(error)}", _RETRY_REMEDY
+                ) from None
 
 
-def generation_of(uri: GsUri) -> int:
-    """Return the generation of an object, 0 if there is none. UserError as `read_object`."""
-    bucket = bucket_of(uri)
-    with translate_gcs_errors(uri):
-        blob = bucket.get_blob(uri.path, **request_options())
-        if blob is None:
-            next(iter(bucket.list_blobs(max_results=1, **request_options())), None)  # a missing bucket is also a 404
-        return int(blob.generation) if blob else 0
+def _require_bucket(bucket: Any) -> None:
+    """Raise NotFound unless the bucket exists: a missing object and a missing bucket are both 404."""
+    next(iter(bucket.list_blobs(max_results=1, **request_options())), None)
 
 
-def server_time(uri: GsUri) -> datetime:
-    """Return the time of the server of `uri`, whose clock dates objects; this machine's clock may be wrong."""
-    import requests
-
-    bucket = bucket_of(uri)
-    with translate_gcs_errors(uri):
-        # The client has no call for it. Every response has a Date header, even one that denies access to the bucket.
-        url = f"{bucket.client._connection.API_BASE_URL}/storage/v1/b/{uri.bucket}?fields=name"
-        try:
-            answer = bucket.client._http.get(url, timeout=TIMEOUT_S)
-            return parsedate_to_datetime(answer.headers["Date"])
-        except (KeyError, ValueError, TypeError):
-            raise StorageError(f"{uri}: the server's response has no valid Date header", "use another server") from None
-        except requests.exceptions.RequestException as error:
-            raise StorageError(
-                f"{uri}: object storage at {_server()} does not answer: {_short_message(error)}", _RETRY_REMEDY
-            ) from None
+def _described(blob: Any) -> StoredObject:
+    return StoredObject(
+        name=blob.name,
+        size_bytes=int(blob.size or 0),
+        version=str(int(blob.generation)),
+        crc32c=blob.crc32c or "",
+        updated=blob.updated,
+        writer=(blob.metadata or {}).get("writer", ""),
+    )
 
 
 @contextmanager
-def translate_gcs_errors(uri: GsUri, missing: bool = True) -> Iterator[None]:
+def _missing(uri: ObjectUri) -> Iterator[None]:
+    """Turn the client's exceptions for objects that do not exist or have another generation into ObjectMissing."""
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    try:
+        yield
+    except (NotFound, PreconditionFailed) as error:
+        if isinstance(error, PreconditionFailed) and _PRECONDITION not in str(error):
+            raise
+        answer = getattr(error, "response", None)
+        path = unquote(urlsplit(answer.url).path.rpartition("/o/")[2]) if answer is not None and answer.url else ""
+        raise ObjectMissing(ObjectUri(uri.scheme, uri.bucket, path) if path else uri, _short_message(error)) from None
+
+
+@contextmanager
+def translate_gcs_errors(uri: ObjectUri, missing: bool = True) -> Iterator[None]:
     """Turn the client's exceptions about `uri` into UserErrors.
 
     PreconditionFailed passes through: callers handle it. So does NotFound if `missing` is False.
@@ -146,7 +265,7 @@ def translate_gcs_errors(uri: GsUri, missing: bool = True) -> Iterator[None]:
         with say_if_slow(waiting):
             yield
     except api.PreconditionFailed as error:
-        if "ifGenerationMatch" in str(error):  # the message has the URL: this request had a precondition
+        if _PRECONDITION in str(error):
             raise
         problem = f"{uri}: {_server()} reports a failed precondition that was not requested: {_short_message(error)}"
         raise StorageError(problem, f"check {EMULATOR_VARIABLE} and which server answers there") from None

@@ -1,4 +1,4 @@
-"""Click types of options that name a path, file:///PATH or gs://BUCKET/PATH.
+"""Click types of options that name a path, file:///PATH, gs://BUCKET/PATH or s3://BUCKET/PATH.
 
 Each converts to a local path. Inputs in object storage are downloaded during conversion; `publish` uploads outputs. A
 command whose work runs elsewhere only computes the paths: see `leave_in_storage`.
@@ -13,13 +13,13 @@ import click
 
 from components.core.console import UserError
 from components.core.storage.fetch import fetch, fetch_file, fetch_files_outside_artifacts, fetch_tree
-from components.core.storage.uri import GsUri, mirror, parse_place
+from components.core.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, mirror, parse_place
 
 _LEFT = "components.core.storage.options.left"
 
 
 def leave_in_storage(context: click.Context, why: str) -> None:
-    """Require gs:// URIs for this command's places from here on; convert them to mirrors without downloading.
+    """Require places in object storage for this command from here on; convert them to mirrors without downloading.
 
     Call it from an eager option.
 
@@ -34,20 +34,20 @@ class PlaceType(click.ParamType):
 
     Args:
         name: the metavar, in lower case.
-        bring: returns the local path of a gs:// URI.
+        bring: returns the local path of a URI in object storage.
     """
 
-    def __init__(self, name: str, bring: Callable[[GsUri], Path]) -> None:
+    def __init__(self, name: str, bring: Callable[[ObjectUri], Path]) -> None:
         self.name = name
         self._bring = bring
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         place = value if isinstance(value, Path) else parse_place(str(value))
         why = context.meta.get(_LEFT, "") if context else ""
-        if why and not isinstance(place, GsUri):
+        if why and not (isinstance(place, ObjectUri) and place.scheme in REMOTE_SCHEMES):
             option = parameter.opts[0] if parameter else self.name
-            raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} gs://BUCKET/PATH")
-        return (mirror(place) if why else self._bring(place)) if isinstance(place, GsUri) else place
+            raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")
+        return (mirror(place) if why else self._bring(place)) if isinstance(place, ObjectUri) else place
 
 
 class ArtifactOr(click.ParamType):

@@ -11,8 +11,8 @@ import google_crc32c
 from components.core.console import UserError
 from components.core.storage.contained import create_file_below
 from components.core.storage.directory import make_directory
-from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
 from components.core.storage.manifest import ManifestEntry
+from components.core.storage.object_store import store_of
 from components.core.storage.packs import Pack
 from components.core.storage.remote import RemoteManifest
 
@@ -34,9 +34,7 @@ def download_files(remote: RemoteManifest, wanted: Sequence[ManifestEntry], into
             content |= _read_range(remote, group, pack)
     for entry in wanted:
         if entry.name not in content:
-            with translate_gcs_errors(remote.uri):
-                blob = bucket_of(remote.uri).blob((remote.uri / remote.data / entry.name).path)
-                content[entry.name] = blob.download_as_bytes(checksum="crc32c", **request_options())
+            content[entry.name] = store_of(remote.uri).read_range(remote.uri / remote.data / entry.name)
         _check(remote, entry, content[entry.name])
         with create_file_below(into, entry.name) as stream:
             stream.write(content[entry.name])
@@ -58,9 +56,7 @@ def _read_range(remote: RemoteManifest, entries: Sequence[ManifestEntry], pack: 
     end = pack.offsets[entries[-1].name] + entries[-1].size_bytes
     data = b""
     if end > start:
-        with translate_gcs_errors(remote.uri):
-            blob = bucket_of(remote.uri).blob((remote.uri / remote.data / pack.name).path)
-            data = blob.download_as_bytes(start=start, end=end - 1, checksum=None, **request_options())
+        data = store_of(remote.uri).read_range(remote.uri / remote.data / pack.name, start, end)
     begins = ((entry, pack.offsets[entry.name] - start) for entry in entries)
     return {entry.name: data[begin : begin + entry.size_bytes] for entry, begin in begins}
 

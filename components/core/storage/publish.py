@@ -1,6 +1,6 @@
 """Atomic publication: an artifact appears whole or not at all, even if the step that makes it is interrupted.
 
-This file handles the file system; an artifact published into the mirror of a gs:// URI (components.core.storage.uri) is
+This file handles the file system; an artifact published into the mirror of a URI (components.core.storage.uri) is
 uploaded first.
 """
 
@@ -49,7 +49,7 @@ def publish(output: Path, packing: bool = True) -> Iterator[Path]:
     is exchanged in one system call and then removed, so that a reader always finds a whole one. On any exception the
     directory is removed. Partial directories that a killed process left for the same output are removed first.
 
-    If `output` is the mirror of a gs:// URI, the artifact is uploaded before it appears locally. If another writer has
+    If `output` is the mirror of a URI, the artifact is uploaded before it appears locally. If another writer has
     published there since the block began, that writer's artifact stays and also becomes `output`. Other content of the
     mirror is removed: a cache never blocks publication.
 

@@ -5,10 +5,9 @@
     gs://BUCKET/PATH/data/<id>/@packs/    small files packed together, if there are many (components.core.storage.packs)
 
 A single object appears atomically, but an artifact consists of many. So each writer uploads to a folder of its own and
-then writes the manifest under a generation precondition (the manifest is still the one that the writer found when it
-started). If writers race, exactly one wins, and no reader ever sees a mix of two writers' files. The folder of a killed
-writer stays until components.core.storage.sweep removes it, one day after its last object, when no writer may publish
-it any more.
+then writes the manifest under a precondition: it is still the one that the writer found when it started. If writers
+race, exactly one wins, and no reader ever sees a mix of two writers' files. The folder of a killed writer stays until
+components.core.storage.sweep removes it, one day after its last object, when no writer may publish it any more.
 """
 
 from __future__ import annotations
@@ -19,18 +18,16 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
+from typing import TypeVar
 
 from components.core.console import Progress, UserError, say
 from components.core.storage.contained import create_file_below, create_link
 from components.core.storage.directory import empty
-from components.core.storage.gcs import bucket_of, read_object, request_options, translate_gcs_errors
 from components.core.storage.manifest import (
     MANIFEST,
     VERSION,
@@ -44,13 +41,15 @@ from components.core.storage.manifest import (
     parse_manifest,
     scan_directory,
 )
+from components.core.storage.object_store import NO_VERSION, ObjectMissing, VersionConflict, store_of
 from components.core.storage.packs import Pack, group_into_packs, unpack
 from components.core.storage.packs import parse as parse_packs
 from components.core.storage.packs import write as write_pack
 from components.core.storage.stale_directories import make_locked
-from components.core.storage.uri import GsUri, concurrent_modification_error, name_problem
+from components.core.storage.uri import ObjectUri, concurrent_modification_error, name_problem
 
-WORKERS = 8  # below the size of the client's connection pool, which warns when it overflows
+T = TypeVar("T")
+
 _BATCH = 64  # files between two updates of the progress line
 _ATTEMPTS = 5  # to read or publish an artifact that others keep replacing
 _MIN_FILES_FOR_PROGRESS = 100  # fewer are transferred before a progress line would appear
@@ -66,14 +65,14 @@ class RemoteManifest:
 
     Attributes:
         uri: the artifact.
-        generation: generation of the manifest object; 0 if there is no manifest, and then `files` is empty.
+        version: version of the manifest object; "" if there is no manifest, and then `files` is empty.
         data: the folder that holds the files; "" if there is no manifest or a damaged one.
         files: all files, packed or not.
         packs: objects that contain several files each; those files have no objects of their own.
     """
 
-    uri: GsUri
-    generation: int = 0
+    uri: ObjectUri
+    version: str = NO_VERSION
     data: str = ""
     files: tuple[ManifestEntry, ...] = ()
     packs: tuple[Pack, ...] = ()
@@ -84,30 +83,31 @@ class RemoteManifest:
         return frozenset(name for pack in self.packs for name in pack.offsets)
 
 
-def read_remote_manifest(uri: GsUri) -> RemoteManifest:
-    """Return the manifest at `uri`, with generation 0 if there is none.
+def read_remote_manifest(uri: ObjectUri) -> RemoteManifest:
+    """Return the manifest at `uri`, with an empty version if there is none.
 
     Raises:
         UserError: the bucket does not exist, access is denied, the server does not answer, or the manifest is not ours.
     """
-    text, generation = read_object(uri / MANIFEST)
+    text, version = store_of(uri).read(uri / MANIFEST)
     if text is None:
         return RemoteManifest(uri)
-    return _parse(uri, text, generation)
+    return _parse(uri, text, version)
 
 
-def read_manifest_to_replace(uri: GsUri) -> RemoteManifest:
+def read_manifest_to_replace(uri: ObjectUri) -> RemoteManifest:
     """Return the manifest at `uri` for a writer: a damaged or truncated manifest of ours counts as one without files.
 
     Raises:
         UserError: as `read_remote_manifest`; or the manifest.json belongs to another tool or to a newer version of this
             program.
     """
-    text, generation = read_object(uri / MANIFEST)
+    store_of(uri).require_conditional_writes(uri / MANIFEST)
+    text, version = store_of(uri).read(uri / MANIFEST)
     if text is None:
         return RemoteManifest(uri)
     try:
-        return _parse(uri, text, generation)
+        return _parse(uri, text, version)
     except NotAManifest as error:
         try:
             document = json.loads(text)
@@ -118,10 +118,10 @@ def read_manifest_to_replace(uri: GsUri) -> RemoteManifest:
                 error.problem, f"another tool wrote it: delete {uri / MANIFEST}, or choose another --output"
             ) from None
         say(f"warning: {error.problem}; replacing it")
-        return RemoteManifest(uri, generation)
+        return RemoteManifest(uri, version)
 
 
-def _parse(uri: GsUri, text: bytes, generation: int) -> RemoteManifest:
+def _parse(uri: ObjectUri, text: bytes, version: str) -> RemoteManifest:
     """Parse the manifest at `uri`; raise NotAManifest if it is invalid or an entry leads outside of the artifact."""
     place, remedy = str(uri / MANIFEST), f"make the artifact again at {uri}; that replaces it"
     try:
@@ -135,7 +135,7 @@ def _parse(uri: GsUri, text: bytes, generation: int) -> RemoteManifest:
     data = document.get("data")
     if not isinstance(data, str) or not re.fullmatch(f"data/{DATA_ID}", data):
         raise NotAManifest(f"{place} does not name the folder of its files: data is {data!r}"[:400], remedy)
-    return RemoteManifest(uri, generation, data, files, packs)
+    return RemoteManifest(uri, version, data, files, packs)
 
 
 class _Damaged(UserError):
@@ -154,27 +154,31 @@ class ReplacedDuringDownload(Exception):
         self.by = by
 
 
-def read_verified_manifest(uri: GsUri) -> RemoteManifest:
-    """Return the manifest at `uri`, with generation 0 also if files of the artifact are missing or differ."""
+def read_verified_manifest(uri: ObjectUri) -> RemoteManifest:
+    """Return the manifest at `uri`, with an empty version also if files of the artifact are missing or differ."""
     for _attempt in range(_ATTEMPTS):
         remote = read_remote_manifest(uri)
-        if not remote.generation or is_complete(remote):
+        if not remote.version or is_complete(remote):
             return remote
-        if read_remote_manifest(uri).generation == remote.generation:
+        if read_remote_manifest(uri).version == remote.version:
             return RemoteManifest(uri)
     raise concurrent_modification_error(uri)
 
 
 def is_complete(remote: RemoteManifest) -> bool:
-    """Return whether every file in the manifest exists with its size and checksum, according to a listing."""
-    with translate_gcs_errors(remote.uri):
-        data = (remote.uri / remote.data).path
-        blobs = bucket_of(remote.uri).list_blobs(prefix=f"{data}/", **request_options())
-        there = {blob.name.removeprefix(f"{data}/"): (blob.size, blob.crc32c) for blob in blobs}
+    """Return whether every file in the manifest exists with its size and checksum, according to a listing.
+
+    Where listings have no checksums, as those of S3, only sizes are compared; readers verify the content.
+    """
+    data = remote.uri / remote.data
+    there = {found.name.removeprefix(f"{data.path}/"): found for found in store_of(data).objects(data)}
     packed = remote.packed
     wanted = {e.name: (e.size_bytes, e.crc32c) for e in remote.files if not e.link and e.name not in packed}
     wanted |= {pack.name: (pack.size_bytes, pack.crc32c) for pack in remote.packs}
-    return all(there.get(name) == content for name, content in wanted.items())
+    return all(
+        (found := there.get(name)) and found.size_bytes == size_bytes and found.crc32c in ("", crc32c)
+        for name, (size_bytes, crc32c) in wanted.items()
+    )
 
 
 def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing: bool = True) -> RemoteManifest:
@@ -193,7 +197,7 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
         if in_time:
             return after
         say(f"{before.uri}: the upload took more than {ABANDONED_AFTER_S / 3600:.0f} h; uploading again")
-        before = RemoteManifest(after.uri, after.generation, after.data)  # without files: they may have been swept
+        before = RemoteManifest(after.uri, after.version, after.data)  # without files: they may have been swept
     _withdraw(after)
     raise UserError(
         f"{before.uri} cannot be published: each upload takes more than {ABANDONED_AFTER_S / 3600:.0f} h",
@@ -205,78 +209,69 @@ def _upload_once(
     directory: Path, manifest: Manifest, before: RemoteManifest, packing: bool
 ) -> tuple[RemoteManifest, bool]:
     """Try `upload` once; also return whether the files are young enough that no sweep can have removed them."""
-    from google.api_core.exceptions import PreconditionFailed
-
     uri = before.uri
     _require_publishable(uri, manifest.files)
     if before.data and before.files == manifest.files and bool(before.packs) <= packing and is_complete(before):
         return before, True  # identical content
-    bucket = bucket_of(uri)
+    store = store_of(uri)
     data = f"data/{manifest_digest(manifest.files)[:12]}-{secrets.token_hex(4)}"
-    blob = bucket.blob((uri / MANIFEST).path)
+    written: list[datetime] = []
     with _scratch_directory_near(directory) as scratch:
         groups = group_into_packs(manifest.files) if packing else []
         packs = [write_pack(directory, group, Path(scratch, f"{i:04}.tar")) for i, group in enumerate(groups)]
         packed = {name for pack in packs for name in pack.offsets}
         alone = [entry for entry in manifest.files if not entry.link and entry.name not in packed]
-        pairs = [(str(directory / entry.name), bucket.blob((uri / data / entry.name).path)) for entry in alone]
-        pairs += [(str(Path(scratch, Path(p.name).name)), bucket.blob((uri / data / p.name).path)) for p in packs]
+        pairs = [(directory / entry.name, uri / data / entry.name) for entry in alone]
+        pairs += [(Path(scratch, Path(pack.name).name), uri / data / pack.name) for pack in packs]
         try:
-            with translate_gcs_errors(uri):
-                _transfer(f"uploading to {uri}", pairs, _upload_many)
+            _transfer(f"uploading to {uri}", pairs, lambda batch: written.extend(store.upload(batch)))
         except BaseException:
-            _remove(bucket, uri / data)
+            _remove(uri / data)
             raise
     document = manifest_document(manifest.files) | {"data": data}
     document |= {"packs": [pack.to_json() for pack in packs]} if packs else {}
     text = json.dumps(document, indent=1)
     # From here on a manifest may name the files even if this process fails. They are not removed on errors: a lost
     # answer does not mean that nothing was written.
-    after, found = RemoteManifest(uri), before.generation
-    while not after.generation:
+    after, version, published = RemoteManifest(uri), before.version, None
+    while not after.version:
         try:
-            with translate_gcs_errors(uri):
-                blob.upload_from_string(
-                    text, "application/json", if_generation_match=found, checksum="crc32c", **request_options()
-                )
-            after = RemoteManifest(uri, blob.generation, data, manifest.files, tuple(packs))
-        except PreconditionFailed:
+            stored = store.write(uri / MANIFEST, text.encode(), version)
+            after = RemoteManifest(uri, stored.version, data, manifest.files, tuple(packs))
+            published = stored.updated
+        except VersionConflict:
             after = read_remote_manifest(uri)  # may still be ours, if only the answer to the first attempt was lost
-            found = 0  # if the previous manifest was only removed: nobody else has published
+            version = NO_VERSION  # if the previous manifest was only removed: nobody else has published
     outdated = before.data if after.data == data else data
     if outdated:
-        _remove(bucket, uri / outdated)
-    return after, after.data != data or _published_in_time(uri, [object_ for _path, object_ in pairs], blob)
+        _remove(uri / outdated)
+    return after, after.data != data or _published_in_time(uri, written, published)
 
 
-def _published_in_time(uri: GsUri, objects: Sequence[Any], manifest: Any) -> bool:
+def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: datetime | None) -> bool:
     """Return whether no sweep can have treated these objects as abandoned before their manifest existed.
 
     Uses the server's timestamps: a process, or a whole machine, that was suspended for a day does not notice it.
+
+    Args:
+        written: when the objects were written.
+        published: when the manifest was; None if the answer that carried it was lost.
     """
-    created = [blob.time_created for blob in objects if blob.time_created]
-    if not created:
+    if not written:
         return True
-    published: datetime | None = manifest.updated
-    if published is None:  # the answer that carried it was lost
-        with translate_gcs_errors(uri):
-            found = bucket_of(uri).get_blob(manifest.name, **request_options())
+    if published is None:
+        found = store_of(uri).head(uri / MANIFEST)
         published = found.updated if found else None
-    return published is None or (published - min(created)).total_seconds() < ABANDONED_AFTER_S
+    return published is None or (published - min(written)).total_seconds() < ABANDONED_AFTER_S
 
 
 def _withdraw(artifact: RemoteManifest) -> None:
     """Remove an artifact unless another writer has replaced it."""
-    from google.api_core.exceptions import NotFound, PreconditionFailed
-
-    bucket = bucket_of(artifact.uri)
-    with translate_gcs_errors(artifact.uri, missing=False), suppress(NotFound, PreconditionFailed):
-        manifest = bucket.blob((artifact.uri / MANIFEST).path)
-        manifest.delete(if_generation_match=artifact.generation, **request_options())
-    _remove(bucket, artifact.uri / artifact.data)
+    store_of(artifact.uri).delete(artifact.uri / MANIFEST, artifact.version)
+    _remove(artifact.uri / artifact.data)
 
 
-def _require_publishable(uri: GsUri, files: Sequence[ManifestEntry]) -> None:
+def _require_publishable(uri: ObjectUri, files: Sequence[ManifestEntry]) -> None:
     """Raise UserError for links that readers reject and names that objects cannot have, before anything is uploaded."""
     for entry in files:
         if problem := name_problem((uri / f"data/{'0' * 21}" / entry.name).path):
@@ -313,16 +308,16 @@ def download_version(remote: RemoteManifest, into: Path) -> None:
     """Download the files of exactly this version of an artifact into the empty directory `into`.
 
     Raises:
-        Replaced: another version has replaced it.
+        ReplacedDuringDownload: another version has replaced it.
         UserError: as `download`.
     """
     try:
         _download(remote, into)
     except _Damaged:
         now = read_remote_manifest(remote.uri)
-        if now.generation == remote.generation:
+        if now.version == remote.version:
             raise
-        if not now.generation:
+        if not now.version:
             raise UserError(
                 f"{remote.uri} was removed while it was read", "find out what removed it, and make it again"
             ) from None
@@ -330,25 +325,18 @@ def download_version(remote: RemoteManifest, into: Path) -> None:
 
 
 def _download(remote: RemoteManifest, into: Path) -> None:
-    from google.api_core.exceptions import NotFound
-
     uri = remote.uri
-    bucket = bucket_of(uri)
     packed = remote.packed
     entries = {entry.name: entry for entry in remote.files}
     create = {e.name: partial(create_file_below, into, e.name, e.executable) for e in remote.files if not e.link}
-    pairs = [(bucket.blob((uri / remote.data / name).path), create[name]) for name in create if name not in packed]
+    pairs = [(uri / remote.data / name, create[name]) for name in create if name not in packed]
     with _scratch_directory_near(into) as scratch:
         archives = {pack: str(Path(scratch, str(i))) for i, pack in enumerate(pack.name for pack in remote.packs)}
-        pairs += [
-            (bucket.blob((uri / remote.data / pack).path), partial(open, archive, "wb"))
-            for pack, archive in archives.items()
-        ]
+        pairs += [(uri / remote.data / pack, partial(open, archive, "wb")) for pack, archive in archives.items()]
         try:
-            with translate_gcs_errors(uri, missing=False):
-                _transfer(f"downloading {uri}", pairs, _download_many)
-        except NotFound as error:
-            raise _Damaged(f"{uri} is damaged: {_missing_object(error, uri)} is missing", "make it again") from None
+            _transfer(f"downloading {uri}", pairs, store_of(uri).download)
+        except ObjectMissing as error:
+            raise _Damaged(f"{uri} is damaged: {error.uri} is missing", "make it again") from None
         for pack in remote.packs:
             unpack(
                 Path(archives[pack.name]),
@@ -365,22 +353,14 @@ def _download(remote: RemoteManifest, into: Path) -> None:
         )
 
 
-def _missing_object(error: Any, uri: GsUri) -> str:
-    """Return the name of the object that a 404 is about, or a generic phrase if the answer does not tell."""
-    answer = getattr(error, "response", None)
-    name = unquote(urlsplit(answer.url).path.rpartition("/o/")[2]) if answer is not None and answer.url else ""
-    return f"gs://{uri.bucket}/{name}" if name else "one of its objects"
-
-
-def list_folder(uri: GsUri) -> dict[str, tuple[int, int]]:
-    """Return name below `uri` -> (generation, bytes) of each object there, without folder placeholders."""
-    with translate_gcs_errors(uri):
-        blobs = [blob for blob in bucket_of(uri).list_blobs(prefix=f"{uri.path}/", **request_options())]
-    found = {blob.name.removeprefix(f"{uri.path}/"): (int(blob.generation), int(blob.size)) for blob in blobs}
+def list_folder(uri: ObjectUri) -> dict[str, tuple[str, int]]:
+    """Return name below `uri` -> (version, bytes) of each object there, without folder placeholders."""
+    objects = store_of(uri).objects(uri)
+    found = {one.name.removeprefix(f"{uri.path}/"): (one.version, one.size_bytes) for one in objects}
     return {name: version for name, version in found.items() if name and not name.endswith("/")}
 
 
-def download_folder(uri: GsUri, names: Iterable[str], into: Path) -> None:
+def download_folder(uri: ObjectUri, names: Iterable[str], into: Path) -> None:
     """Download the named objects below `uri`, for content that other tools put there.
 
     Raises:
@@ -393,10 +373,8 @@ def download_folder(uri: GsUri, names: Iterable[str], into: Path) -> None:
         raise UserError(
             f"{uri} cannot be a directory on this machine: {error}", "rename or remove the object"
         ) from None
-    bucket = bucket_of(uri)
-    pairs = [(bucket.blob((uri / name).path), partial(create_file_below, into, name)) for name in names]
-    with translate_gcs_errors(uri):
-        _transfer(f"downloading {uri}", pairs, _download_many)
+    pairs = [(uri / name, partial(create_file_below, into, name)) for name in names]
+    _transfer(f"downloading {uri}", pairs, store_of(uri).download)
 
 
 @contextmanager
@@ -414,14 +392,16 @@ def _scratch_directory_near(directory: Path) -> Iterator[str]:
         os.close(lock)
 
 
-def remove(uri: GsUri) -> None:
+def remove(uri: ObjectUri) -> None:
     """Delete an artifact, its manifest first so that no reader starts to read files that are being deleted."""
-    bucket = bucket_of(uri)
-    _remove(bucket, uri / MANIFEST)
-    _remove(bucket, uri / "data")
+    try:
+        store_of(uri).delete(uri / MANIFEST)
+    except UserError as error:
+        say(f"warning: {uri / MANIFEST} was not removed: {error.problem}")
+    _remove(uri / "data")
 
 
-def _transfer(what: str, pairs: Sequence[Any], move: Callable[[Sequence[Any]], None]) -> None:
+def _transfer(what: str, pairs: Sequence[T], move: Callable[[Sequence[T]], object]) -> None:
     if len(pairs) < _MIN_FILES_FOR_PROGRESS:
         move(pairs)
         return
@@ -432,42 +412,11 @@ def _transfer(what: str, pairs: Sequence[Any], move: Callable[[Sequence[Any]], N
             progress.advance(len(batch))
 
 
-def _upload_many(pairs: Sequence[Any]) -> None:
-    from google.cloud.storage import transfer_manager as tm
-
-    tm.upload_many(
-        pairs,
-        worker_type=tm.THREAD,
-        max_workers=WORKERS,
-        raise_exception=True,
-        upload_kwargs={"checksum": "crc32c", **request_options()},
-    )
-
-
-def _download_many(pairs: Sequence[tuple[Any, Callable[[], BinaryIO]]]) -> None:
-    """Download objects; the second element of each pair opens the file to write."""
-    from google.cloud.storage import transfer_manager as tm
-
-    with ExitStack() as stack:
-        files = [(blob, stack.enter_context(create())) for blob, create in pairs]
-        tm.download_many(
-            files,
-            worker_type=tm.THREAD,
-            max_workers=WORKERS,
-            raise_exception=True,
-            download_kwargs={"checksum": "crc32c", **request_options()},
-        )
-
-
-def _remove(bucket: Any, place: GsUri) -> None:
-    """Delete the objects at and below `place`, best effort: what is left is unreferenced."""
-    from google.api_core.exceptions import NotFound
-
+def _remove(folder: ObjectUri) -> None:
+    """Delete the objects below `folder`, best effort: what is left is unreferenced."""
+    store = store_of(folder)
     try:
-        with translate_gcs_errors(place):
-            for blob in list(bucket.list_blobs(prefix=place.path, **request_options())):
-                if blob.name == place.path or blob.name.startswith(f"{place.path}/"):
-                    with suppress(NotFound):  # deleted by another, or by a first attempt whose answer was lost
-                        blob.delete(**request_options())
+        for found in store.objects(folder):
+            store.delete(replace(folder, path=found.name))
     except UserError as error:
-        say(f"warning: {place} was not removed: {error.problem}")
+        say(f"warning: {folder} was not removed: {error.problem}")

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from components.core.console import UserError, say
-from components.core.storage.gcs import bucket_of, request_options, server_time, translate_gcs_errors
 from components.core.storage.manifest import MANIFEST
+from components.core.storage.object_store import server_time, store_of
 from components.core.storage.remote import ABANDONED_AFTER_S, DATA_ID, read_remote_manifest
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 
 _OBJECT = re.compile(rf"(?P<artifact>.+?)/(?P<data>data/{DATA_ID})/(?P<name>.+)", re.DOTALL)
 _NESTED = re.compile(rf"(^|/)data/{DATA_ID}/")
@@ -33,20 +32,22 @@ class AbandonedFolder:
         artifact: what the writer meant to publish.
         data: the folder, relative to `artifact`.
         size_bytes: total size of its objects.
-        generations: object name in the bucket -> generation.
+        versions: object name in the bucket -> version.
     """
 
-    artifact: GsUri
+    artifact: ObjectUri
     data: str
     size_bytes: int = 0
-    generations: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def uri(self) -> GsUri:
+    def uri(self) -> ObjectUri:
         return self.artifact / self.data
 
 
-def sweep(place: GsUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S) -> Iterator[AbandonedFolder]:
+def sweep(
+    place: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S
+) -> Iterator[AbandonedFolder]:
     """Remove the abandoned folders of the artifacts at and below `place`, and yield each.
 
     Args:
@@ -67,21 +68,20 @@ def sweep(place: GsUri, dry_run: bool = False, older_than_s: float = ABANDONED_A
         yield folder
 
 
-def _folders_unchanged_since(before: datetime, place: GsUri) -> Iterator[AbandonedFolder]:
+def _folders_unchanged_since(before: datetime, place: ObjectUri) -> Iterator[AbandonedFolder]:
     """Yield writers' folders below `place` whose objects are all older than `before`."""
     folders: dict[tuple[str, str], AbandonedFolder] = {}
     kept: set[tuple[str, str]] = set()
-    with translate_gcs_errors(place):
-        prefix = f"{place.path}/" if place.path else None
-        for blob in bucket_of(place).list_blobs(prefix=prefix, **request_options()):
-            if (match := _OBJECT.fullmatch(blob.name)) is None:
-                continue
-            key = (match["artifact"], match["data"])
-            folder = folders.setdefault(key, AbandonedFolder(GsUri(place.bucket, key[0]), key[1]))
-            folder.size_bytes += int(blob.size or 0)
-            folder.generations[blob.name] = int(blob.generation)
-            if blob.updated >= before or _NESTED.search(match["name"]):  # contains an artifact: not a writer's folder
-                kept.add(key)
+    for found in store_of(place).objects(place):
+        if (match := _OBJECT.fullmatch(found.name)) is None:
+            continue
+        key = (match["artifact"], match["data"])
+        folder = folders.setdefault(key, AbandonedFolder(replace(place, path=key[0]), key[1]))
+        folder.size_bytes += found.size_bytes
+        folder.versions[found.name] = found.version
+        young = found.updated is None or found.updated >= before
+        if young or _NESTED.search(match["name"]):  # contains an artifact: not a writer's folder
+            kept.add(key)
     for key, folder in folders.items():
         if key not in kept:
             yield folder
@@ -98,16 +98,11 @@ def _may_be_read(folder: AbandonedFolder, before: datetime) -> bool:
     except UserError as error:
         say(f"warning: keeping {folder.uri}: {error.problem}")
         return True
-    with translate_gcs_errors(folder.uri):
-        manifest = bucket_of(folder.artifact).get_blob((folder.artifact / MANIFEST).path, **request_options())
-    return manifest is not None and bool(manifest.updated >= before)
+    manifest = store_of(folder.artifact).head(folder.artifact / MANIFEST)
+    return manifest is not None and (manifest.updated is None or manifest.updated >= before)
 
 
 def _remove(folder: AbandonedFolder) -> None:
-    from google.api_core.exceptions import NotFound, PreconditionFailed
-
-    bucket = bucket_of(folder.artifact)
-    with translate_gcs_errors(folder.uri, missing=False):
-        for name, generation in folder.generations.items():
-            with suppress(NotFound, PreconditionFailed):  # removed by another sweep, or the answer was lost
-                bucket.blob(name).delete(if_generation_match=generation, **request_options())
+    store = store_of(folder.artifact)
+    for name, version in folder.versions.items():
+        store.delete(replace(folder.artifact, path=name), version)

@@ -1,4 +1,4 @@
-"""gs:// URIs and their mirrors, the local directories that stand for them.
+"""URIs of places in object storage, and their mirrors, the local directories that stand for them.
 
 Steps work on files. So each artifact in object storage has a mirror below the cache directory: inputs are downloaded
 into it, and outputs published into it are uploaded first (publish.py). The mirror of a URI is computed, never stored,
@@ -8,23 +8,33 @@ so that every part of a step can derive one from the other:
                               <->  $MLGO_CACHE_DIR/gs/bucket/runs/7/vocab/@<version>/vocab   one version, for reading
 
 The directory "@" separates the mirror of gs://bucket/a from that of gs://bucket/a/b; an "@" in a name is written %40.
-Inputs have one mirror per version (components.core.storage.versions), so that no input changes while it is read.
+Inputs have one mirror per version (components.core.storage.versions), so that no input changes while it is read. The
+mirrors of s3:// and of every other scheme are below a directory named after the scheme.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from components.core.console import UserError
 from components.core.storage.cache import default_cache_dir
 
-SCHEME = "gs://"
+GS, S3, KFP_LOCAL = "gs", "s3", "kfp-local"
+SCHEMES = (GS, S3, KFP_LOCAL)
+"""Schemes of object storage: Cloud Storage, S3 and servers that speak its protocol, and the local directories that
+Kubeflow Pipelines copies (components.core.storage.kfp_local; only the launcher writes such URIs)."""
+REMOTE_SCHEMES = (GS, S3)
+"""Schemes of places that every machine reaches."""
+USAGE = "gs://BUCKET/PATH or s3://BUCKET/PATH"
+"""How messages tell users to write a place in object storage."""
 _MIRROR_MARK = "@"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_KFP_FOLDER = re.compile(r"[a-z0-9]+")
+"""Of a kfp-local:// URI: the directory that Kubeflow Pipelines names after its own scheme, for example minio."""
 _VERSION = re.compile(r"@[0-9a-f]*")
 _MAX_NAME_BYTES = 1024
 """Limit of Cloud Storage for an object's name, in UTF-8."""
@@ -33,41 +43,35 @@ _MAX_PART_BYTES = 220
 
 
 @dataclass(frozen=True)
-class GsUri:
-    """A place in object storage. `path` has no slash at either end; it may be empty and then names the whole bucket."""
+class ObjectUri:
+    """A place in object storage.
 
+    Attributes:
+        scheme: one of SCHEMES.
+        path: without a slash at either end; it may be empty and then names the whole bucket.
+    """
+
+    scheme: str
     bucket: str
     path: str
 
     def __str__(self) -> str:
-        return f"{SCHEME}{self.bucket}/{self.path}"
+        return f"{self.scheme}://{self.bucket}/{self.path}"
 
-    def __truediv__(self, name: str) -> GsUri:
-        return GsUri(self.bucket, f"{self.path}/{name}" if self.path else name)
+    def __truediv__(self, name: str) -> ObjectUri:
+        return replace(self, path=f"{self.path}/{name}" if self.path else name)
 
 
-def parse_place(text: str) -> GsUri | Path:
-    """Parse a path option: gs://BUCKET/PATH, file:///PATH or a path.
+def parse_place(text: str) -> ObjectUri | Path:
+    """Parse a path option: gs://BUCKET/PATH, s3://BUCKET/PATH, file:///PATH or a path.
 
     Raises:
         UserError: another scheme; a URI without a bucket or a path, or with a name that no object can have; a file://
             URI of another host.
     """
-    if text.startswith(SCHEME):
-        bucket, _slash, path = text.removeprefix(SCHEME).partition("/")
-        path = path.strip("/")
-        if not bucket:
-            raise UserError(f"{text} has no bucket", "write it as gs://BUCKET/PATH")
-        if not _BUCKET.fullmatch(bucket):
-            raise UserError(
-                f"{text}: {bucket!r} is not a valid bucket name",
-                "bucket names have 3 to 63 characters: a-z, 0-9, - _ and ., a letter or digit first and last",
-            )
-        if not path or any(part in ("", ".", "..") for part in path.split("/")):
-            raise UserError(f"{text} has no path in the bucket {bucket}", "write it as gs://BUCKET/PATH")
-        if problem := name_problem(path):
-            raise UserError(f"{text!r} is not a valid place in object storage: {problem}", "choose another name")
-        return GsUri(bucket, path)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme in SCHEMES:
+        return _parse_object_uri(text, scheme, rest)
     if text.startswith("file://"):
         host, slash, path = text.removeprefix("file://").partition("/")
         path = unquote(slash + path)
@@ -75,8 +79,32 @@ def parse_place(text: str) -> GsUri | Path:
             raise UserError(f"{text} is not a file on this machine", "write it as file:///PATH, with three slashes")
         return Path(path)
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", text):
-        raise UserError(f"{text} has an unsupported scheme", "use gs://BUCKET/PATH, file:///PATH or a path")
+        raise UserError(f"{text} has an unsupported scheme", f"use {USAGE}, file:///PATH or a path")
     return Path(text)
+
+
+def _parse_object_uri(text: str, scheme: str, rest: str) -> ObjectUri:
+    bucket, _slash, path = rest.partition("/")
+    path = path.strip("/")
+    wanted = f"write it as {scheme}://BUCKET/PATH"
+    if not bucket:
+        raise UserError(f"{text} has no bucket", wanted)
+    if not (_KFP_FOLDER if scheme == KFP_LOCAL else _BUCKET).fullmatch(bucket):
+        raise UserError(
+            f"{text}: {bucket!r} is not a valid bucket name",
+            "bucket names have 3 to 63 characters: a-z, 0-9, - _ and ., a letter or digit first and last",
+        )
+    if not path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise UserError(f"{text} has no path in the bucket {bucket}", wanted)
+    if problem := name_problem(path):
+        raise UserError(f"{text!r} is not a valid place in object storage: {problem}", "choose another name")
+    return ObjectUri(scheme, bucket, path)
+
+
+def in_object_storage(text: str) -> bool:
+    """Return whether `text` is spelled as a URI of object storage, valid or not."""
+    scheme, separator, _rest = text.partition("://")
+    return bool(separator) and scheme in SCHEMES
 
 
 def name_problem(name: str) -> str:
@@ -91,7 +119,7 @@ def name_problem(name: str) -> str:
     return f"its name is longer than {_MAX_NAME_BYTES} bytes" if size_bytes > _MAX_NAME_BYTES else ""
 
 
-def mirror(uri: GsUri, version: str = "") -> Path:
+def mirror(uri: ObjectUri, version: str = "") -> Path:
     """Return the local directory (or file) that stands for `uri`; it need not exist.
 
     Args:
@@ -106,20 +134,22 @@ def mirror(uri: GsUri, version: str = "") -> Path:
             f"{uri}: {unquote(longest)[:40]}… is too long for a directory name on this machine",
             f"choose a name with components of at most {_MAX_PART_BYTES} letters, or a third as many non-ASCII ones",
         )
-    return default_cache_dir() / "gs" / uri.bucket / Path(*parts) / f"{_MIRROR_MARK}{version}" / parts[-1]
+    return default_cache_dir() / uri.scheme / uri.bucket / Path(*parts) / f"{_MIRROR_MARK}{version}" / parts[-1]
 
 
-def uri_of(path: Path) -> GsUri | None:
+def uri_of(path: Path) -> ObjectUri | None:
     """Return the URI that `path` stands for if it is a mirror or lies in one; None for every other path."""
     try:
-        relative = path.absolute().relative_to(default_cache_dir() / "gs")
+        relative = path.absolute().relative_to(default_cache_dir())
     except (ValueError, UserError):
         return None
-    bucket, *parts = relative.parts or ("",)
+    if len(relative.parts) < 2 or relative.parts[0] not in SCHEMES:
+        return None
+    scheme, bucket, *parts = relative.parts
     at = next((i for i, part in enumerate(parts) if _VERSION.fullmatch(part)), None)
     if at is None:
         return None
-    return GsUri(bucket, "/".join(unquote(part) for part in parts[:at] + parts[at + 2 :]))
+    return ObjectUri(scheme, bucket, "/".join(unquote(part) for part in parts[:at] + parts[at + 2 :]))
 
 
 def display_path(path: Path) -> str:
@@ -130,13 +160,13 @@ def display_path(path: Path) -> str:
 def name_mirrors_by_uri(text: str) -> str:
     """Replace each path of a mirror, or of a partial directory next to one, in a message by the URI."""
     try:
-        root = re.escape(str(default_cache_dir() / "gs"))
+        root = re.escape(str(default_cache_dir()))
     except UserError:
         return text
-    mirrors = rf"{root}/((?:[^/\n]+/)+?([^/\n]+))/@[0-9a-f]*/(?:\2|\.\2\.partial-[0-9a-f]+)"
-    return re.sub(mirrors, lambda match: f"{SCHEME}{unquote(match[1])}", text)
+    mirrors = rf"{root}/({'|'.join(SCHEMES)})/((?:[^/\n]+/)+?([^/\n]+))/@[0-9a-f]*/(?:\3|\.\3\.partial-[0-9a-f]+)"
+    return re.sub(mirrors, lambda match: f"{match[1]}://{unquote(match[2])}", text)
 
 
-def concurrent_modification_error(uri: GsUri) -> UserError:
+def concurrent_modification_error(uri: ObjectUri) -> UserError:
     """Return the error of a reader that found another version at each attempt."""
     return UserError(f"{uri} keeps being modified concurrently", "find out what writes there, and run this again")

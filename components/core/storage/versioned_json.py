@@ -14,7 +14,8 @@ from components.core.console import UserError
 from components.core.storage.directory import make_directory
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.input_files import MissingFile, parse_json, read_bytes
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.object_store import VersionConflict, store_of
+from components.core.storage.uri import USAGE, ObjectUri, parse_place
 
 _MISSING_VERSION = "nothing"
 """Version of a local document that does not exist."""
@@ -34,11 +35,11 @@ class VersionedJson:
 
 
 def read_versioned(place: str) -> VersionedJson:
-    """Read the JSON object at a path or gs:// URI. UserError if it is not one, or object storage does not answer."""
+    """Read the JSON object at a path or URI. UserError if it is not one, or object storage does not answer."""
     where = parse_place(place)
     if isinstance(where, Path) and (not place or where.is_dir()):
-        raise UserError(f"{place!r} is not a file name", "write it as gs://BUCKET/PATH.json or a path")
-    text, version = _read_remote(where) if isinstance(where, GsUri) else _read_local(where)
+        raise UserError(f"{place!r} is not a file name", f"write it as {USAGE}.json or a path")
+    text, version = _read_remote(where) if isinstance(where, ObjectUri) else _read_local(where)
     if text is None:
         return VersionedJson(None, version)
     remedy = "restore an older version, or remove it"
@@ -66,7 +67,7 @@ def write_versioned(place: str, content: dict[str, Any], before: VersionedJson) 
     text = (json.dumps(content, indent=1) + "\n").encode()
     written = (
         _write_remote(where, text, before.version)
-        if isinstance(where, GsUri)
+        if isinstance(where, ObjectUri)
         else _write_local(where, text, before.version)
     )
     if not written:
@@ -74,34 +75,20 @@ def write_versioned(place: str, content: dict[str, Any], before: VersionedJson) 
     return VersionedJson(content, written)
 
 
-def _read_remote(uri: GsUri) -> tuple[bytes | None, str]:
-    from components.core.storage.gcs import read_object
-
-    text, generation = read_object(uri)
-    return text, str(generation)
+def _read_remote(uri: ObjectUri) -> tuple[bytes | None, str]:
+    return store_of(uri).read(uri)
 
 
-def _write_remote(uri: GsUri, text: bytes, version: str) -> str:
+def _write_remote(uri: ObjectUri, text: bytes, version: str) -> str:
     """Return the version of the written document, or "" if the document's version is not `version`."""
-    from google.api_core.exceptions import PreconditionFailed
-
-    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
-
     writer = secrets.token_hex(8)
-    blob = bucket_of(uri).blob(uri.path)
-    blob.metadata = {"writer": writer}
-    with translate_gcs_errors(uri):
-        try:
-            blob.upload_from_string(
-                text, "application/json", if_generation_match=int(version), checksum="crc32c", **request_options()
-            )
-        except PreconditionFailed:
-            # May still be ours, if only the answer to a first attempt was lost.
-            found = bucket_of(uri).get_blob(uri.path, **request_options())
-            if found is None or (found.metadata or {}).get("writer") != writer:
-                return ""
-            return str(found.generation)
-    return str(blob.generation)
+    store = store_of(uri)
+    try:
+        return store.write(uri, text, version, writer).version
+    except VersionConflict:
+        # May still be ours, if only the answer to a first attempt was lost.
+        found = store.head(uri)
+        return found.version if found and found.writer == writer else ""
 
 
 def _read_local(path: Path) -> tuple[bytes | None, str]:

@@ -1,11 +1,11 @@
 """Mirrors of inputs from object storage, one per version, each kept while a process reads it.
 
-    $MLGO_CACHE_DIR/gs/BUCKET/PATH.../@<version>/NAME
+    $MLGO_CACHE_DIR/SCHEME/BUCKET/PATH.../@<version>/NAME
 
-<version> is a digest of the content that was found (of an artifact's manifest, or an object's generation), so that
-another process that fetches a newer version stores it next to this one, not in its place. A reading process holds a
-shared lock on the directory @<version> until it ends; mirrors of other versions that nobody holds are removed when the
-next version is fetched.
+<version> is a digest of what was found (of an artifact's manifest, or of an object's version), so that another process
+that fetches a newer version stores it next to this one, not in its place. A reading process holds a shared lock on the
+directory @<version> until it ends; mirrors of other versions that nobody holds are removed when the next version is
+fetched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from components.core.storage.directory import make_directory
 from components.core.storage.stale_directories import is_at, lock_shared, remove_unused
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 
 DIGITS = 32
 """Hexadecimal digits of the digest in a directory's name."""
@@ -26,7 +26,7 @@ _held: dict[Path, int] = {}
 _guard = threading.Lock()
 
 
-def hold_version(uri: GsUri, version: str) -> Path:
+def hold_version(uri: ObjectUri, version: str) -> Path:
     """Return the mirror of one version of the content at `uri`, locked until this process ends.
 
     The path need not exist; its directory does. Removes mirrors of other versions that no process holds.

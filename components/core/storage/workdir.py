@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from components.core.storage.directory import make_directory
-from components.core.storage.uri import GsUri, uri_of
+from components.core.storage.object_store import NO_VERSION, store_of
+from components.core.storage.uri import ObjectUri, uri_of
 
 
 def listing(directory: Path) -> dict[str, int]:
@@ -30,21 +31,13 @@ def listing(directory: Path) -> dict[str, int]:
                 with suppress(FileNotFoundError):  # removed meanwhile
                     found[path.relative_to(directory).as_posix()] = path.stat().st_size
         return found
-    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
-
-    with translate_gcs_errors(uri):
-        blobs = list(bucket_of(uri).list_blobs(prefix=f"{uri.path}/", **request_options()))
-    return {blob.name.removeprefix(f"{uri.path}/"): int(blob.size) for blob in blobs}
+    return {found.name.removeprefix(f"{uri.path}/"): found.size_bytes for found in store_of(uri).objects(uri)}
 
 
 def push_file(path: Path) -> None:
     """Upload the file if it is in a mirror. UserError as `listing`."""
-    if (uri := uri_of(path)) is None:
-        return
-    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
-
-    with translate_gcs_errors(uri):
-        bucket_of(uri).blob(uri.path).upload_from_filename(str(path), checksum="crc32c", **request_options())
+    if (uri := uri_of(path)) is not None:
+        store_of(uri).upload([(path, uri)])
 
 
 def pull_file(path: Path) -> None:
@@ -56,33 +49,24 @@ def pull_file(path: Path) -> None:
 def remove_file(path: Path) -> None:
     """Remove the file, also from object storage. UserError as `listing`."""
     if (uri := uri_of(path)) is not None:
-        from google.api_core.exceptions import NotFound
-
-        from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
-
-        with translate_gcs_errors(uri, missing=False), suppress(NotFound):
-            bucket_of(uri).blob(uri.path).delete(**request_options())
+        store_of(uri).delete(uri)
     path.unlink(missing_ok=True)
 
 
-def download_file(uri: GsUri, place: Path, generation: int | None = None) -> None:
+def download_file(uri: ObjectUri, place: Path, version: str = NO_VERSION) -> None:
     """Download one object to `place` atomically.
 
     Args:
-        generation: the required generation; raises NotFound or PreconditionFailed if the object has another.
+        version: the required version.
 
     Raises:
-        UserError: as `listing`; or the object does not exist and no generation was required.
+        ObjectMissing: the object does not exist, or has another version.
+        UserError: as `listing`.
     """
-    from components.core.storage.gcs import bucket_of, request_options, translate_gcs_errors
-
     make_directory(place.parent)
     partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
     try:
-        with translate_gcs_errors(uri, missing=generation is None):
-            bucket_of(uri).blob(uri.path).download_to_filename(
-                str(partial), checksum="crc32c", if_generation_match=generation, **request_options()
-            )
+        store_of(uri).download_to(uri, partial, version)
         os.replace(partial, place)
     finally:
         partial.unlink(missing_ok=True)

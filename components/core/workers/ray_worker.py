@@ -27,7 +27,7 @@ from components.core.processes.reaper import REAPER
 from components.core.storage.cache import default_cache_dir
 from components.core.storage.fetch import fetch
 from components.core.storage.manifest import digest
-from components.core.storage.uri import GsUri, parse_place
+from components.core.storage.uri import ObjectUri, parse_place
 from components.core.workers import serialization
 from components.core.workers.settings import CACHE_GB, DEFAULT_CACHE_GB, REPLY_BYTES
 
@@ -208,7 +208,7 @@ class RayWorker:
         with self._fetching:
             if uri not in self._artifacts:
                 place = parse_place(uri)
-                assert isinstance(place, GsUri)
+                assert isinstance(place, ObjectUri)
                 self._artifacts[uri] = fetch(place)
             if digest(self._artifacts[uri]) != content:
                 raise UserError(f"{uri} was replaced since the training began", "start the training again")

@@ -15,8 +15,8 @@ from secrets import token_hex
 from components.core.console import UserError, say
 from components.core.storage import discard
 from components.core.storage.fetch import fetch
-from components.core.storage.gcs import StorageError
 from components.core.storage.manifest import MANIFEST
+from components.core.storage.object_store import StorageError
 from components.core.storage.uri import display_path, uri_of
 from components.core.storage.workdir import listing
 from components.ppo.checkpointing import checkpoint

@@ -13,8 +13,10 @@ from typing import Any
 from components.core.console import UserError, say
 from components.core.formats.policy import IMAGE_VARIABLE
 from components.core.launcher.images import IMAGES, STEPS
+from components.core.launcher.kfp_places import DIRECT_VARIABLE
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.storage.cache import default_cache_dir
+from components.core.storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
 from pipelines.images import Image, docker_client
 from pipelines.local.locations import local_directory
 from pipelines.local.runners.mounts import mounted_paths
@@ -22,7 +24,16 @@ from pipelines.local.runners.runner import STOP_WAIT_S, Runner, RunningStep
 from pipelines.local.step import Step
 
 LABEL = "mlgo.run"
-_PASSED_ON = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT")
+_PASSED_ON = (
+    "STORAGE_EMULATOR_HOST",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    *ENDPOINT_VARIABLES,
+    *REGION_VARIABLES,
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+)
 _USER = 1000
 """User ID of the steps in containers that root starts: steps do not need root."""
 
@@ -92,7 +103,12 @@ class DockerRunner(Runner):
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
                 network_mode="host",  # an object storage emulator on this machine has the same address
-                environment={**here, "MLGO_CACHE_DIR": str(self._cache()), IMAGE_VARIABLE: reference},
+                environment={
+                    **here,
+                    "MLGO_CACHE_DIR": str(self._cache()),
+                    IMAGE_VARIABLE: reference,
+                    DIRECT_VARIABLE: "1",
+                },
                 volumes=self._volumes(command, here.get("GOOGLE_APPLICATION_CREDENTIALS")),
                 labels={LABEL: str(self.run), "mlgo.step": step.name},
             )

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.launcher.kfp_places import DIRECT_VARIABLE
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.local.cache_inputs import identify_toolchain
 from pipelines.local.runners.runner import Runner, RunningStep
@@ -91,7 +92,8 @@ class ProcessRunner(Runner):
 def _environment(step: Step) -> dict[str, str]:
     """Return this process' environment; only the step that notifies gets the webhook's URL, which is a secret."""
     here = {name: value for name, value in os.environ.items() if step.always or name != NOTIFY_VARIABLE}
-    return {"TF_CPP_MIN_LOG_LEVEL": "1"} | here | {"PYTHONUNBUFFERED": "1"}  # 1: no messages about CPU features
+    defaults = {"TF_CPP_MIN_LOG_LEVEL": "1"}  # no messages about CPU features
+    return defaults | here | {"PYTHONUNBUFFERED": "1", DIRECT_VARIABLE: "1"}
 
 
 def _signal_group(running: RunningStep, number: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.core.storage import gcs, publish
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.workers.settings import NODE_SETTINGS
 from tests.components.core.workers.conftest import Nodes
 from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, train
@@ -60,7 +60,7 @@ def bucket(monkeypatch, tmp_path):
 
 
 def in_bucket(directory: Path, name: str) -> str:
-    uri = GsUri(BUCKET, name)
+    uri = ObjectUri("gs", BUCKET, name)
     with publish(mirror(uri)) as partial:
         subprocess.run(["cp", "-a", f"{directory}/.", partial], check=True)
         (partial / "manifest.json").unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
 from components.core.storage import publish
 from components.core.storage.gcs import EMULATOR_VARIABLE, bucket_of
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.workers import LocalPool, make_pool
 from components.core.workers.settings import CACHE_GB
 from components.ppo import run_on_cluster
@@ -49,7 +49,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         yield cluster
 
 
-def put(uri: GsUri, content: str) -> None:
+def put(uri: ObjectUri, content: str) -> None:
     """An artifact that is in the bucket only."""
     place = mirror(uri)
     with publish(place) as partial_:
@@ -58,7 +58,7 @@ def put(uri: GsUri, content: str) -> None:
 
 
 @pytest.fixture
-def arguments(place: GsUri) -> dict[str, str]:
+def arguments(place: ObjectUri) -> dict[str, str]:
     """The step's options, with everything that they name there; also what would be made."""
     for name in (*INPUTS, "output"):
         put(place / name, name)
@@ -84,7 +84,7 @@ def job(cluster: Cluster) -> dict[str, Any]:
 
 
 def test_trainer_command_has_all_options(
-    cluster: Cluster, arguments: dict[str, str], place: GsUri, cache: Path
+    cluster: Cluster, arguments: dict[str, str], place: ObjectUri, cache: Path
 ) -> None:
     bucket_of(place).blob(f"{place.path}/names.json").upload_from_string("[]")
     step(
@@ -129,7 +129,7 @@ def test_cluster_options_determine_the_rayjob(
     assert (env[CACHE_GB], env[EMULATOR_VARIABLE]) == ("40", storage_host)
 
 
-def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
+def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
     def name(**more: str) -> str:
         step(arguments | {f"--{option.replace('_', '-')}": value for option, value in more.items()})
         return str(job(cluster)["metadata"]["name"])
@@ -157,7 +157,7 @@ def test_successful_rayjob_is_not_repeated(
     assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
 
 
-def test_success_without_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: GsUri) -> None:
+def test_success_without_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
     with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
         step({**arguments, "--output": str(place / "nothing")})
 

@@ -17,7 +17,7 @@ import pytest
 from components.core.console import PRESETS, UserError
 from components.core.launcher.__main__ import without_empty
 from components.core.storage import digest, gcs, publish
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
@@ -116,7 +116,7 @@ def test_content_behind_local_paths_is_part_of_the_facts(tmp_path: Path) -> None
         assert seen[0][name] != seen[1][name], name
 
 
-def test_content_behind_uris_is_part_of_the_facts(place: GsUri, tmp_path: Path) -> None:
+def test_content_behind_uris_is_part_of_the_facts(place: ObjectUri, tmp_path: Path) -> None:
     """Covers a recipe and a build with the files that they name, a retraining state, an artifact, a plain folder."""
     tree, made = tmp_path / "tree", tmp_path / "a.o"
     tree.mkdir()
@@ -154,7 +154,7 @@ def test_content_behind_uris_is_part_of_the_facts(place: GsUri, tmp_path: Path) 
         facts(corpus=place / "nowhere")
 
 
-def put(uri: GsUri, text: str) -> None:
+def put(uri: ObjectUri, text: str) -> None:
     gcs.bucket_of(uri).blob(uri.path).upload_from_string(text)
 
 

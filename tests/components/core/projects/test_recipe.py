@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from components.core.console import UserError
 from components.core.projects.benchmark import Benchmark, Input
 from components.core.projects.recipe import Recipe, Source, load_recipes, recipe_place
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri
 
 RECIPES = Path(__file__).parents[4] / "components/corpus/recipes"
 GOOD = {"name": "p", "source": {"path": "src"}, "cmake": {"options": {"A": "B"}}}
@@ -29,7 +29,7 @@ def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()
     assert recipe_place("demo") == RECIPES / "demo.yaml", "a folder of that name is no recipe"
-    assert recipe_place("gs://bucket/r.yaml") == GsUri("bucket", "r.yaml")
+    assert recipe_place("gs://bucket/r.yaml") == ObjectUri("gs", "bucket", "r.yaml")
     (tmp_path / "tiny").touch()
     assert recipe_place("tiny") == Path("tiny"), "a file of that name is what the user means"
 

@@ -10,8 +10,8 @@ import pytest
 from components.core.console import UserError
 from components.core.storage import discard, gcs, publish
 from components.core.storage.fetch import fetch
-from components.core.storage.gcs import StorageError
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.object_store import StorageError
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.versioned_json import Conflict, VersionedJson, read_versioned, write_versioned
 from components.core.storage.workdir import listing, push_file
 from tests.storage_server import FAULTS, Faults, storage_server
@@ -27,7 +27,7 @@ def faults(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
     gcs._client.cache_clear()
 
 
-PLACE = GsUri("faulty", "run")
+PLACE = ObjectUri("gs", "faulty", "run")
 
 
 def test_nothing_is_lost_if_every_third_request_fails(faults: Faults, cache: Path) -> None:
@@ -77,4 +77,4 @@ def test_unavailable_storage_is_distinguished_from_a_missing_artifact(
     assert not isinstance(caught.value, StorageError)
 
 
-DOCUMENT = VersionedJson(None, "0")
+DOCUMENT = VersionedJson(None, "")

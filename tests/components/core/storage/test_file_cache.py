@@ -12,11 +12,11 @@ import pytest
 from components.core.console import UserError
 from components.core.storage import digest, publish
 from components.core.storage.file_cache import FileCache
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 
 
 @pytest.fixture
-def artifact(place: GsUri) -> tuple[str, str]:
+def artifact(place: ObjectUri) -> tuple[str, str]:
     """URI and digest of ten files of 1,000 bytes."""
     uri = place / "artifact"
     with publish(mirror(uri)) as partial:

@@ -15,7 +15,7 @@ from components.core.storage.contained import create_file_below, create_link
 from components.core.storage.fetch import fetch
 from components.core.storage.manifest import Manifest, NotAManifest, first_escaping_link, scan_directory
 from components.core.storage.remote import read_remote_manifest
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 
 EMPTY = {"bytes": 0, "crc32c": "AAAAAA=="}
 DATA = "data/0123456789ab-01234567"
@@ -74,7 +74,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def put_manifest(place: GsUri, content: str | dict[str, Any]) -> None:
+def put_manifest(place: ObjectUri, content: str | dict[str, Any]) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
     gcs.bucket_of(place).blob(f"{place.path}/manifest.json").upload_from_string(text)
 
@@ -84,7 +84,7 @@ def all_files(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("case", [*HOSTILE, *OTHERS])
-def test_hostile_manifest_is_refused_before_any_file_is_written(place: GsUri, tmp_path: Path, case: str) -> None:
+def test_hostile_manifest_is_refused_before_any_file_is_written(place: ObjectUri, tmp_path: Path, case: str) -> None:
     document = {"version": 1, "files": HOSTILE.get(case, [file("a")]), "data": DATA, **OTHERS.get(case, {})}
     put_manifest(place, document)
     with pytest.raises(NotAManifest) as raised:
@@ -107,7 +107,7 @@ def test_hostile_local_manifest_is_refused(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize("text", ["", '{"version": 1, "files": [{"na', "[" * 100_000, "\xff\0", '{"version": 1}'])
 def test_truncated_manifest_is_an_error_for_readers_and_replaced_by_writers(
-    place: GsUri, capsys: pytest.CaptureFixture[str], text: str
+    place: ObjectUri, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     put_manifest(place, text)
     with pytest.raises(NotAManifest, match=f"{place}/manifest.json") as raised:
@@ -127,7 +127,7 @@ def test_truncated_manifest_is_an_error_for_readers_and_replaced_by_writers(
         ('{"version": 2, "files": []}', "version 2"),
     ],
 )
-def test_manifest_of_another_tool_or_newer_version_is_not_replaced(place: GsUri, text: str, expected: str) -> None:
+def test_manifest_of_another_tool_or_newer_version_is_not_replaced(place: ObjectUri, text: str, expected: str) -> None:
     put_manifest(place, text)
     with pytest.raises(UserError, match=expected), publish(mirror(place)):
         pytest.fail("the block must not run")
@@ -135,17 +135,17 @@ def test_manifest_of_another_tool_or_newer_version_is_not_replaced(place: GsUri,
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../x", "d/../../x"])
-def test_link_out_of_the_artifact_is_not_published(place: GsUri, link: str) -> None:
+def test_link_out_of_the_artifact_is_not_published(place: ObjectUri, link: str) -> None:
     with (
         pytest.raises(UserError, match=f"link a cannot be published at {place}.* to {link}"),
         publish(mirror(place)) as d,
     ):
         (d / "a").symlink_to(link)
-    assert not read_remote_manifest(place).generation and not mirror(place).exists()
+    assert not read_remote_manifest(place).version and not mirror(place).exists()
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\udcffb"])
-def test_file_with_an_invalid_object_name_is_not_published(place: GsUri, name: str) -> None:
+def test_file_with_an_invalid_object_name_is_not_published(place: ObjectUri, name: str) -> None:
     with pytest.raises(UserError, match=f"cannot be published at {place}"), publish(mirror(place)) as directory:
         (directory / name).touch()
     assert list(gcs.bucket_of(place).list_blobs(prefix=f"{place.path}/")) == []

@@ -20,7 +20,7 @@ from components.core.storage.manifest import ManifestEntry, digest, scan_directo
 from components.core.storage.packs import MIN_FILES, Pack, group_into_packs, parse, unpack, write
 from components.core.storage.partial_download import download_files
 from components.core.storage.remote import is_complete, read_remote_manifest
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 
 names = st.text(st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1, max_size=60).filter(
     lambda name: name not in (".", "..", "manifest.json") and len(name.encode()) < 200
@@ -71,13 +71,13 @@ def fill(directory: Path, count: int) -> None:
     (directory / "large").write_bytes(os.urandom(packs.MAX_FILE_BYTES))
 
 
-def objects(uri: GsUri) -> list[str]:
+def objects(uri: ObjectUri) -> list[str]:
     from components.core.storage.gcs import bucket_of
 
     return sorted(blob.name.removeprefix(f"{uri.path}/") for blob in bucket_of(uri).list_blobs(prefix=f"{uri.path}/"))
 
 
-def test_artifact_of_many_files_becomes_few_objects(place: GsUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifact_of_many_files_becomes_few_objects(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "PACK_BYTES", 20_000)
     uri = place / "corpus"
     with publish(mirror(uri)) as partial:
@@ -93,7 +93,7 @@ def test_artifact_of_many_files_becomes_few_objects(place: GsUri, monkeypatch: p
     assert not list(back.parent.glob(".*"))
 
 
-def test_few_files_and_unpacked_artifacts_are_single_objects(place: GsUri) -> None:
+def test_few_files_and_unpacked_artifacts_are_single_objects(place: ObjectUri) -> None:
     for name, count, packing in (("few", 3, True), ("plain", MIN_FILES, False)):
         with publish(mirror(place / name), packing) as partial:
             fill(partial, count)
@@ -107,7 +107,7 @@ def test_few_files_and_unpacked_artifacts_are_single_objects(place: GsUri) -> No
     assert read_remote_manifest(place / "plain").packs == ()
 
 
-def test_single_files_are_read_by_range(place: GsUri, tmp_path: Path) -> None:
+def test_single_files_are_read_by_range(place: ObjectUri, tmp_path: Path) -> None:
     uri = place / "corpus"
     with publish(mirror(uri)) as partial:
         fill(partial, MIN_FILES)
@@ -120,7 +120,7 @@ def test_single_files_are_read_by_range(place: GsUri, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_damaged_pack_is_detected(place: GsUri, tmp_path: Path, whole: bool) -> None:
+def test_damaged_pack_is_detected(place: ObjectUri, tmp_path: Path, whole: bool) -> None:
     from components.core.storage.gcs import bucket_of
 
     uri = place / "corpus"

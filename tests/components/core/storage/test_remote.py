@@ -19,19 +19,21 @@ from components.core.storage import remote as remote_module
 from components.core.storage.fetch import fetch, fetch_file, fetch_tree
 from components.core.storage.manifest import Manifest, scan_directory
 from components.core.storage.remote import RemoteManifest, read_remote_manifest, read_verified_manifest, upload
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.workdir import listing, pull_file
 from tests.bitcode import bitcode
+from tests.buckets import names, put_object, remove_object
 
 
-def write(uri: GsUri, **files: str) -> None:
+@pytest.fixture
+def place(any_place: ObjectUri) -> ObjectUri:
+    return any_place
+
+
+def write(uri: ObjectUri, **files: str) -> None:
     with publish(mirror(uri)) as directory:
         for name, text in files.items():
             (directory / name).write_text(text)
-
-
-def names(uri: GsUri) -> list[str]:
-    return [blob.name.removeprefix(f"{uri.path}/") for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/")]
 
 
 def forget(cache: Path) -> None:
@@ -40,7 +42,7 @@ def forget(cache: Path) -> None:
         cache.rename(cache.with_name(f"old-{len(os.listdir(cache.parent))}"))
 
 
-def test_published_artifact_is_fetched_unchanged(place: GsUri, cache: Path) -> None:
+def test_published_artifact_is_fetched_unchanged(place: ObjectUri, cache: Path) -> None:
     with publish(mirror(place)) as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").write_bytes(b"\x7fELF" + bytes(range(256)) * 40)
@@ -55,7 +57,7 @@ def test_published_artifact_is_fetched_unchanged(place: GsUri, cache: Path) -> N
     assert os.readlink(back / "bin" / "clang++") == "clang"
 
 
-def test_large_file_and_many_files_are_published(place: GsUri, cache: Path) -> None:
+def test_large_file_and_many_files_are_published(place: ObjectUri, cache: Path) -> None:
     with publish(mirror(place)) as directory:
         (directory / "large").write_bytes(os.urandom(9 << 20))  # more than one request transfers
         for number in range(150):
@@ -65,7 +67,7 @@ def test_large_file_and_many_files_are_published(place: GsUri, cache: Path) -> N
     assert read_manifest(fetch(place)).files == made
 
 
-def test_local_artifact_is_not_downloaded_again(place: GsUri) -> None:
+def test_local_artifact_is_not_downloaded_again(place: ObjectUri) -> None:
     write(place, a="1")
     before = os.stat(mirror(place) / "a").st_ino
     assert os.stat(fetch(place) / "a").st_ino == before
@@ -73,7 +75,7 @@ def test_local_artifact_is_not_downloaded_again(place: GsUri) -> None:
     assert (fetch(place) / "a").read_text() == "1"
 
 
-def test_replacing_an_artifact_removes_the_old_files(place: GsUri, cache: Path) -> None:
+def test_replacing_an_artifact_removes_the_old_files(place: ObjectUri, cache: Path) -> None:
     write(place, a="old", b="old")
     write(place, a="new")
     forget(cache)
@@ -81,12 +83,12 @@ def test_replacing_an_artifact_removes_the_old_files(place: GsUri, cache: Path) 
     assert len(names(place)) == 2
 
 
-def test_concurrent_replacement_is_not_overwritten(place: GsUri) -> None:
+def test_concurrent_replacement_is_not_overwritten(place: ObjectUri) -> None:
     write(place, a="old")
     with publish(mirror(place)) as directory:
         (directory / "a").write_text("slow")
         before = read_remote_manifest(place)
-        assert before.generation > 0
+        assert before.version
         (mirror(place / "other") / "x").mkdir(parents=True)
         (mirror(place / "other") / "x" / "a").write_text("quick")
         other = mirror(place / "other") / "x"
@@ -94,26 +96,26 @@ def test_concurrent_replacement_is_not_overwritten(place: GsUri) -> None:
     assert (fetch(place) / "a").read_text() == "quick" == (mirror(place) / "a").read_text()
 
 
-def test_artifact_removed_concurrently_is_published_again(place: GsUri, cache: Path) -> None:
+def test_artifact_removed_concurrently_is_published_again(place: ObjectUri, cache: Path) -> None:
     write(place, a="old")
     with publish(mirror(place)) as directory:
         (directory / "a").write_text("new")
-        gcs.bucket_of(place).blob(f"{place.path}/manifest.json").delete()
+        remove_object(place, "manifest.json")
     assert (mirror(place) / "a").read_text() == "new"
     forget(cache)
     assert (fetch(place) / "a").read_text() == "new"
 
 
-def test_identical_content_is_not_uploaded_again(place: GsUri) -> None:
+def test_identical_content_is_not_uploaded_again(place: ObjectUri) -> None:
     write(place, a="1")
-    generation = read_remote_manifest(place).generation
-    assert generation > 0
+    version = read_remote_manifest(place).version
+    assert version
     write(place, a="1")
-    assert read_remote_manifest(place).generation == generation
+    assert read_remote_manifest(place).version == version
 
 
 def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
-    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each writer is a process with its own mirrors, and all start before the first ends, as on sixteen machines."""
     code = (
@@ -144,7 +146,7 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
     assert len(names(place)) == 2, "the uploads of the losing writers are removed"
 
 
-def test_failed_writer_leaves_no_objects(place: GsUri) -> None:
+def test_failed_writer_leaves_no_objects(place: ObjectUri) -> None:
     with pytest.raises(KeyboardInterrupt), publish(mirror(place)) as directory:
         (directory / "a").write_text("half")
         raise KeyboardInterrupt
@@ -153,10 +155,10 @@ def test_failed_writer_leaves_no_objects(place: GsUri) -> None:
         fetch(place)
 
 
-def test_corrupted_byte_is_detected(place: GsUri, cache: Path) -> None:
+def test_corrupted_byte_is_detected(place: ObjectUri, cache: Path) -> None:
     write(place, a="sound", b="sound")
     remote = read_remote_manifest(place)
-    gcs.bucket_of(place).blob((place / remote.data / "a").path).upload_from_string("sOund")
+    put_object(place, f"{remote.data}/a", "sOund")
     forget(cache)
     with pytest.raises(UserError, match=r"damaged.*: a\n") as raised:
         fetch(place)
@@ -167,7 +169,7 @@ def replace_on_each_read(monkeypatch: pytest.MonkeyPatch, cache: Path, texts: li
     """Whenever a manifest is read, another writer replaces the artifact by the next of `texts` (None: removes it)."""
     real = remote_module.read_remote_manifest
 
-    def look_then_replace(uri: GsUri) -> RemoteManifest:
+    def look_then_replace(uri: ObjectUri) -> RemoteManifest:
         found = real(uri)
         if texts:
             text = texts.pop(0)
@@ -184,7 +186,7 @@ def replace_on_each_read(monkeypatch: pytest.MonkeyPatch, cache: Path, texts: li
 
 
 def test_artifact_replaced_during_download_is_downloaded_again(
-    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(place, a="one", c="only here")
     forget(cache)
@@ -198,20 +200,22 @@ def test_artifact_replaced_during_download_is_downloaded_again(
     assert capsys.readouterr().out.count("was replaced while it was read") == 2
 
 
-def test_look_whole_checks_the_replacing_artifact(place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_whole_checks_the_replacing_artifact(
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(place, a="one")
     replace_on_each_read(monkeypatch, cache, ["two"])
     found = read_verified_manifest(place)
-    assert found.generation and found == read_remote_manifest(place)
-    gcs.bucket_of(place).blob((place / found.data / "a").path).delete()
-    assert read_verified_manifest(place).generation == 0
+    assert found.version and found == read_remote_manifest(place)
+    remove_object(place, f"{found.data}/a")
+    assert not read_verified_manifest(place).version
 
 
 @pytest.mark.parametrize(
     ("texts", "named"), [([None], "was removed while it was read"), (list("abcdefghij"), "being modified concurrently")]
 )
 def test_artifact_removed_or_modified_during_every_attempt_is_an_error(
-    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str | None], named: str
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str | None], named: str
 ) -> None:
     write(place, a="one")
     forget(cache)
@@ -221,7 +225,7 @@ def test_artifact_removed_or_modified_during_every_attempt_is_an_error(
     assert not mirror(place).exists()
 
 
-def test_each_file_is_checksummed_once(place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_checksummed_once(place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     real = manifest_module._entry
     monkeypatch.setattr(manifest_module, "_entry", lambda d, path: read.append(path.name) or real(d, path))
@@ -233,28 +237,27 @@ def test_each_file_is_checksummed_once(place: GsUri, cache: Path, monkeypatch: p
     assert read_manifest(fetch(place)).files == made and sorted(read) == ["a", "b"]
 
 
-def test_missing_file_and_invalid_manifest_are_errors(place: GsUri, cache: Path) -> None:
+def test_missing_file_and_invalid_manifest_are_errors(place: ObjectUri, cache: Path) -> None:
     write(place, a="1")
-    bucket = gcs.bucket_of(place)
-    bucket.blob((place / read_remote_manifest(place).data / "a").path).delete()
+    remove_object(place, f"{read_remote_manifest(place).data}/a")
     forget(cache)
     with pytest.raises(UserError, match="missing"):
         fetch(place)
-    bucket.blob((place / "manifest.json").path).upload_from_string("[]")
+    put_object(place, "manifest.json", "[]")
     with pytest.raises(UserError, match="is not a manifest"):
         fetch(place)
 
 
-def test_missing_object_error_omits_the_server_response(place: GsUri, cache: Path) -> None:
+def test_missing_object_error_omits_the_server_response(place: ObjectUri, cache: Path) -> None:
     write(place, a="1")
     data = read_remote_manifest(place).data
-    gcs.bucket_of(place).blob((place / data / "a").path).delete()
+    remove_object(place, f"{data}/a")
     forget(cache)
     for read, named in (
         (lambda: fetch(place), f"{place}/{data}/a is missing"),
         (lambda: fetch_file(place / "nowhere.yaml"), f"no object {place}/nowhere.yaml"),
         (lambda: pull_file(mirror(place / "nowhere.yaml")), f"{place}/nowhere.yaml: "),
-        (lambda: fetch(GsUri("no-such-bucket", "a")), "gs://no-such-bucket/a"),
+        (lambda: fetch(ObjectUri(place.scheme, "no-such-bucket", "a")), f"{place.scheme}://no-such-bucket/a"),
     ):
         with pytest.raises(UserError) as raised:
             read()
@@ -263,7 +266,7 @@ def test_missing_object_error_omits_the_server_response(place: GsUri, cache: Pat
         assert not any(noise in problem for noise in ("{", "\n", "GET ", "http:", "alt=media", str(cache)))
 
 
-def test_unwritable_cache_is_an_error(place: GsUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_cache_is_an_error(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place, a="1")
     monkeypatch.setenv("MLGO_CACHE_DIR", "/proc/cache")
     with pytest.raises(UserError, match=rf"the cache in /proc/cache cannot hold {place}") as raised:
@@ -271,7 +274,7 @@ def test_unwritable_cache_is_an_error(place: GsUri, monkeypatch: pytest.MonkeyPa
     assert "MLGO_CACHE_DIR" in raised.value.remedy
 
 
-def test_checkpoints_are_published_discarded_and_fetched_singly(place: GsUri, cache: Path) -> None:
+def test_checkpoints_are_published_discarded_and_fetched_singly(place: ObjectUri, cache: Path) -> None:
     checkpoints = mirror(place) / "checkpoints"
     for number in ("000001", "000002", "000003"):
         with publish(checkpoints / number) as directory:
@@ -284,9 +287,9 @@ def test_checkpoints_are_published_discarded_and_fetched_singly(place: GsUri, ca
     assert (checkpoints / "000003" / "state").read_text() == "000003"
 
 
-def test_fetches_files_and_folders_of_other_tools(place: GsUri) -> None:
+def test_fetches_files_and_folders_of_other_tools(place: ObjectUri) -> None:
     for name in ("corpus_description.json", "a/b.bc"):
-        gcs.bucket_of(place).blob((place / name).path).upload_from_string(name)
+        put_object(place, name, name)
     assert fetch_file(place / "a/b.bc").read_text() == "a/b.bc"
     fetch_tree(place)
     tree = fetch_tree(place)
@@ -300,20 +303,20 @@ def test_fetches_files_and_folders_of_other_tools(place: GsUri) -> None:
         fetch_file(place / "nowhere.yaml")
 
 
-def test_missing_bucket_is_an_error_before_the_work(place: GsUri) -> None:
-    output = mirror(GsUri("no-such-bucket", "a"))
+def test_missing_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
+    output = mirror(ObjectUri(place.scheme, "no-such-bucket", "a"))
     with pytest.raises(UserError, match="is there a bucket no-such-bucket"), publish(output):
         pytest.fail("the block must not run")
 
 
-def test_denied_access_names_the_required_role(place: GsUri) -> None:
+def test_denied_access_names_the_required_role(gs_place: ObjectUri) -> None:
     with pytest.raises(UserError, match=r"(?s)access is denied.*roles/storage.objectAdmin"):
-        fetch(GsUri("forbidden", "a"))
+        fetch(ObjectUri("gs", "forbidden", "a"))
 
 
 @pytest.mark.parametrize(("tell_s", "words"), [(0.0, 1), (60.0, 0)])
 def test_unreachable_server_is_reported_while_retrying(
-    place: GsUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
+    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
 ) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -322,7 +325,7 @@ def test_unreachable_server_is_reported_while_retrying(
     monkeypatch.setattr(gcs, "DEADLINE_S", 2.0)
     monkeypatch.setattr(gcs, "REPORT_RETRY_AFTER_S", tell_s)
     with pytest.raises(UserError, match=r"does not answer: .*Connection refused") as raised:
-        fetch(place)
+        fetch(gs_place)
     assert "Max retries" not in raised.value.problem
     assert (
         capsys.readouterr().out.count(f"waiting for object storage at {os.environ[gcs.EMULATOR_VARIABLE]}, 2 s more")
@@ -330,22 +333,24 @@ def test_unreachable_server_is_reported_while_retrying(
     )
 
 
-def test_missing_credentials_error_has_a_remedy(place: GsUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_error_has_a_remedy(
+    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(gcs.EMULATOR_VARIABLE)
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.setenv("NO_GCE_CHECK", "true")  # do not look for a virtual machine's metadata server
     monkeypatch.setenv("HOME", str(tmp_path))
     gcs._client.cache_clear()
     with pytest.raises(UserError, match="no Google Cloud credentials") as raised:
-        fetch(place)
+        fetch(gs_place)
     assert "gcloud auth application-default login" in raised.value.remedy
 
 
-def test_step_accepts_uris(place: GsUri, cache: Path) -> None:
+def test_step_accepts_uris(place: ObjectUri, cache: Path) -> None:
     """Run a real step from its command line with input and output in the bucket."""
     environment: dict[str, Any] = os.environ | {"MLGO_CACHE_DIR": str(cache)}
     for name in ("a.bc", "b/c.bc"):
-        gcs.bucket_of(place).blob((place / "loose" / name).path).upload_from_string(bitcode(name.encode()))
+        put_object(place, f"loose/{name}", bitcode(name.encode()))
     command = [
         sys.executable,
         "-m",

@@ -9,44 +9,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.console import UserError
-from components.core.storage.uri import GsUri, display_path, mirror, name_mirrors_by_uri, parse_place, uri_of
+from components.core.storage.uri import ObjectUri, display_path, mirror, name_mirrors_by_uri, parse_place, uri_of
 
 PART = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=18).filter(
     lambda part: part not in (".", "..")
 )
-URIS = st.builds(GsUri, st.just("bucket-1"), st.lists(PART, min_size=1, max_size=4).map("/".join))
+PATHS = st.lists(PART, min_size=1, max_size=4).map("/".join)
+URIS = st.builds(ObjectUri, st.sampled_from(["gs", "s3"]), st.just("bucket-1"), PATHS)
 
 
 @given(URIS)
-def test_uri_is_recovered_from_its_mirror(uri: GsUri) -> None:
+def test_uri_is_recovered_from_its_mirror(uri: ObjectUri) -> None:
     assert uri_of(mirror(uri)) == uri
     assert uri_of(mirror(uri) / "checkpoints" / "000012") == uri / "checkpoints/000012"
     assert uri_of(mirror(uri, "0123abcd") / "checkpoints") == uri / "checkpoints"
-    assert parse_place(str(uri)) == GsUri(uri.bucket, uri.path.strip("/"))
+    assert parse_place(str(uri)) == ObjectUri(uri.scheme, uri.bucket, uri.path.strip("/"))
 
 
 @given(URIS)
-def test_messages_name_the_uri_instead_of_the_mirror(uri: GsUri) -> None:
+def test_messages_name_the_uri_instead_of_the_mirror(uri: ObjectUri) -> None:
     for place in (mirror(uri), mirror(uri, "0123abcd"), mirror(uri).with_name(f".{mirror(uri).name}.partial-0a1b2c3d")):
         assert name_mirrors_by_uri(f"cannot read {place}/a b.bc: no") == f"cannot read {uri}/a b.bc: no"
     assert name_mirrors_by_uri("cannot read /tmp/@/a") == "cannot read /tmp/@/a"
 
 
 @given(URIS, URIS)
-def test_no_mirror_contains_another(one: GsUri, other: GsUri) -> None:
+def test_no_mirror_contains_another(one: ObjectUri, other: ObjectUri) -> None:
     assert one == other or not mirror(one).is_relative_to(mirror(other))
 
 
 def test_other_paths_have_no_uri(tmp_path: Path) -> None:
     assert uri_of(tmp_path) is None
     assert display_path(tmp_path) == str(tmp_path)
-    assert display_path(mirror(GsUri("b-1", "vocab")) / "x.buckets") == "gs://b-1/vocab/x.buckets"
+    assert display_path(mirror(ObjectUri("gs", "b-1", "vocab")) / "x.buckets") == "gs://b-1/vocab/x.buckets"
 
 
 def test_parses_paths_and_file_uris() -> None:
     assert parse_place("runs/demo") == Path("runs/demo")
     assert parse_place("file:///runs/a%20b") == Path("/runs/a b")
-    assert parse_place("gs://bucket/a/b/") == GsUri("bucket", "a/b")
+    assert parse_place("gs://bucket/a/b/") == ObjectUri("gs", "bucket", "a/b")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,8 @@ def test_parses_paths_and_file_uris() -> None:
         "gs://Bucket/a",
         "gs://bucket/a//b",
         "gs://bucket/../a",
-        "s3://bucket/a",
+        "s3://bucket",
+        "s3://Bucket/a",
         "minio://mlpipeline/a",
         "file://host/a",
         "file://",
@@ -91,5 +93,5 @@ def test_invalid_object_name_is_refused(name: str, expected: str) -> None:
 @pytest.mark.parametrize("part", ["a" * 221, "\u4e00" * 25])
 def test_too_long_directory_name_error_has_the_uri(part: str) -> None:
     with pytest.raises(UserError, match="too long for a directory name") as raised:
-        mirror(GsUri("bucket", f"runs/{part}/x"))
+        mirror(ObjectUri("gs", "bucket", f"runs/{part}/x"))
     assert raised.value.problem.startswith("gs://bucket/runs/")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from components.core.console import UserError
-from components.core.storage.gcs import bucket_of
-from components.core.storage.uri import GsUri
+from components.core.storage.uri import ObjectUri, parse_place
 from components.core.storage.versioned_json import read_versioned, write_versioned
+from tests.buckets import put_object
 
 
-@pytest.fixture(params=["path", "uri"])
+@pytest.fixture(params=["path", "gs", "s3"])
 def document(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "path":
         return str(tmp_path / "deep" / "state.json")
-    place: GsUri = request.getfixturevalue("place")
+    place: ObjectUri = request.getfixturevalue(f"{request.param}_place")
     return str(place / "state.json")
 
 
@@ -51,10 +52,10 @@ def test_concurrent_increments_are_all_counted(document: str) -> None:
     assert read_versioned(document).content == {"n": 12}
 
 
-def test_invalid_document_is_named(document: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if document.startswith("gs://"):
-        place: GsUri = request.getfixturevalue("place")
-        bucket_of(place).blob(f"{place.path}/state.json").upload_from_string("[1]")
+def test_invalid_document_is_named(document: str) -> None:
+    place = parse_place(document)
+    if isinstance(place, ObjectUri):
+        put_object(replace(place, path=place.path.removesuffix("/state.json")), "state.json", "[1]")
     else:
         Path(document).parent.mkdir()
         Path(document).write_text("{")

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from components.core.storage import digest, gcs, publish, stale_directories, verify
+from components.core.storage import digest, publish, stale_directories, verify
 from components.core.storage.fetch import fetch, fetch_file, fetch_tree
+from components.core.storage.object_store import store_of
 from components.core.storage.stale_directories import lock_shared, make_locked, remove_stale, remove_unused
-from components.core.storage.uri import GsUri, mirror, uri_of
+from components.core.storage.uri import ObjectUri, mirror, uri_of
+from tests.buckets import put_object, remove_object
 
 
-def publish_elsewhere(uri: GsUri, text: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+@pytest.fixture
+def place(any_place: ObjectUri) -> ObjectUri:
+    return any_place
+
+
+def publish_elsewhere(uri: ObjectUri, text: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     """Publish as another machine does: with a separate cache."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("MLGO_CACHE_DIR", str(cache.with_name(f"cache-of-{text}")))
@@ -24,7 +31,7 @@ def publish_elsewhere(uri: GsUri, text: str, monkeypatch: pytest.MonkeyPatch, ca
                 (directory / name).write_text(text)
 
 
-def fetch_in_another_process(uri: GsUri, cache: Path) -> str:
+def fetch_in_another_process(uri: ObjectUri, cache: Path) -> str:
     """Return the content of the file a, fetched by another process of this machine that shares the cache."""
     code = (
         "import sys\n"
@@ -38,7 +45,7 @@ def fetch_in_another_process(uri: GsUri, cache: Path) -> str:
 
 
 def test_reader_keeps_its_version_while_another_process_fetches_a_newer_one(
-    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_elsewhere(place, "one", monkeypatch, cache)
     found = fetch(place)
@@ -49,7 +56,9 @@ def test_reader_keeps_its_version_while_another_process_fetches_a_newer_one(
     assert uri_of(found / "a") == place / "a"
 
 
-def test_versions_that_no_process_reads_are_removed(place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_that_no_process_reads_are_removed(
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish_elsewhere(place, "one", monkeypatch, cache)
     read_here = fetch(place)
     publish_elsewhere(place, "two", monkeypatch, cache)
@@ -61,7 +70,7 @@ def test_versions_that_no_process_reads_are_removed(place: GsUri, cache: Path, m
     assert [(path / "a").read_text() for path in (read_here, latest)] == ["one", "three"]
 
 
-def test_artifact_published_here_is_hard_linked_and_not_downloaded(place: GsUri) -> None:
+def test_artifact_published_here_is_hard_linked_and_not_downloaded(place: ObjectUri) -> None:
     with publish(mirror(place)) as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").write_text("elf")
@@ -73,16 +82,16 @@ def test_artifact_published_here_is_hard_linked_and_not_downloaded(place: GsUri)
     assert os.readlink(found / "bin" / "clang++") == "clang"
 
 
-def test_incomplete_mirror_is_downloaded_again(place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_mirror_is_downloaded_again(place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_elsewhere(place, "one", monkeypatch, cache)
     (fetch(place) / "a").unlink()
     assert (fetch(place) / "a").read_text() == "one"
 
 
 def test_artifact_replaces_a_folder_without_a_manifest(
-    place: GsUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gcs.bucket_of(place).blob(f"{place.path}/a").upload_from_string("loose")
+    put_object(place, "a", "loose")
     tree = fetch_tree(place)
     publish_elsewhere(place, "one", monkeypatch, cache)
     assert (fetch(place) / "a").read_text() == "one"
@@ -92,18 +101,18 @@ def test_artifact_replaces_a_folder_without_a_manifest(
     assert (fetch(place) / "a").read_text() == "two"
 
 
-def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(place: GsUri, cache: Path) -> None:
+def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(place: ObjectUri, cache: Path) -> None:
     with publish(mirror(place)) as directory:
         (directory / "a").write_text("one")
-    manifest = gcs.bucket_of(place).blob(f"{place.path}/manifest.json")
-    text = manifest.download_as_bytes()
-    manifest.delete()
+    text, _version = store_of(place).read(place / "manifest.json")
+    assert text
+    remove_object(place, "manifest.json")
     assert not (fetch_tree(place) / "manifest.json").exists()
-    manifest.upload_from_string(text)
+    put_object(place, "manifest.json", text)
     assert (fetch(place) / "a").read_text() == "one"
 
 
-def test_unfinished_mirror_does_not_block_publication(place: GsUri) -> None:
+def test_unfinished_mirror_does_not_block_publication(place: ObjectUri) -> None:
     mirror(place).mkdir(parents=True)
     (mirror(place) / "of a folder").touch()
     with publish(mirror(place)) as directory:
@@ -112,29 +121,28 @@ def test_unfinished_mirror_does_not_block_publication(place: GsUri) -> None:
     assert os.listdir(mirror(place).parent) == [mirror(place).name]
 
 
-def test_fetched_file_does_not_change(place: GsUri) -> None:
+def test_fetched_file_does_not_change(place: ObjectUri) -> None:
     recipe = place / "demo.yaml"
-    blob = gcs.bucket_of(place).blob(recipe.path)
-    blob.upload_from_string("one")
+    put_object(place, "demo.yaml", "one")
     found = fetch_file(recipe)
     assert fetch_file(recipe) == found
-    blob.upload_from_string("two")
+    put_object(place, "demo.yaml", "two")
     assert fetch_file(recipe).read_text() == "two"
     assert found.read_text() == "one" and found.name == "demo.yaml"
 
 
-def test_folder_is_downloaded_again_only_if_it_changed(place: GsUri) -> None:
-    gcs.bucket_of(place).blob(f"{place.path}/a").upload_from_string("one")
+def test_folder_is_downloaded_again_only_if_it_changed(place: ObjectUri) -> None:
+    put_object(place, "a", "one")
     tree = fetch_tree(place)
     assert fetch_tree(place) == tree
-    gcs.bucket_of(place).blob(f"{place.path}/b").upload_from_string("two")
+    put_object(place, "b", "two")
     assert sorted(path.name for path in fetch_tree(place).iterdir()) == ["a", "b"]
     assert [path.name for path in tree.iterdir()] == ["a"]
 
 
-def test_folder_whose_objects_cannot_be_files_is_an_error(place: GsUri) -> None:
+def test_folder_whose_objects_cannot_be_files_is_an_error(place: ObjectUri) -> None:
     for name in ("a", "a/b"):
-        gcs.bucket_of(place).blob(f"{place.path}/{name}").upload_from_string(name)
+        put_object(place, name, name)
     with pytest.raises(Exception, match=f"{place} cannot be a directory on this machine: a/b lies below a"):
         fetch_tree(place)
 

@@ -7,15 +7,21 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
-from components.core.storage import gcs, publish
+from components.core.storage import publish
 from components.core.storage.fetch import fetch_files_outside_artifacts
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.workdir import listing, pull_file, push_file, remove_file
+from tests.buckets import put_object
 
 
-@pytest.fixture(params=["path", "uri"])
+@pytest.fixture
+def place(any_place: ObjectUri) -> ObjectUri:
+    return any_place
+
+
+@pytest.fixture(params=["path", "gs", "s3"])
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    found = tmp_path / "work" if request.param == "path" else mirror(request.getfixturevalue("place"))
+    found = tmp_path / "work" if request.param == "path" else mirror(request.getfixturevalue(f"{request.param}_place"))
     (found / "a").mkdir(parents=True)
     return found
 
@@ -33,7 +39,7 @@ def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
     assert listing(directory) == {} and not (directory / "a" / "b").exists()
 
 
-def test_file_is_pulled_on_another_machine(place: GsUri, cache: Path) -> None:
+def test_file_is_pulled_on_another_machine(place: ObjectUri, cache: Path) -> None:
     path = mirror(place) / "a"
     path.parent.mkdir(parents=True)
     path.write_text("x")
@@ -45,11 +51,11 @@ def test_file_is_pulled_on_another_machine(place: GsUri, cache: Path) -> None:
         pull_file(mirror(place) / "nowhere")
 
 
-def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: GsUri) -> None:
+def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: ObjectUri) -> None:
     with publish(mirror(place) / "checkpoints" / "1") as directory:
         (directory / "state").write_text("large")
     for name in ("tensorboard/events", "latest.json"):
-        gcs.bucket_of(place).blob((place / name).path).upload_from_string(name)
+        put_object(place, name, name)
     (mirror(place) / "tensorboard").mkdir()
     (mirror(place) / "tensorboard" / "events").write_text("and what is not uploaded yet")
     for _again in range(2):

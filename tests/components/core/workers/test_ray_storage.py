@@ -15,7 +15,7 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, load_corpus
 from components.core.storage import gcs, publish
-from components.core.storage.uri import GsUri, mirror
+from components.core.storage.uri import ObjectUri, mirror
 from components.core.workers import LocalPool
 from components.core.workers.ray_pool import RayPool
 from tests.components.core.workers.conftest import Nodes
@@ -43,7 +43,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def upload(directory: Path, name: str) -> Path:
     """The mirror of what is in the bucket now."""
-    place = mirror(GsUri(BUCKET, name))
+    place = mirror(ObjectUri("gs", BUCKET, name))
     with publish(place) as partial:
         shutil.copytree(directory, partial, dirs_exist_ok=True)
         (partial / "manifest.json").unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def test_corpus_replaced_during_training_is_reported(
     old = load_corpus(upload(made.directory, "replaced"))
     (made.directory / "manifest.json").unlink()
     (made.directory / "more").write_text("another content\n")
-    stale = mirror(GsUri(BUCKET, "replaced"))
+    stale = mirror(ObjectUri("gs", BUCKET, "replaced"))
     kept = tmp_path / "kept"
     shutil.copytree(stale, kept)
     upload(made.directory, "replaced")

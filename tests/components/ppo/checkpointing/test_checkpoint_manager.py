@@ -8,7 +8,7 @@ import pytest
 
 from components.core.console import UserError
 from components.core.storage import gcs
-from components.core.storage.gcs import StorageError
+from components.core.storage.object_store import StorageError
 from components.core.storage.uri import mirror, uri_of
 from components.core.storage.workdir import listing, remove_file
 from components.ppo.checkpointing import training_lease as fences
