@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.console import UserError, say
@@ -20,7 +21,7 @@ from components.core.policy.pretrained import pretrained_policy
 from components.core.storage import digest, publish
 from components.core.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
-from components.warmstart.report import REPORT, Report
+from components.warmstart.report import REPORT, Report, confusion
 
 MEASURED_DECISIONS = 200_000
 
@@ -42,18 +43,21 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
             "name a policy for the same problem",
         )
     check_features(policy.features, toolchain.features[problem])
-    agreement, decisions = _agreement(policy, config.trace)
+    action, chosen = _decisions(policy, config.trace)
+    names = problems.get(problem).policy.action_names
     say(f"starting from {display_path(place)}, trained by {info.trained_by}")
     report = Report(
-        agreement=agreement,
+        agreement=float(np.mean(chosen == action)) if len(action) else math.nan,
         training_agreement=math.nan,
         decisions=0,
-        heldout_decisions=decisions,
+        heldout_decisions=len(action),
         epochs=0,
         decisions_per_s=math.nan,
         training_s=0.0,
         tracing_s=0.0,
         loss=math.nan,
+        confusion=confusion(action, chosen, len(names)) if names else None,
+        action_names=names,
     )
     with publish(config.output) as partial:
         adopted = dataclasses.replace(
@@ -67,13 +71,13 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
     return report
 
 
-def _agreement(policy: DensePolicy, trace: Path) -> tuple[float, int]:
-    """Return the policy's agreement with at most MEASURED_DECISIONS decisions of the trace, and their number."""
+def _decisions(policy: DensePolicy, trace: Path) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the heuristic's and the policy's actions [N] in at most MEASURED_DECISIONS decisions of the trace."""
     columns = read_columns(trace, ["action", *(feature.name for feature in policy.features)])
-    decisions = len(columns["action"])
-    if not decisions:
-        return math.nan, 0
-    rows = np.random.default_rng(0).permutation(decisions)[:MEASURED_DECISIONS]
+    rows = np.random.default_rng(0).permutation(len(columns["action"]))[:MEASURED_DECISIONS]
+    action = columns["action"][rows].reshape(-1).astype(np.intp)
+    if not len(rows):
+        return action, action
     logits = policy.logits({name: column[rows] for name, column in columns.items()})
     assert logits.shape[1] == problems.get(policy.problem).policy.num_actions
-    return float(np.mean(logits.argmax(axis=1) == columns["action"][rows].reshape(-1))), len(rows)
+    return action, logits.argmax(axis=1)

@@ -107,9 +107,14 @@ def _batch_size(config: WarmstartConfig, decisions: int) -> int:
     return min(config.batch_size, enough, decisions)
 
 
+def decide(policy: DensePolicy, observed: np.ndarray) -> NDArray[np.intp]:
+    """Return the policy's actions [N] in the decisions [N, *S]."""
+    return logits(policy, observed).argmax(axis=1) if len(observed) else np.zeros(0, np.intp)
+
+
 def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> float:
     """Return the fraction of decisions, [N, *S] and [N], in which the policy takes the heuristic's action."""
-    return float(np.mean(logits(policy, observed).argmax(axis=1) == action)) if len(observed) else float("nan")
+    return float(np.mean(decide(policy, observed) == action)) if len(observed) else float("nan")
 
 
 def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:

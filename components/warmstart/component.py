@@ -17,6 +17,7 @@ def warmstart(  # type: ignore[no-untyped-def]
     seed: int,
     warmstart: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
+    agreement: dsl.Output[dsl.ClassificationMetrics],
 ):
     """Train a policy that imitates LLVM's heuristic by behavioral cloning, or adopt a trained one.
 
@@ -31,6 +32,7 @@ def warmstart(  # type: ignore[no-untyped-def]
         seed: Random seed.
         warmstart: Policy that PPO starts from.
         metrics: Metrics for the KFP UI.
+        agreement: Confusion matrix of the heuristic's decisions (rows) and the policy's, for inlining.
     """
     return step(
         "training",
@@ -57,4 +59,5 @@ def warmstart(  # type: ignore[no-untyped-def]
         ],
         hours=6,
         metrics={"report.json": "metrics"},
+        matrices={"report.json": "agreement"},
     )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 REPORT = "report.json"
 
@@ -16,6 +20,9 @@ class Report:
             null, if none are held out.
         training_agreement: the same for the training decisions.
         decisions, heldout_decisions: number of training and of held-out decisions.
+        confusion: number of held-out decisions, int64 [A, A], by the heuristic's action (rows) and the policy's; None
+            where actions have no names.
+        action_names: the A actions.
         decisions_per_s, training_s, tracing_s, loss: see `clone.CloneResult`.
     """
 
@@ -28,6 +35,23 @@ class Report:
     training_s: float
     tracing_s: float
     loss: float
+    confusion: NDArray[np.int64] | None = None
+    action_names: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, float | None]:
-        return {name: value if value == value else None for name, value in vars(self).items()}
+    def figures(self) -> dict[str, float]:
+        """Return the metrics that are single numbers, without those that are NaN."""
+        left_out = ("confusion", "action_names")
+        return {name: value for name, value in vars(self).items() if name not in left_out and value == value}
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = dict.fromkeys(vars(self)) | self.figures()
+        del document["confusion"], document["action_names"]
+        matrix = None
+        if self.confusion is not None:
+            matrix = {"categories": list(self.action_names), "rows": self.confusion.tolist()}
+        return document | {"confusion_matrix": matrix}
+
+
+def confusion(action: NDArray[np.integer[Any]], chosen: NDArray[np.integer[Any]], actions: int) -> NDArray[np.int64]:
+    """Return the number of decisions [A, A] by `action` (rows) and `chosen`, both [N] of 0 to A - 1."""
+    return np.bincount(action * actions + chosen, minlength=actions * actions).reshape(actions, actions)

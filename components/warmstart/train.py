@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import tensorflow as tf
 
+from components.core import problems
 from components.core.console import Progress, UserError, say
 from components.core.formats.policy import PolicyInfo, check_features
 from components.core.formats.toolchain import load_toolchain
@@ -17,10 +19,10 @@ from components.core.policy.export import export_policy
 from components.core.policy.tf_errors import explain_resource_exhausted
 from components.core.storage import digest, publish, require_artifact
 from components.warmstart.adopt import adopt_policy
-from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone
+from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
 from components.warmstart.config import HEURISTIC, WarmstartConfig
 from components.warmstart.data import load_decisions
-from components.warmstart.report import REPORT, Report
+from components.warmstart.report import REPORT, Report, confusion
 
 TENSORBOARD = "tensorboard"
 
@@ -66,8 +68,9 @@ def _train(config: WarmstartConfig) -> Report:
 
             cloned = clone(config, decisions, on_epoch)
         writer.close()
+        chosen, names = decide(cloned.policy, decisions.observed[heldout]), problems.get(problem).policy.action_names
         report = Report(
-            agreement=agreement(cloned.policy, decisions.observed[heldout], decisions.action[heldout]),
+            agreement=float(np.mean(chosen == decisions.action[heldout])) if len(chosen) else math.nan,
             training_agreement=agreement(cloned.policy, decisions.observed[~heldout], decisions.action[~heldout]),
             decisions=int((~heldout).sum()),
             heldout_decisions=int(heldout.sum()),
@@ -76,8 +79,9 @@ def _train(config: WarmstartConfig) -> Report:
             training_s=cloned.training_s,
             tracing_s=cloned.tracing_s,
             loss=cloned.loss,
+            confusion=confusion(decisions.action[heldout], chosen, len(names)) if names else None,
+            action_names=names,
         )
-        metrics = {name: value for name, value in report.to_json().items() if value is not None}
         info = PolicyInfo(
             problem=problem,
             features=decisions.features,
@@ -88,7 +92,7 @@ def _train(config: WarmstartConfig) -> Report:
             corpus_digest=decisions.trace.corpus,
             toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
-            metrics=metrics,
+            metrics=report.figures(),
         )
         export_policy(cloned.policy, partial, toolchain.clang, info)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")

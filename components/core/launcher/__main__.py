@@ -17,7 +17,14 @@ import click
 
 from components.core.console import UserError, run_step
 from components.core.console.number_types import FiniteFloatRange
-from components.core.launcher.executor import numbers, parse_executor_input, write_executor_output
+from components.core.launcher.executor import (
+    confusion_matrix,
+    lineage,
+    numbers,
+    outputs_at,
+    parse_executor_input,
+    write_executor_output,
+)
 from components.core.launcher.kfp_places import use_kfp_directories
 from components.core.storage.input_files import path_errors, read_json
 from components.core.storage.uri import ObjectUri, mirror, parse_place
@@ -59,6 +66,13 @@ Example (as KFP calls it):
     help="Use the numbers in a JSON file of that artifact as metadata of the output NAME.",
 )
 @click.option(
+    "--confusion-matrix",
+    "matrices",
+    multiple=True,
+    metavar="FILE=NAME",
+    help="Show the key `confusion_matrix` of a JSON file of that artifact, unless it is null, as the output NAME.",
+)
+@click.option(
     "--work",
     default="",
     metavar="NAME",
@@ -78,6 +92,7 @@ def main(
     copies: tuple[str, ...],
     values: tuple[str, ...],
     metrics: tuple[str, ...],
+    matrices: tuple[str, ...],
     work: str,
     extends: str,
     step: str,
@@ -88,7 +103,8 @@ def main(
     Options with empty values are omitted: an empty pipeline parameter means the step's own default.
     """
     kfp = parse_executor_input(executor_input)
-    kept = use_kfp_directories(without_empty(arguments), kfp, work)
+    given = without_empty(arguments)
+    kept = use_kfp_directories(given, kfp, work)
     status = _run(step, kept, time_limit_s)
     if status != 0:
         return status
@@ -102,10 +118,13 @@ def main(
         source, path = _split_pair(value)
         file, _colon, key = source.partition(":")
         _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
-    metadata: dict[str, dict[str, Any]] = {}
+    metadata = {name: lineage(directory) for name in outputs_at(kfp, _output_option(given))}
     for metric in metrics:
         file, name = _split_pair(metric)
-        metadata[name] = dict(numbers(_document(directory / file)))
+        metadata[name] = {**metadata.get(name, {}), **numbers(_document(directory / file))}
+    for matrix in matrices:
+        file, name = _split_pair(matrix)
+        metadata[name] = confusion_matrix(_value(directory / file, "confusion_matrix"))
     write_executor_output(kfp, metadata)
     return 0
 
@@ -161,11 +180,12 @@ def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
 
 def _output_of(arguments: Sequence[str]) -> Path:
     """Return the local directory of the artifact at --output."""
-    for flag, value in itertools.pairwise(arguments):
-        if flag == "--output":
-            place = parse_place(value)
-            return mirror(place) if isinstance(place, ObjectUri) else place
-    return Path()
+    place = parse_place(_output_option(arguments))
+    return mirror(place) if isinstance(place, ObjectUri) else place
+
+
+def _output_option(arguments: Sequence[str]) -> str:
+    return next((value for flag, value in itertools.pairwise(arguments) if flag == "--output"), "")
 
 
 def _split_pair(text: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ def step(
     copies: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
     metrics: Mapping[str, str] | None = None,
+    matrices: Mapping[str, str] | None = None,
     work: str = "",
     extends: str = "",
 ) -> dsl.ContainerSpec:
@@ -27,12 +28,13 @@ def step(
         image: a key of IMAGES.
         arguments: arguments of the step, with KFP's placeholders.
         hours: time limit of the step.
-        copies, values, metrics: the launcher's options of these names, FILE -> place or output.
+        copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output.
         work, extends: the launcher's options of these names.
     """
     options: list[Any] = ["--time-limit-s", str(round(3600 * hours))]
     options += ["--work", work, "--extends", extends] if work else []
-    for flag, pairs in (("--copy", copies), ("--value", values), ("--metrics", metrics)):
+    pairs_of = {"--copy": copies, "--value": values, "--metrics": metrics, "--confusion-matrix": matrices}
+    for flag, pairs in pairs_of.items():
         for file, place in (pairs or {}).items():
             options += [flag, f"{file}={place}"]
     return dsl.ContainerSpec(

@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from components.core.formats.policy import POLICY_JSON, load_policy_info
+from components.core.storage import read_manifest
 from components.core.storage.input_files import expect_shape, parse_json
+from components.core.storage.manifest import manifest_digest
 
 
 def parse_executor_input(text: str) -> dict[str, Any]:
@@ -50,6 +53,43 @@ def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[s
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps({"artifacts": artifacts}), encoding="utf-8")
     os.replace(fresh, path)
+
+
+def outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
+    """Return the names of the output artifacts whose URI is `uri`."""
+    listed = executor_input.get("outputs", {}).get("artifacts", {})
+    return [name for name, made in listed.items() if any(a.get("uri") == uri for a in made.get("artifacts", []))]
+
+
+def lineage(directory: Path) -> dict[str, Any]:
+    """Return what identifies the artifact in `directory` wherever it is copied, and the code that made it.
+
+    KFP itself records which artifacts a step read. For a policy also the digests that policy.json has.
+    """
+    files = read_manifest(directory).files
+    known: dict[str, Any] = {
+        "digest": manifest_digest(files),
+        "files": len(files),
+        "bytes": sum(entry.size_bytes for entry in files),
+        "git_commit": os.environ.get("MLGO_GIT_COMMIT", ""),
+    }
+    if (directory / POLICY_JSON).is_file():
+        info = load_policy_info(directory)
+        for name in ("problem", "trained_by", "llvm_version", "corpus_digest", "trace_digest", "toolchain_digest"):
+            known[name] = getattr(info, name)
+    return {name: value for name, value in known.items() if value not in ("", None)}
+
+
+def confusion_matrix(document: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the metadata of a system.ClassificationMetrics artifact, as kfp.dsl.ClassificationMetrics logs it.
+
+    Args:
+        document: {"categories": [names], "rows": [[numbers of each row's category]]}; None for no matrix.
+    """
+    if document is None:
+        return {}
+    names = [{"displayName": name} for name in document["categories"]]
+    return {"confusionMatrix": {"annotationSpecs": names, "rows": [{"row": row} for row in document["rows"]]}}
 
 
 def numbers(document: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

@@ -65,6 +65,7 @@ INLINING = Problem(
         default_decision="inlining_default",
         logits="CategoricalProjectionNetwork_logits",
         num_actions=2,
+        action_names=("keep the call", "inline"),
         excluded_features=_MODULE_SIZE | _UNINFORMATIVE,
     ),
     training=TrainingDefaults(

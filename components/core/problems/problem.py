@@ -41,6 +41,7 @@ class PolicyInterface:
         decision, default_decision, logits: columns of the training log: the action taken, the action of LLVM's
             heuristic (None if it is not logged), and the output of the policy's last layer.
         num_actions: number of actions of a decision.
+        action_names: names of the actions, for people; empty if actions are candidates of one kind.
         mask: feature with an element for each action, 1 if it is allowed, 0 if not; None if all actions are always
             allowed. Features with the same number of elements describe one action per element.
         excluded_features: features that are logged, but are not inputs of the policy.
@@ -52,6 +53,7 @@ class PolicyInterface:
     default_decision: str | None
     logits: str
     num_actions: int
+    action_names: tuple[str, ...] = ()
     mask: str | None = None
     excluded_features: frozenset[str] = frozenset()
     per_instruction_features: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 
 from components.core.launcher.__main__ import without_empty
+from components.core.storage import digest
 from tests import bitcode as whole
 
 ROOT = Path(__file__).parents[4]
@@ -35,7 +36,9 @@ def bitcode(tmp_path: Path) -> Path:
 
 def test_step_runs_and_its_outputs_are_reported_to_kfp(bitcode: Path, tmp_path: Path) -> None:
     output = tmp_path / "corpus"
-    artifacts = {name: {"artifacts": [{"name": name, "uri": "x"}]} for name in ("corpus", "metrics")}
+    artifacts = {
+        name: {"artifacts": [{"name": name, "uri": uri}]} for name, uri in (("corpus", str(output)), ("metrics", "x"))
+    }
     kfp = {"outputs": {"artifacts": artifacts, "outputFile": str(tmp_path / "out.json")}}
     done = launch(
         "--executor-input",
@@ -58,12 +61,15 @@ def test_step_runs_and_its_outputs_are_reported_to_kfp(bitcode: Path, tmp_path: 
         "",
         "--output",
         output,
+        MLGO_GIT_COMMIT="abc",
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ui" / "page").read_bytes() == (output / "splits.json").read_bytes()
     assert (tmp_path / "ui" / "thin").read_text() == "False"
     reported = json.loads((tmp_path / "out.json").read_text())["artifacts"]
     assert set(reported) == {"corpus", "metrics"} and reported["metrics"]["artifacts"][0]["metadata"]
+    known = reported["corpus"]["artifacts"][0]["metadata"]
+    assert known["digest"] == digest(output) and known["files"] >= 6 and known["git_commit"] == "abc"
 
 
 def test_failing_step_returns_its_status_and_reports_nothing_to_kfp(tmp_path: Path) -> None:
