@@ -10,6 +10,7 @@ fail or hang on demand. Everything else is moto's.
 from __future__ import annotations
 
 import argparse
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ class Application:
         if fault == "answer is an error":
             return _error(start, "500 Internal Server Error", "InternalError", "We encountered an internal error.")
         if fault == "answer is lost":
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionResetError
         return answer
 

@@ -128,10 +128,10 @@ class S3Store:
             client = _client()
             probe = ObjectUri(uri.scheme, uri.bucket, f"{uri.path}.condition-{secrets.token_hex(4)}")
             try:
-                _require_refused(client, probe, "If-Match", IfMatch='"00000000000000000000000000000000"')
-                with translate_s3_errors(probe):
+                _require_refused(client, uri, probe, "If-Match", IfMatch='"00000000000000000000000000000000"')
+                with translate_s3_errors(uri):
                     _put(client, probe, b"probe")
-                _require_refused(client, probe, "If-None-Match", IfNoneMatch="*")
+                _require_refused(client, uri, probe, "If-None-Match", IfNoneMatch="*")
             finally:
                 with suppress(UserError):
                     self.delete(probe)
@@ -233,8 +233,8 @@ def _put(client: Any, uri: ObjectUri, content: bytes, **more: Any) -> Any:
     return client.put_object(Bucket=uri.bucket, Key=uri.path, Body=content, ContentMD5=md5, ContentType=kind, **more)
 
 
-def _require_refused(client: Any, probe: ObjectUri, header: str, **condition: str) -> None:
-    with translate_s3_errors(probe):
+def _require_refused(client: Any, uri: ObjectUri, probe: ObjectUri, header: str, **condition: str) -> None:
+    with translate_s3_errors(uri):
         try:
             _put(client, probe, b"probe", **condition)
             how = f"ignores the header {header}"
@@ -270,7 +270,13 @@ def translate_s3_errors(uri: ObjectUri) -> Iterator[None]:
         ) from None
     except (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.UnauthorizedSSOTokenError) as error:
         raise StorageError(f"{uri}: the credentials for S3 cannot be had: {error}", "log in again") from None
-    except (boto.HTTPClientError, boto.IncompleteReadError, *_BROKEN, urllib3.exceptions.HTTPError) as error:
+    except (
+        boto.ConnectionError,
+        boto.HTTPClientError,
+        boto.IncompleteReadError,
+        *_BROKEN,
+        urllib3.exceptions.HTTPError,
+    ) as error:
         raise StorageError(
             f"{uri}: object storage at {_server()} does not answer: {_message(error)}", _RETRY_REMEDY
         ) from None
