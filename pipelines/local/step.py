@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from components.core.console import UserError
 
-SINGLE_FILE_TYPES = frozenset({"system.Metrics", "system.HTML", "system.Markdown"})
+SINGLE_FILE_TYPES = frozenset({"system.Metrics", "system.ClassificationMetrics", "system.HTML", "system.Markdown"})
 """Artifact types that are one file for KFP's UI; all others are a directory or a folder in object storage."""
 
 _PLACEHOLDER = re.compile(r"\{\{\$(?:\.(inputs|outputs)\.(artifacts|parameters)\['([^']+)'\]\.?(\w*))?\}\}")
