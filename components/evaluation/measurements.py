@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,17 @@ class Measurements:
         baseline, other = self.values[BASELINE][chosen], self.values[variant][chosen]
         return Comparison(self.objective, baseline, other, self.module[chosen])
 
-    def compare_policies(self, other: Measurements, seed: int) -> SizeComparison | ScoreComparison:
-        """Compare this policy with the policy of `other` over the common cases; as in metrics.json."""
-        known = dict(zip(other.names(), other.values[POLICY].tolist(), strict=True))
+    def compare_policies(
+        self, other: Measurements, seed: int, modules: Collection[str] | None = None
+    ) -> SizeComparison | ScoreComparison:
+        """Compare this policy with the policy of `other` over the common cases; as in metrics.json.
+
+        Args:
+            seed: of the bootstrap.
+            modules: names of the modules that count; None for all.
+        """
+        values = zip(other.names(), other.values[POLICY].tolist(), strict=True)
+        known = {name: value for name, value in values if modules is None or name[0] in modules}
         common = np.array([name in known for name in self.names()], bool)
         baseline = np.array([known[name] for name in self.names() if name in known], self.values[POLICY].dtype)
         return Comparison(self.objective, baseline, self.values[POLICY][common], self.module[common]).figures(seed)

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.console.number_types import FRACTION, LLVM_MAJOR, FiniteFloatRange
+from components.core.console.number_types import FRACTION, LLVM_MAJOR, SEED, FiniteFloatRange
 from components.core.launcher.notify import notify
 from components.core.objectives import OBJECTIVES
 from components.core.storage.options import ARTIFACT
+from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.pipeline import make_runner, parameters
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
-from pipelines.retrain.state import load_state, save_state
+from pipelines.retrain.promote import describe_day
+from pipelines.retrain.state import State, load_state, save_state
 
+_BY = click.option(
+    "--by",
+    envvar=["MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN"],
+    default=lambda: f"{getpass.getuser()}@{socket.gethostname()}",
+    metavar="NAME",
+    help="Who promotes, for the state's history.  [default: $MLGO_PROMOTED_BY, the CI's user, or USER@HOST]",
+)
+_SEED = click.option(
+    "--rotation-seed",
+    type=SEED,
+    default=0,
+    show_default=True,
+    help="Seed of the choice of modules that judge in a week.",
+)
 _STATE = click.option("--state", required=True, metavar="URI", help="State of retraining: gs://BUCKET/PATH.json.")
 
 
@@ -32,6 +49,7 @@ def retrain_group() -> None:
       mlgo retrain check --state gs://my-bucket/retrain.json --corpus gs://my-bucket/corpus --max-age-days 30
       mlgo retrain run --state gs://my-bucket/retrain.json --param corpus=gs://my-bucket/corpus --output runs/2 \\
         --pipeline-root gs://my-bucket/runs/2
+      mlgo retrain promote --state gs://my-bucket/retrain.json --run gs://my-bucket/runs/2
       mlgo retrain rollback --state gs://my-bucket/retrain.json
     """
 
@@ -110,34 +128,116 @@ def check(
 @PIPELINE_ROOT
 @PARAMS
 @IMAGES
-def run(state: str, runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], images: Path) -> None:
-    """Run the pipeline, compare its policy with the deployed one on the same held-out modules, promote a better one.
+@_BY
+@_SEED
+def run(
+    state: str,
+    runner: str,
+    output: Path,
+    pipeline_root: str,
+    params: tuple[str, ...],
+    images: Path,
+    by: str,
+    rotation_seed: int,
+) -> None:
+    """Run the pipeline on this machine, compare its policy with the deployed one, promote a better one.
 
-    A policy is better if the 95% interval of the difference, from a bootstrap over the modules, is above zero, and the
-    verdict against LLVM's own heuristic is `better`. Training starts from the deployed policy, unless `--param
-    start_from=heuristic` says otherwise. Modules that the deployed policy made worse take part in every round of this
-    training. Each problem needs its own state.
+    A policy is better if it is smaller, or has lower scores, by more than chance on the held-out modules that judge in
+    this week (docs/pipeline.md), and the verdict against LLVM's own heuristic is `better`. Training starts from the
+    deployed policy, unless `--param start_from=heuristic` says otherwise. Modules that the deployed policy made worse
+    take part in every round of this training. Each problem needs its own state.
 
     \b
     Example:
       mlgo retrain run --state gs://my-bucket/retrain.json --param corpus=gs://my-bucket/corpus --output runs/2 \\
         --pipeline-root gs://my-bucket/runs/2
     """
-    from pipelines.retrain.promote import retrain
+    from pipelines.retrain.retraining import retrain
 
     given = parameters(params)
-    if state.startswith("gs://") and not pipeline_root.startswith("gs://"):
-        raise UserError(
-            f"the state in {state} is shared, but a policy on this machine is not",
-            "pass --pipeline-root gs://BUCKET/PATH, a different one for each run",
-        )
+    _require_shared(state, "--pipeline-root", pipeline_root)
     known = load_state(state)
     if known.regressed:
         given.setdefault("oversample_modules", state if "://" in state else str(Path(state).absolute()))
-    after, why = retrain(known, given, output, pipeline_root, make_runner(runner, images, given))
-    if after is not known:
-        save_state(state, after)
-    say(why)
+    say(retrain(state, known, given, output, pipeline_root, make_runner(runner, images, given), by, rotation_seed))
+
+
+@retrain_group.command()
+@_STATE
+@click.option(
+    "--run", default="", metavar="URI", help="Root of a finished run; in place of the options for its artifacts."
+)
+@click.option("--policy", default="", metavar="URI", help="Policy of the run.")
+@click.option("--evaluation", default="", metavar="URI", help="Evaluation of this policy.")
+@click.option("--corpus", default="", metavar="URI", help="Corpus of the run.")
+@click.option("--toolchain", default="", metavar="URI", help="Training clang of the run.")
+@click.option("--release-report", default="", metavar="URI", help="Report on the release clang, if one was built.")
+@click.option("--workers", default="local", show_default=True, help="Where the deployed policy is evaluated.")
+@_BY
+@_SEED
+def promote(
+    state: str,
+    run: str,
+    policy: str,
+    evaluation: str,
+    corpus: str,
+    toolchain: str,
+    release_report: str,
+    workers: str,
+    by: str,
+    rotation_seed: int,
+) -> None:
+    """Judge the policy of a finished run against the deployed one on the run's corpus, and promote a better one.
+
+    The deployed policy is evaluated first. Of two promotions at once one wins, and the other is judged again, against
+    the winner. The exit status is 0 whatever is decided.
+
+    \b
+    Examples:
+      mlgo retrain promote --state gs://my-bucket/retrain.json --run gs://my-bucket/runs/2
+      mlgo retrain promote --state retrain.json --policy p --evaluation e --corpus c --toolchain t
+    """
+    from pipelines.retrain.evaluate_deployed import evaluate_deployed
+    from pipelines.retrain.promote import promote as judge_and_promote
+    from pipelines.retrain.promote import run_artifacts
+
+    given = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "toolchain": toolchain}
+    if bool(run) == any(given.values()) or (not run and not all(given.values())):
+        missing = [f"--{name}" for name, place in given.items() if not place]
+        raise UserError(
+            "either --run or all of --policy, --evaluation, --corpus and --toolchain are needed"
+            + (f": {missing[0]} is missing" if missing and not run else ""),
+            "pass --run URI",
+        )
+    if run:
+        from pipelines.local.locations import artifact_digest
+
+        root = run.rstrip("/")
+        artifacts = run_artifacts(root, bool(artifact_digest(f"{root}/release_report")))
+        toolchain = f"{root}/training"
+    else:
+        artifacts = {**given, "run": policy}
+        if release_report:
+            artifacts["release_report"] = release_report
+    _require_shared(state, "--run or --policy", artifacts["policy"])
+    say(
+        judge_and_promote(
+            state,
+            artifacts,
+            lambda deployed: evaluate_deployed(deployed, artifacts["corpus"], toolchain, workers),
+            by,
+            rotation_seed,
+        )
+    )
+
+
+def _require_shared(state: str, option: str, place: str) -> None:
+    """Raise UserError if the state is in object storage, but the policy that it would name is not."""
+    if in_object_storage(state) and not in_object_storage(place):
+        raise UserError(
+            f"the state in {state} is shared, but a policy on this machine is not",
+            f"pass {option} {USAGE}, a different one for each run",
+        )
 
 
 @retrain_group.command()
@@ -169,17 +269,24 @@ def show(state: str) -> None:
     _show(loaded)
 
 
-def _show(state: Any) -> None:
+def _show(state: State) -> None:
     entries = [entry for entry in (state.deployed, *state.history) if entry]
     if not entries:
         say("nothing is deployed")
     for number, entry in enumerate(entries):
-        day = time.strftime("%Y-%m-%d", time.gmtime(entry.promoted_at))
         reward = OBJECTIVES[problems.get(entry.problem).objective].labels.reward
+        by = f" by {entry.promoted_by}" if entry.promoted_by else ""
         say(
             f"{'deployed' if number == 0 else 'before'}: {entry.policy} ({entry.policy_digest[:12]}, LLVM "
-            f"{entry.llvm_version}), promoted {day}: {entry.reduction_percent:.2f}{reward}"
+            f"{entry.llvm_version}), promoted {describe_day(entry.promoted_at)}{by}: "
+            f"{entry.reduction_percent:.2f}{reward}"
         )
+        if entry.reason:
+            say(f"  {entry.reason}; run {entry.run}")
+        if entry.corpus_digest:
+            say(f"  corpus {entry.corpus_digest[:12]}, training clang {entry.toolchain_digest[:12]}")
+    if state.comparisons:
+        say(f"comparisons that the deployed policy survived: {state.comparisons}")
     for name in state.regressed:
         say(f"regressed: {name}")
 

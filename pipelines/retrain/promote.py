@@ -1,34 +1,29 @@
-"""Retrain, compare with the deployed policy on the same held-out modules, and promote only a clearly better policy."""
+"""Judge a policy against the deployed one on the same held-out modules, and promote it only if it is clearly better."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.console import UserError, say
-from components.core.formats.policy import HEURISTIC, load_policy_info
-from components.core.launcher.images import IMAGES
+from components.core.formats.policy import load_policy_info
 from components.core.storage import digest
 from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri, parse_place
+from components.core.storage.versioned_json import Conflict
 from components.evaluation.measurements import Measurements, read_measurements
 from components.evaluation.report.terminal_report import read_metrics, verdict
-from pipelines.local.locations import artifact_digest, artifact_root
-from pipelines.local.run_locally import run_locally
-from pipelines.local.runners.runner import Runner
-from pipelines.local.scheduler import run_pipeline
-from pipelines.local.step import RunLocations, Step
 from pipelines.retrain.check import module_checksums
-from pipelines.retrain.state import Deployed, State
-from pipelines.spec import COMPILED, load_spec, parameter_values
+from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
+from pipelines.retrain.state import Deployed, State, load_state, save_state
 
 GROWN_PERCENT = 1.0
 """A module has regressed if it is larger than under -Oz, or has higher scores, by more than this percentage."""
 
-REPORT_STEP = "release-report"
-"""The step of the pipeline that evaluates the release clang."""
+_ATTEMPTS = 5
+"""Times that a run is judged while others keep writing the state."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +34,37 @@ class PolicyComparison:
         percent: reduction of text size or score; positive is better.
         ci95: 95% interval of `percent`, from a bootstrap over modules.
         modules: number of modules compared.
+        alpha: probability with which this comparison may err (pipelines.retrain.sequential).
     """
 
     percent: float
     ci95: tuple[float, float]
     modules: int
+    alpha: float = ALPHA
+
+    @property
+    def required(self) -> tuple[float, float]:
+        """Interval of `percent` of level 1 - `alpha`."""
+        return widened(self.percent, self.ci95, self.alpha)
 
     @property
     def clearly_better(self) -> bool:
-        return self.ci95[0] > 0
+        return self.required[0] > 0
+
+    def __str__(self) -> str:
+        low, high = self.required
+        return f"{self.percent:+.2f}% ({100 * (1 - self.alpha):.4g}% interval {low:+.2f}% to {high:+.2f}%)"
 
 
-def compare(new: Measurements, old: Measurements, seed: int = 0) -> PolicyComparison:
-    """Compare two evaluations module by module.
+def compare(
+    new: Measurements, old: Measurements, comparison: int = 1, week: str = "", seed: int = 0
+) -> PolicyComparison:
+    """Compare two evaluations on the modules that judge in this week.
+
+    Args:
+        comparison: number of the comparison with the same deployed policy; 1 is the first.
+        week: ISO week; empty for all modules.
+        seed: of the rotation and of the bootstrap.
 
     Raises:
         UserError: the evaluations measure different things, or have fewer than two modules in common.
@@ -61,10 +74,13 @@ def compare(new: Measurements, old: Measurements, seed: int = 0) -> PolicyCompar
             f"one evaluation measures {new.objective.name}s, the other {old.objective.name}s",
             "compare evaluations of one problem",
         )
-    found = new.compare_policies(old, seed)
+    judging = rotated(set(new.modules) & set(old.modules), week, seed) if week else None
+    found = new.compare_policies(old, seed, judging)
     if found.modules < 2 or found.reduction_percent is None or found.reduction_percent_ci95 is None:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
-    return PolicyComparison(found.reduction_percent, found.reduction_percent_ci95, found.modules)
+    return PolicyComparison(
+        found.reduction_percent, found.reduction_percent_ci95, found.modules, spent_alpha(comparison)
+    )
 
 
 def regressed_modules(measured: Measurements) -> tuple[str, ...]:
@@ -73,7 +89,12 @@ def regressed_modules(measured: Measurements) -> tuple[str, ...]:
 
 
 def promotion(
-    state: State, run: Mapping[str, str], deployed_evaluation: str | None, now: float | None = None
+    state: State,
+    run: Mapping[str, str],
+    deployed_evaluation: str | None,
+    now: float | None = None,
+    by: str = "",
+    seed: int = 0,
 ) -> tuple[State, str]:
     """Decide whether to promote the policy of a finished run.
 
@@ -82,10 +103,15 @@ def promotion(
             The release report decides last, because the training clang's evaluation runs no programs.
         deployed_evaluation: location of an evaluation of the deployed policy on the same corpus; None if no policy is
             deployed.
+        now: seconds since the epoch; None for this moment.
+        by: who promotes.
+        seed: of the rotation of the modules that judge.
 
     Returns:
-        The new state, or the old one if the new policy is not clearly better, and a sentence with the reason.
+        The new state and a sentence with the reason. If the new policy is not clearly better, the state only counts the
+        comparison; without a comparison it is `state` itself.
     """
+    now = time.time() if now is None else now
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
     if metrics.verdict != "better":
@@ -98,10 +124,10 @@ def promotion(
     if state.deployed is not None:
         if deployed_evaluation is None:
             raise UserError("the deployed policy was not evaluated on this corpus", "use mlgo retrain run")
-        against = compare(measured, read_measurements(local(deployed_evaluation)))
-        gain = f"{against.percent:+.2f}% (95% interval {against.ci95[0]:+.2f}% to {against.ci95[1]:+.2f}%)"
+        old = read_measurements(local(deployed_evaluation))
+        against = compare(measured, old, state.comparisons + 1, week_of(now), seed)
         if not against.clearly_better:
-            return state, f"not promoted: against the deployed policy {gain} on {against.modules} modules"
+            return state.compared(), f"not promoted: against the deployed policy {against} on {against.modules} modules"
     info = load_policy_info(policy)
     deployed = Deployed(
         policy=run["policy"],
@@ -112,13 +138,16 @@ def promotion(
         modules=module_checksums(run["corpus"]),
         reduction_percent=metrics.reduction_percent or 0.0,
         ci95=metrics.reduction_percent_ci95,
-        promoted_at=time.time() if now is None else now,
+        promoted_at=now,
         run=run.get("run", ""),
         better_percent=against.percent if against else None,
         better_ci95=against.ci95 if against else None,
         regressed=regressed_modules(measured),
+        promoted_by=by,
+        reason=(why := f"against the deployed policy {against}" if against else "nothing was deployed"),
+        corpus_digest=info.corpus_digest or "",
+        toolchain_digest=info.toolchain_digest or "",
     )
-    why = f"against the deployed policy {gain}" if against else "nothing was deployed"
     return state.promoted(deployed), f"promoted: {why}"
 
 
@@ -128,93 +157,62 @@ def local(place: str) -> Path:
     return fetch(where) if isinstance(where, ObjectUri) else where
 
 
-def retrain(
-    state: State, given: Mapping[str, str], output: Path, pipeline_root: str, runner: Runner
-) -> tuple[State, str]:
-    """Run the pipeline, evaluate the deployed policy on its corpus, and decide whether to promote; see `promotion`.
+def promote(place: str, run: Mapping[str, str], evaluate_deployed: Callable[[str], str], by: str, seed: int = 0) -> str:
+    """Judge the policy of a finished run against the deployed one, and write the state.
 
-    Training starts from the deployed policy unless `given` says otherwise.
+    If another process writes the state meanwhile, the run is judged again, against the policy that is deployed then.
 
     Args:
-        state: the current deployment.
-        given: the pipeline's parameters.
-        output, pipeline_root, runner: as for pipelines.local.run_locally.run_locally.
+        place: of the state.
+        run: as for `promotion`.
+        evaluate_deployed: returns the location of an evaluation of a policy, by its location, on the run's corpus.
+        by, seed: as for `promotion`.
+
+    Returns:
+        A sentence that says what was decided, and why.
 
     Raises:
-        UserError: the deployed policy is for another problem, would be overwritten by this run, or is missing; or a
-            step fails.
+        UserError: the run is not finished, or for another problem; or the state kept changing.
     """
-    problem = given.get("problem", "inlining")
-    if state.deployed is not None and state.deployed.problem != problem:
-        raise UserError(
-            f"the deployed policy is for {state.deployed.problem}, but this training is for {problem}",
-            "use another --state for each problem",
-        )
-    root = artifact_root(pipeline_root, output)
-    kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
-    if any(entry.policy.startswith(f"{root}/") for entry in kept):
-        raise UserError(
-            f"{root} contains a policy that is or was deployed, and this run would overwrite it",
-            "use another --output or --pipeline-root for each run",
-        )
-    if state.deployed is not None and artifact_digest(state.deployed.policy) != state.deployed.policy_digest:
-        raise UserError(
-            f"the deployed policy at {state.deployed.policy} is missing or has changed",
-            "run mlgo retrain rollback, or restore it",
-        )
-    given = {"start_from": training_start(state, given), **given}
-    skipped = run_locally(COMPILED, given, output, runner, pipeline_root)
-    reports = () if REPORT_STEP in skipped else ("release_report",)  # if skipped, an earlier run's report may be there
-    places = {name: f"{root}/{name}" for name in ("policy", "evaluation", "corpus", *reports)}
-    evaluated = None
-    if state.deployed is not None:
-        step = deployed_evaluation_step(state.deployed.policy, root, given)
-        run_pipeline([step], output, runner, RunLocations(root, str(output / ".files")))
-        evaluated = f"{root}/{step.output}"
-    return promotion(state, {**places, "run": root}, evaluated)
+    policy = local(run["policy"])
+    problem, content = load_policy_info(policy).problem, digest(policy)
+    for _attempt in range(_ATTEMPTS):
+        state = load_state(place)
+        if state.deployed is not None and state.deployed.policy_digest == content:
+            return f"not promoted: it is deployed already, since {describe_day(state.deployed.promoted_at)}"
+        if state.deployed is not None and state.deployed.problem != problem:
+            raise other_problem(state.deployed.problem, problem)
+        evaluated = evaluate_deployed(state.deployed.policy) if state.deployed is not None else None
+        after, why = promotion(state, run, evaluated, by=by, seed=seed)
+        if after is state:
+            return why
+        try:
+            save_state(place, after)
+        except Conflict:
+            say(f"{place} was modified concurrently; judging again")
+            continue
+        return why
+    raise UserError(f"{place} was modified concurrently {_ATTEMPTS} times", "find out what writes there, and try again")
 
 
-def training_start(state: State, given: Mapping[str, str]) -> str:
-    """Return what training starts from by default: the deployed policy if it is for the run's LLVM version.
+def describe_day(seconds: float) -> str:
+    """Return the day of a time in seconds since the epoch."""
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
-    Otherwise training starts from the heuristic, because another LLVM version may have other features.
+
+def run_artifacts(root: str, released: bool) -> dict[str, str]:
+    """Return the locations of the artifacts of a run at `root` that `promotion` reads.
+
+    Args:
+        released: whether the run built a release clang and reported on it.
     """
-    if state.deployed is None:
-        return HEURISTIC
-    major = str(int(parameter_values(load_spec(COMPILED), given)["llvm_major"]))
-    if state.deployed.llvm_version.split(".")[0] != major:
-        say(f"the deployed policy is for LLVM {state.deployed.llvm_version}: training starts from LLVM's heuristic")
-        return HEURISTIC
-    return state.deployed.policy
+    names = ("policy", "evaluation", "corpus", *(("release_report",) if released else ()))
+    return {name: f"{root}/{name}" for name in names} | {"run": root}
 
 
-def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:
-    """Return a step that evaluates the deployed policy with the training clang on the corpus of the run at `root`."""
-    arguments = (
-        "evaluation",
-        "--corpus",
-        f"{root}/corpus",
-        "--toolchain",
-        f"{root}/training",
-        "--policy",
-        policy,
-        "--problem",
-        given.get("problem", "inlining"),
-        "--workers",
-        given.get("workers", "local"),
-        "--thresholds",
-        ",",
-        "--quiet",
-        "--output",
-        f"{root}/deployed_evaluation",
-    )
-    return Step(
-        name="deployed-evaluation",
-        image=IMAGES["toolchain"],
-        module="components.evaluation",
-        command=("python", "-m", "components.core.launcher"),
-        arguments=arguments,
-        output="deployed_evaluation",
-        # The content at these locations may have changed although their names have not.
-        facts=tuple(artifact_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
+def other_problem(deployed: str, problem: str) -> UserError:
+    """Return the error for a run of another problem than the deployed policy's."""
+    return UserError(
+        f"the deployed policy is for {deployed}, but this training is for {problem}",
+        "use another --state for each problem",
     )

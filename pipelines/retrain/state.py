@@ -2,16 +2,20 @@
 
 A JSON document, in object storage or a file:
 
-    {"version": 2, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names]}
+    {"version": 3, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names],
+     "comparisons": 4}
 
 `regressed` repeats that of `deployed`; `mlgo ppo --oversample-modules` reads it. In version 1 it was stored only there:
-it belonged to the policy promoted last, and a rollback did not change it.
+it belonged to the policy promoted last, and a rollback did not change it. Version 3 adds who promoted a policy and why,
+the digests of what it was made of, and `comparisons`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from components.core import problems
 from components.core.console import UserError
@@ -19,7 +23,7 @@ from components.core.console.number_types import finite_float
 from components.core.storage.input_files import expect_shape
 from components.core.storage.versioned_json import VersionedJson, read_versioned, write_versioned
 
-VERSION = 2
+VERSION = 3
 KEPT = 20
 """Maximum number of history entries."""
 
@@ -37,6 +41,9 @@ class Deployed:
         run: location of the run that trained it.
         better_percent, better_ci95: gain over the previous policy, with its 95% interval; None for the first.
         regressed: modules that it makes clearly worse than LLVM's heuristic does, the worst first.
+        promoted_by: person or account that promoted it; "" if not known, as also the following.
+        reason: what the comparison with the previous policy said.
+        corpus_digest, toolchain_digest: content of its corpus and its training clang.
     """
 
     policy: str
@@ -52,14 +59,30 @@ class Deployed:
     better_percent: float | None = None
     better_ci95: tuple[float, float] | None = None
     regressed: tuple[str, ...] = ()
+    promoted_by: str = ""
+    reason: str = ""
+    corpus_digest: str = ""
+    toolchain_digest: str = ""
+
+    def __post_init__(self) -> None:
+        problems.get(self.problem)
+        intervals = [bound for interval in (self.ci95, self.better_ci95) if interval for bound in interval]
+        for number in (self.reduction_percent, self.promoted_at, self.better_percent or 0.0, *intervals):
+            if not abs(finite_float(number)) < 1e11:
+                raise ValueError(f"{number} is not plausible")
 
 
 @dataclass(frozen=True)
 class State:
-    """The state document. Invariant: `deployed` is not in `history`."""
+    """The state document. Invariant: `deployed` is not in `history`.
+
+    Attributes:
+        comparisons: comparisons with the deployed policy since it was promoted, none of which replaced it.
+    """
 
     deployed: Deployed | None = None
     history: tuple[Deployed, ...] = ()
+    comparisons: int = 0
     read: VersionedJson = field(default=VersionedJson(None, ""), compare=False)
 
     @property
@@ -70,7 +93,11 @@ class State:
     def promoted(self, deployed: Deployed) -> State:
         """Return the state with another policy deployed, and the previous one in the history."""
         history = ((self.deployed,) if self.deployed else ()) + self.history
-        return replace(self, deployed=deployed, history=history[:KEPT])
+        return replace(self, deployed=deployed, history=history[:KEPT], comparisons=0)
+
+    def compared(self) -> State:
+        """Return the state after another comparison that the deployed policy survived."""
+        return replace(self, comparisons=self.comparisons + 1)
 
     def rolled_back(self) -> State:
         """Return the state with the previous policy deployed again.
@@ -80,7 +107,7 @@ class State:
         """
         if not self.history:
             raise UserError("there is no previous policy to roll back to", "promote another policy first")
-        return replace(self, deployed=self.history[0], history=self.history[1:])
+        return replace(self, deployed=self.history[0], history=self.history[1:], comparisons=0)
 
 
 def load_state(place: str) -> State:
@@ -88,16 +115,24 @@ def load_state(place: str) -> State:
     read = read_versioned(place)
     if read.content is None:
         return State(read=read)
+    version = read.content.get("version")
+    if version not in range(1, VERSION + 1):
+        raise UserError(f"{place} has version {version!r:.20}", f"this program reads 1 to {VERSION}")
     with expect_shape(place, "a state of retraining", "restore an older one"):
-        if read.content["version"] not in (1, VERSION):
-            version = f"{read.content['version']!r:.20}"
-            raise UserError(f"{place} has version {version}", f"this program reads 1 and {VERSION}")
-        deployed = _deployed(read.content["deployed"])
-        history = tuple(filter(None, map(_deployed, read.content["history"])))
-        regressed = tuple(map(str, read.content["regressed"]))
-        if deployed and read.content["version"] == 1:
-            deployed = replace(deployed, regressed=regressed)
-        return State(deployed, history, read)
+        document = msgspec.convert(read.content, _Document)
+    deployed = document.deployed
+    if deployed and version == 1:
+        deployed = replace(deployed, regressed=document.regressed)
+    return State(deployed, document.history, document.comparisons, read)
+
+
+class _Document(msgspec.Struct):
+    """The JSON document."""
+
+    deployed: Deployed | None
+    history: tuple[Deployed, ...]
+    regressed: tuple[str, ...]
+    comparisons: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def save_state(place: str, state: State) -> None:
@@ -111,20 +146,6 @@ def save_state(place: str, state: State) -> None:
         "deployed": asdict(state.deployed) if state.deployed else None,
         "history": [asdict(entry) for entry in state.history],
         "regressed": list(state.regressed),
+        "comparisons": state.comparisons,
     }
     write_versioned(place, content, state.read)
-
-
-def _deployed(fields: Any) -> Deployed | None:
-    if fields is None:
-        return None
-    numbers = (fields["reduction_percent"], fields["promoted_at"])
-    if not all(isinstance(number, int | float) and abs(finite_float(number)) < 1e11 for number in numbers):
-        raise ValueError("reduction_percent or promoted_at is not a number")
-    texts = ("policy", "policy_digest", "problem", "llvm_version")
-    if not all(isinstance(fields[name], str) for name in texts):
-        raise ValueError(f"one of {', '.join(texts)} is not a string")
-    problems.get(fields["problem"])
-    names = {"features": tuple(fields["features"]), "regressed": tuple(map(str, fields.get("regressed", ())))}
-    pairs = {key: tuple(fields[key]) if fields.get(key) is not None else None for key in ("ci95", "better_ci95")}
-    return Deployed(**{**fields, **pairs, **names})

@@ -33,7 +33,8 @@ from components.evaluation.metrics_types import (
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
-from pipelines.retrain.promote import REPORT_STEP, compare, promotion, regressed_modules, training_start
+from pipelines.retrain.promote import compare, promotion, regressed_modules
+from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.state import Deployed, State, load_state, save_state
 from pipelines.spec import COMPILED
 
@@ -179,7 +180,7 @@ def test_only_policy_better_than_deployed_is_promoted(run: dict[str, str], tmp_p
     assert after.history == (OLD,) and after.deployed.better_ci95 is not None and after.deployed.better_ci95[0] > 0
     as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
     same, why = promotion(state(), run, as_good)
-    assert same == state() and why.startswith("not promoted: against the deployed policy")
+    assert same == state().compared() and why.startswith("not promoted: against the deployed policy")
 
 
 @pytest.mark.parametrize(
@@ -245,17 +246,17 @@ def test_state_of_version_1_is_read(tmp_path: Path) -> None:
     back = known.rolled_back()
     assert back.deployed == replace(OLD, policy="gs://b/older") and back.regressed == (), "version 1 had none for it"
     save_state(str(place), known)
-    assert json.loads(place.read_text())["version"] == 2 and load_state(str(place)) == known
+    assert json.loads(place.read_text())["version"] == 3 and load_state(str(place)) == known
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_unknown_state_version_is_refused(tmp_path: Path, version: int) -> None:
     place = tmp_path / "state.json"
     place.write_text(json.dumps({"version": version, "deployed": None, "history": [], "regressed": []}))
-    if version < 3:
+    if version < 4:
         assert load_state(str(place)) == State()
         return
-    with pytest.raises(UserError, match=r"version 3"):
+    with pytest.raises(UserError, match=r"version 4"):
         load_state(str(place))
 
 

@@ -1,0 +1,41 @@
+"""Evaluates the deployed policy on the corpus of a run, in this process' machine and container."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from components.core.console import UserError
+from components.core.formats.policy import load_policy_info
+from pipelines.retrain.promote import local
+
+
+def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) -> str:
+    """Return the directory of an evaluation of `policy`, temporary for the life of this process.
+
+    Args:
+        policy, corpus, toolchain: locations of artifacts; the toolchain is a training clang.
+        workers: where modules are compiled, KIND[:N].
+
+    Raises:
+        UserError: the policy is missing, or does not fit the corpus or the toolchain.
+    """
+    directory = tempfile.TemporaryDirectory(prefix="mlgo-deployed-")
+    _KEPT.append(directory)
+    output = Path(directory.name) / "evaluation"
+    command = [sys.executable, "-P", "-m", "components.evaluation", "run", "--policy", policy, "--corpus", corpus]
+    command += ["--toolchain", toolchain, "--problem", load_policy_info(local(policy)).problem]
+    command += ["--workers", workers, "--thresholds", "", "--quiet", "--output", str(output)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        problem = done.stderr.strip().removeprefix("error: ") or f"status {done.returncode}"
+        raise UserError(
+            f"the deployed policy at {policy} cannot be evaluated: {problem.splitlines()[0]}",
+            "mlgo retrain rollback, if that policy is gone",
+        )
+    return str(output)
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []

@@ -1,0 +1,134 @@
+"""Run the pipeline on this machine, and promote its policy if it is clearly better than the deployed one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from components.core.console import UserError, say
+from components.core.formats.policy import HEURISTIC
+from components.core.launcher.images import IMAGES
+from pipelines.local.locations import artifact_digest, artifact_root
+from pipelines.local.run_locally import run_locally
+from pipelines.local.runners.runner import Runner
+from pipelines.local.scheduler import run_pipeline
+from pipelines.local.step import RunLocations, Step
+from pipelines.retrain.promote import other_problem, promote, run_artifacts
+from pipelines.retrain.state import State
+from pipelines.spec import COMPILED, load_spec, parameter_values
+
+REPORT_STEP = "release-report"
+"""The step of the pipeline that evaluates the release clang."""
+
+
+def retrain(
+    place: str,
+    state: State,
+    given: Mapping[str, str],
+    output: Path,
+    pipeline_root: str,
+    runner: Runner,
+    by: str,
+    seed: int = 0,
+) -> str:
+    """Run the pipeline, and promote its policy if it is clearly better than the deployed one; see `promote`.
+
+    Training starts from the deployed policy unless `given` says otherwise.
+
+    Args:
+        place: of the state.
+        state: the current deployment.
+        given: the pipeline's parameters.
+        output, pipeline_root, runner: as for pipelines.local.run_locally.run_locally.
+
+    Raises:
+        UserError: the deployed policy is for another problem, would be overwritten by this run, or is missing; or a
+            step fails.
+    """
+    problem = given.get("problem", "inlining")
+    if state.deployed is not None and state.deployed.problem != problem:
+        raise other_problem(state.deployed.problem, problem)
+    root = artifact_root(pipeline_root, output)
+    kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
+    if any(entry.policy.startswith(f"{root}/") for entry in kept):
+        raise UserError(
+            f"{root} contains a policy that is or was deployed, and this run would overwrite it",
+            "use another --output or --pipeline-root for each run",
+        )
+    require_deployed(state)
+    given = {"start_from": training_start(state, given), **given}
+    skipped = run_locally(COMPILED, given, output, runner, pipeline_root)
+    # If the report was skipped, one of an earlier run may be there.
+    artifacts = run_artifacts(root, REPORT_STEP not in skipped)
+    return promote(place, artifacts, evaluator(root, given, output, runner), by, seed)
+
+
+def require_deployed(state: State) -> None:
+    """Raise UserError if the deployed policy's artifact is missing, or is not the one that was promoted."""
+    if state.deployed is not None and artifact_digest(state.deployed.policy) != state.deployed.policy_digest:
+        raise UserError(
+            f"the deployed policy at {state.deployed.policy} is missing or has changed",
+            "run mlgo retrain rollback, or restore it",
+        )
+
+
+def evaluator(root: str, given: Mapping[str, str], output: Path, runner: Runner) -> Callable[[str], str]:
+    """Return a function that evaluates a policy on the corpus of the run at `root`, and returns the location.
+
+    Args:
+        given: the pipeline's parameters.
+        output: directory of the logs.
+    """
+
+    def evaluate(policy: str) -> str:
+        step = deployed_evaluation_step(policy, root, given)
+        run_pipeline([step], output, runner, RunLocations(root, str(output / ".files")))
+        return f"{root}/{step.output}"
+
+    return evaluate
+
+
+def training_start(state: State, given: Mapping[str, str]) -> str:
+    """Return what training starts from by default: the deployed policy if it is for the run's LLVM version.
+
+    Otherwise training starts from the heuristic, because another LLVM version may have other features.
+    """
+    if state.deployed is None:
+        return HEURISTIC
+    major = str(int(parameter_values(load_spec(COMPILED), given)["llvm_major"]))
+    if state.deployed.llvm_version.split(".")[0] != major:
+        say(f"the deployed policy is for LLVM {state.deployed.llvm_version}: training starts from LLVM's heuristic")
+        return HEURISTIC
+    return state.deployed.policy
+
+
+def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:
+    """Return a step that evaluates the deployed policy with the training clang on the corpus of the run at `root`."""
+    arguments = (
+        "evaluation",
+        "--corpus",
+        f"{root}/corpus",
+        "--toolchain",
+        f"{root}/training",
+        "--policy",
+        policy,
+        "--problem",
+        given.get("problem", "inlining"),
+        "--workers",
+        given.get("workers", "local"),
+        "--thresholds",
+        ",",
+        "--quiet",
+        "--output",
+        f"{root}/deployed_evaluation",
+    )
+    return Step(
+        name="deployed-evaluation",
+        image=IMAGES["toolchain"],
+        module="components.evaluation",
+        command=("python", "-m", "components.core.launcher"),
+        arguments=arguments,
+        output="deployed_evaluation",
+        # The content at these locations may have changed although their names have not.
+        facts=tuple(artifact_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
+    )

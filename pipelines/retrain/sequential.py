@@ -1,0 +1,55 @@
+"""Judging again and again: how sure a comparison must be, and on which modules it is made.
+
+A deployed policy is compared with a new one every week, so that some equal policy would look better by chance sooner or
+later. Two things hold against that:
+
+- Alpha spending: the k-th comparison with a deployed policy may promote by chance with probability ALPHA / (k (k + 1)),
+  which sums to ALPHA over all k (as in Foster and Stine, "Alpha-investing", JRSS B 2008, without their rewards). A
+  promotion begins a new series.
+- Rotation: each week another half of the held-out modules judges, so that no policy is selected for suiting the same
+  modules for ever.
+
+docs/pipeline.md has what a simulation of both measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection
+from statistics import NormalDist
+
+ALPHA = 0.05
+"""Probability that any comparison with a deployed policy promotes an equal one, two-sided as a 95% interval."""
+MIN_ROTATED = 40
+"""With fewer held-out modules all of them judge: half of them would tell too little."""
+
+
+def spent_alpha(comparison: int) -> float:
+    """Return the share of ALPHA that the comparison may use; 1 is the first with this deployed policy."""
+    return ALPHA / (comparison * (comparison + 1))
+
+
+def widened(percent: float, ci95: tuple[float, float], alpha: float) -> tuple[float, float]:
+    """Return the interval of level 1 - `alpha` around `percent`.
+
+    The bootstrap's percentiles end at its resolution, so the interval is the normal one with the standard error that
+    the 95% interval implies.
+    """
+    normal = NormalDist()
+    error = (ci95[1] - ci95[0]) / (2 * normal.inv_cdf(0.975))
+    reach = normal.inv_cdf(1 - alpha / 2) * error
+    return (percent - reach, percent + reach)
+
+
+def week_of(now_s: float) -> str:
+    """Return the ISO week of a time in seconds since the epoch, such as "2026-W48"."""
+    return time.strftime("%G-W%V", time.gmtime(now_s))
+
+
+def rotated(modules: Collection[str], week: str, seed: int) -> frozenset[str]:
+    """Return the modules that judge in this week: half of them, or all if there are few."""
+    if len(modules) < MIN_ROTATED:
+        return frozenset(modules)
+    ranked = sorted(modules, key=lambda name: hashlib.sha256(f"{seed}\0{week}\0{name}".encode()).digest())
+    return frozenset(ranked[: len(ranked) // 2])
