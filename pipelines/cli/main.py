@@ -111,7 +111,7 @@ cli.add_command(storage_group)
     "--recipe",
     type=RECIPE,
     metavar="FILE|NAME",
-    help="Projects to fetch and build: a recipe file, a gs:// or s3:// URI, or the name of a built-in recipe, such as demo.",
+    help="Projects to fetch and build: a recipe file or its URI, or the name of a built-in recipe, such as demo.",
 )
 @click.option(
     "--output",

@@ -29,7 +29,7 @@ def test_invalid_root_on_kfp_is_named(root: str) -> None:
 
 @pytest.mark.parametrize("root", ["minio://mlpipeline/v2", "s3://bucket/kfp"])
 def test_rayjob_needs_cloud_storage(root: str) -> None:
-    with pytest.raises(UserError, match="workers=rayjob.*nodes of a Ray cluster") as raised:
+    with pytest.raises(UserError, match=r"workers=rayjob.*nodes of a Ray cluster") as raised:
         check_cloud_root(root, vertex=False, rayjob=True)
     assert "gs://BUCKET/PATH" in raised.value.remedy
     check_cloud_root("gs://bucket/kfp", vertex=False, rayjob=True)

@@ -7,8 +7,8 @@ ROOT/latest.json contains both, so that they change together:
     released                whether the training ended in order
     checkpoints             names of the valid checkpoints, newest last; iteration and policy digest of the newest
 
-A writer replaces the document only if it still has the version that was read (in object storage: the generation or ETag). A
-training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
+A writer replaces the document only if it still has the version that was read (in object storage: generation or ETag).
+A training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
 because names of checkpoints are unique, it has not overwritten anything.
 
 On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. Trainings on several
