@@ -15,12 +15,13 @@ from components.core.console.number_types import FRACTION, LLVM_MAJOR, FiniteFlo
 from components.core.launcher.notify import notify
 from components.core.objectives import OBJECTIVES
 from components.core.storage.options import ARTIFACT
+from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.pipeline import make_runner, parameters
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
 from pipelines.retrain.state import load_state, save_state
 
-_STATE = click.option("--state", required=True, metavar="URI", help="State of retraining: gs://BUCKET/PATH.json.")
+_STATE = click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
 
 
 @click.group("retrain")
@@ -126,10 +127,10 @@ def run(state: str, runner: str, output: Path, pipeline_root: str, params: tuple
     from pipelines.retrain.promote import retrain
 
     given = parameters(params)
-    if state.startswith("gs://") and not pipeline_root.startswith("gs://"):
+    if in_object_storage(state) and not in_object_storage(pipeline_root):
         raise UserError(
             f"the state in {state} is shared, but a policy on this machine is not",
-            "pass --pipeline-root gs://BUCKET/PATH, a different one for each run",
+            f"pass --pipeline-root {USAGE}, a different one for each run",
         )
     known = load_state(state)
     if known.regressed:
