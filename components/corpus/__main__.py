@@ -183,8 +183,8 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
     type=click.Choice(["packed", "standard"]),
     default="packed",
     show_default=True,
-    help="Layout at gs://. packed: small files in tar archives, many times faster; standard: an object per file, as "
-    "other tools expect.",
+    help="Layout in object storage. packed: small files in tar archives, many times faster; standard: an object per "
+    "file, as other tools expect.",
 )
 @click.option(
     "--max-modules-per-project",

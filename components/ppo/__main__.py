@@ -27,7 +27,7 @@ Examples:
     tensorboard --logdir ppo/tensorboard
   Resume after any interruption: run the same command again. Only one training
   may use a --root-dir.
-  On a cluster of up to 16 pods that KubeRay starts, on GKE's spot nodes (run in a pod; all paths are gs:// URIs):
+  On a cluster of up to 16 pods that KubeRay starts, on GKE's spot nodes (run in a pod; all paths are URIs):
     mlgo ppo --workers rayjob:16 --spot-node-label cloud.google.com/gke-spot=true \\
         --cluster-image REGISTRY/mlgo-cluster@sha256:... --corpus gs://BUCKET/corpus ...
 """

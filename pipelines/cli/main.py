@@ -116,7 +116,7 @@ cli.add_command(storage_group)
     "--recipe",
     type=RECIPE,
     metavar="FILE|NAME",
-    help="Projects to fetch and build: a recipe file, a gs:// URI, or the name of a built-in recipe, such as demo.",
+    help="Projects to fetch and build: a recipe file or its URI, or the name of a built-in recipe, such as demo.",
 )
 @click.option(
     "--output",

@@ -37,7 +37,7 @@ _SEED = click.option(
     show_default=True,
     help="Seed of the choice of modules that judge in a week.",
 )
-_STATE = click.option("--state", required=True, metavar="URI", help="State of retraining: gs://BUCKET/PATH.json.")
+_STATE = click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
 
 
 @click.group("retrain")

@@ -111,7 +111,7 @@ class State:
 
 
 def load_state(place: str) -> State:
-    """Read the state at a path or gs:// URI; return an empty state if it does not exist yet."""
+    """Read the state at a path or URI; return an empty state if it does not exist yet."""
     read = read_versioned(place)
     if read.content is None:
         return State(read=read)

@@ -174,7 +174,9 @@ def recipe_place(text: str) -> Path | ObjectUri:
     if text in ours:
         return ours[text]
     wrong = "that is a directory" if place.is_dir() else "no such file, and none of ours has that name"
-    raise UserError(f"no recipe at {text}: {wrong}", f"name a file, a gs:// URI, or one of ours: {', '.join(ours)}")
+    raise UserError(
+        f"no recipe at {text}: {wrong}", f"name a file, a gs:// or s3:// URI, or one of ours: {', '.join(ours)}"
+    )
 
 
 def load_recipes(path: Path) -> RecipeSet:

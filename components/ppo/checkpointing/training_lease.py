@@ -7,13 +7,13 @@ ROOT/latest.json contains both, so that they change together:
     released                whether the training ended in order
     checkpoints             names of the valid checkpoints, newest last; iteration and policy digest of the newest
 
-A writer replaces the document only if it still has the version that was read (in object storage: the generation). A
-training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
+A writer replaces the document only if it still has the version that was read (in object storage: generation or ETag).
+A training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
 because names of checkpoints are unique, it has not overwritten anything.
 
 On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. Trainings on several
 machines that share ROOT through a network file system without working locks are told apart by the heartbeat, but the
-document is then not replaced safely: use gs:// instead.
+document is then not replaced safely: use gs:// or s3:// instead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TrainingLease:
     """Holds a root directory while the block runs.
 
     Args:
-        root: a directory, or the mirror of a gs:// URI.
+        root: a directory, or the mirror of a URI.
         me: identity of the holder, for tests.
     """
 

@@ -132,7 +132,7 @@ def test_unreachable_server_is_reported(submit: Mlgo) -> None:
         (("--vertex", "p/r"), "no --pipeline-root"),
         (("--vertex", "p/r", "--pipeline-root", "gs://bucket/r"), "none given"),
         (("--host", "http://x", "--param", "recipe=demo", "--param", "corpus=gs://b/c"), "2 given"),
-        (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "s3://b/r"), "--pipeline-root s3://b/r"),
+        (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "ftp://b/r"), "--pipeline-root ftp://b/r"),
         (("--host", "http://x", "--param", "recipe=demo", "--param", "release_if=foo"), "release_if=foo"),
         (("--host", "http://x", "--param", "recipe=demmo"), ", demo, "),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from components.core.storage import publish, read_manifest
 from components.core.storage.fetch import fetch, fetch_file
 from components.core.storage.kfp_local import KfpLocalStore, kfp_local_uri, local_directory
 from components.core.storage.object_store import NO_VERSION, ObjectMissing, VersionConflict
+from components.core.storage.options import ARTIFACT, leave_in_storage
 from components.core.storage.uri import ObjectUri, mirror, parse_place
 from tests.components.core.storage.test_uri import PATHS
 
@@ -112,3 +114,13 @@ def test_unwritable_directory_is_an_error(root: Path) -> None:
     root.parent.joinpath("pod").write_text("a file")
     with pytest.raises(UserError, match=r"minio/mlpipeline.*cannot be used: Not a directory"):
         KfpLocalStore().upload([(Path(__file__), PLACE / "a")])
+
+
+def test_directory_of_a_pod_is_refused_where_other_machines_read_it() -> None:
+    context = click.Context(click.Command("ppo"))
+    leave_in_storage(context, "a RayJob reads object storage only")
+    with pytest.raises(UserError, match=r"kfp-local://.* is on this machine, but a RayJob reads") as raised:
+        ARTIFACT.convert(str(PLACE), None, context)
+    assert "gs://BUCKET/PATH" in raised.value.remedy
+    s3 = ObjectUri("s3", "bucket", "corpus")
+    assert ARTIFACT.convert(str(s3), None, context) == mirror(s3)

@@ -12,6 +12,7 @@ import pytest
 
 from components.core.console import UserError
 from components.core.storage import discard, publish, s3
+from components.core.storage.contained import create_file_below
 from components.core.storage.fetch import fetch
 from components.core.storage.object_store import (
     NO_VERSION,
@@ -118,7 +119,7 @@ def test_ranges_and_large_files_are_transferred(
     assert abs((server_time(PLACE) - updated).total_seconds()) < 60
     assert any("POST" in request for request in behaviour.requests), "a multipart upload"
     assert store.read_range(PLACE / "large", 1000, 1005) == content[1000:1005]
-    store.download([(PLACE / "large", partial(open, tmp_path / "back", "wb"))])
+    store.download([(PLACE / "large", partial(create_file_below, tmp_path, "back"))])
     assert (tmp_path / "back").read_bytes() == content
 
 
@@ -202,9 +203,11 @@ def test_failure_is_explained(
 ) -> None:
     prepare(monkeypatch)
     s3._client.cache_clear()
-    for use in (fetch, lambda uri: publish(mirror(uri)).__enter__()):
+    uri = ObjectUri("s3", bucket, "a")
+    uses: tuple[Callable[[], object], ...] = (partial(fetch, uri), partial(write, uri, "x"))
+    for use in uses:
         with pytest.raises(UserError, match=problem) as raised:
-            use(ObjectUri("s3", bucket, "a"))
+            use()
         assert remedy in raised.value.remedy and "\n" not in raised.value.problem
 
 
