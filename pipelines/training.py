@@ -20,6 +20,7 @@ from components.trace.component import trace as collect_trace
 from components.tune.component import tune as search_plan
 from components.vocab.component import vocab as make_vocab
 from components.warmstart.component import warmstart as clone
+from pipelines.retrain.component import promote
 
 
 def _sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
@@ -48,9 +49,10 @@ def release_if_good(
     min_reduction_percent: str,
     max_slowdown_percent: str,
     tune_minutes: str,
+    retrain_state: str,
     seed: int,
 ) -> None:
-    """If `good` is "yes", build a release clang, report on it, and search for a plan if `tune_minutes` is set."""
+    """If `good` is "yes", build a release clang and report on it; search for a plan and promote the policy if asked."""
     with dsl.If(good == "yes", name="good-enough"):
         released = _sized(
             toolchain_release(
@@ -82,6 +84,21 @@ def release_if_good(
             "8G",
         )
         reported.set_caching_options(False)  # the content behind `recipe` may change, as for the corpus
+        with dsl.If(retrain_state != "", name="promotion-wanted"):
+            promoted = _sized(
+                promote(
+                    policy=policy,
+                    evaluation=evaluation,
+                    corpus=corpus,
+                    training=training,
+                    release_report=reported.outputs["release_report"],
+                    state=retrain_state,
+                    workers=workers,
+                ),
+                "4",
+                "8G",
+            )
+            promoted.set_caching_options(False)  # the state may have changed
         with dsl.If(tune_minutes != "", name="plan-wanted"):
             _sized(
                 search_plan(
@@ -129,6 +146,7 @@ def training_pipeline(
     size_of: str = "linked",
     gin_bindings: str = "",
     tune_minutes: str = "",
+    retrain_state: str = "",
 ) -> None:
     """Train a policy on C or C++ code and build a clang that embeds it.
 
@@ -166,6 +184,8 @@ def training_pipeline(
         size_of: `linked` weights a function's bytes by the share that the project's link keeps, `modules` counts all.
         gin_bindings: Hyperparameters, separated by semicolons: `PpoParameters.learning_rate=1e-4;...`. Empty: defaults.
         tune_minutes: Minutes of search for a plan: inlining decisions for the corpus' own modules. Empty: no search.
+        retrain_state: URI of the state of retraining: the last step promotes the policy if it is clearly better than
+            the deployed one. Empty: nothing is promoted.
     """
     notified = _sized(finish(), "1", "2G")
     notified.set_caching_options(False)  # a notification is not a result
@@ -267,5 +287,6 @@ def training_pipeline(
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
             tune_minutes=tune_minutes,
+            retrain_state=retrain_state,
             seed=seed,
         )

@@ -24,6 +24,7 @@ from components.evaluation.config import RELEASE_IF
 from components.ppo.config import ONLY_CREDIT, Algorithm, CreditAssignment, SizeOf
 from components.warmstart.config import FeatureSet
 from pipelines.policy_checks import check_extra_policy, check_start_from
+from pipelines.retrain.state import load_state
 from pipelines.spec import parameter_values
 
 START_WORDS = (HEURISTIC, PRETRAINED)
@@ -137,11 +138,23 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
         check_extra_policy(
             extra_policy, values["problem"], int(values["llvm_major"]), spelled("extra_policy", extra_policy)
         )
+    if state := values.get("retrain_state"):
+        check_retrain_state(state, values, spelled)
     if values.get("start_from", "") not in ("", *START_WORDS):
         check_start_from(values["start_from"], values["problem"], spelled("start_from", values["start_from"]))
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])
+
+
+def check_retrain_state(state: str, values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
+    """Raise UserError if the state of retraining cannot be read, or is for another problem than the run."""
+    deployed = load_state(state).deployed
+    if deployed is not None and deployed.problem != values["problem"]:
+        raise UserError(
+            f"{spelled('retrain_state', state)} deploys a policy for {deployed.problem}, not for {values['problem']}",
+            "use another state for each problem",
+        )
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:

@@ -20,7 +20,16 @@ PIPELINE = click.option(
     default=COMPILED,
     help="A compiled pipeline.  [default: this project's]",
 )
-_PATHS = {"recipe", "corpus", "compile_commands", "llvm_source", "oversample_modules", "extra_policy", "start_from"}
+_PATHS = {
+    "recipe",
+    "retrain_state",
+    "corpus",
+    "compile_commands",
+    "llvm_source",
+    "oversample_modules",
+    "extra_policy",
+    "start_from",
+}
 
 
 @click.group("pipeline")

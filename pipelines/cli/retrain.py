@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,10 +16,14 @@ from components.core.console import UserError, say
 from components.core.console.number_types import FRACTION, LLVM_MAJOR, SEED, FiniteFloatRange
 from components.core.launcher.notify import notify
 from components.core.objectives import OBJECTIVES
+from components.core.storage import publish
 from components.core.storage.options import ARTIFACT
+from components.core.storage.options import OUTPUT as ARTIFACT_OUTPUT
 from components.core.storage.uri import USAGE, in_object_storage
+from components.core.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.pipeline import make_runner, parameters
+from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, options
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.state import State, load_state, save_state
@@ -49,6 +54,8 @@ def retrain_group() -> None:
       mlgo retrain check --state gs://my-bucket/retrain.json --corpus gs://my-bucket/corpus --max-age-days 30
       mlgo retrain run --state gs://my-bucket/retrain.json --param corpus=gs://my-bucket/corpus --output runs/2 \\
         --pipeline-root gs://my-bucket/runs/2
+      mlgo retrain submit --state gs://my-bucket/retrain.json --host http://localhost:8080 \\
+        --param corpus=gs://my-bucket/corpus --pipeline-root gs://my-bucket/kfp
       mlgo retrain promote --state gs://my-bucket/retrain.json --run gs://my-bucket/runs/2
       mlgo retrain rollback --state gs://my-bucket/retrain.json
     """
@@ -164,6 +171,39 @@ def run(
 
 @retrain_group.command()
 @_STATE
+@options(SERVER_OPTIONS, RUN_OPTIONS)
+@click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
+def submit(state: str, wait: bool, **given: Any) -> None:
+    """Submit the pipeline to a server, where its last step compares the policy with the deployed one and promotes it.
+
+    Training starts from the deployed policy, as with `mlgo retrain run`. The state must be in object storage that the
+    steps can read and write; the promotion is one conditional write, whoever else writes there.
+
+    \b
+    Example:
+      mlgo retrain submit --state gs://my-bucket/retrain.json --host http://localhost:8080 \\
+        --param corpus=gs://my-bucket/corpus --pipeline-root gs://my-bucket/kfp --wait
+    """
+    from pipelines.cli.submit import submit_run
+    from pipelines.retrain.retraining import require_deployed, training_start
+
+    if not in_object_storage(state):
+        raise UserError(
+            f"--state {state} is on this machine, but the steps run on others", f"pass --state {USAGE}.json"
+        )
+    _require_shared(state, "--pipeline-root", given["pipeline_root"])
+    known = load_state(state)
+    require_deployed(known)
+    params = parameters(given["params"])
+    defaults = {"retrain_state": state, "start_from": training_start(known, params)}
+    if known.regressed:
+        defaults["oversample_modules"] = state
+    more = tuple(f"{name}={value}" for name, value in defaults.items() if name not in params)
+    submit_run(given | {"params": (*given["params"], *more)}, wait)
+
+
+@retrain_group.command()
+@_STATE
 @click.option(
     "--run", default="", metavar="URI", help="Root of a finished run; in place of the options for its artifacts."
 )
@@ -173,6 +213,7 @@ def run(
 @click.option("--toolchain", default="", metavar="URI", help="Training clang of the run.")
 @click.option("--release-report", default="", metavar="URI", help="Report on the release clang, if one was built.")
 @click.option("--workers", default="local", show_default=True, help="Where the deployed policy is evaluated.")
+@click.option("--output", "decision", type=ARTIFACT_OUTPUT, help="Also write the decision here, as promotion.json.")
 @_BY
 @_SEED
 def promote(
@@ -184,6 +225,7 @@ def promote(
     toolchain: str,
     release_report: str,
     workers: str,
+    decision: Path | None,
     by: str,
     rotation_seed: int,
 ) -> None:
@@ -220,15 +262,24 @@ def promote(
         if release_report:
             artifacts["release_report"] = release_report
     _require_shared(state, "--run or --policy", artifacts["policy"])
-    say(
-        judge_and_promote(
-            state,
-            artifacts,
-            lambda deployed: evaluate_deployed(deployed, artifacts["corpus"], toolchain, workers),
-            by,
-            rotation_seed,
-        )
+    why = judge_and_promote(
+        state,
+        artifacts,
+        lambda deployed: evaluate_deployed(deployed, artifacts["corpus"], toolchain, _local(workers)),
+        by,
+        rotation_seed,
     )
+    say(why)
+    if decision is not None:
+        with publish(decision) as directory:
+            (directory / "promotion.json").write_text(
+                json.dumps({"decision": why, "policy": artifacts["policy"], "state": state, "by": by}, indent=1) + "\n"
+            )
+
+
+def _local(workers: str) -> str:
+    """Return the workers of a step other than PPO, which alone starts a RayJob."""
+    return "local" if rayjob_workers(workers) is not None else workers
 
 
 def _require_shared(state: str, option: str, place: str) -> None:

@@ -183,15 +183,17 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
     """
     on_vertex = isinstance(server, VertexServer)
     root = given["pipeline_root"]
-    values = parameters(given["params"])
-    ray = uses_rayjob(checked_values(load_spec(given["pipeline"]), values))
     if on_vertex or root:
-        check_cloud_root(root, on_vertex, ray and not on_vertex)
+        check_cloud_root(root, on_vertex)
     else:
         say(
             "no --pipeline-root: steps use the server's default. If that is not gs://BUCKET/PATH, a training whose pod "
             "is lost starts again from the beginning, and workers=rayjob fails"
         )
+    values = parameters(given["params"])
+    ray = uses_rayjob(checked_values(load_spec(given["pipeline"]), values))
+    if ray and root and not on_vertex:
+        check_cloud_root(root, vertex=False, rayjob=True)
     if ray and on_vertex:
         raise UserError(
             "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -39,6 +40,15 @@ def submit_command(wait: bool, **given: Any) -> None:
 
     \b
     Exit status: 0 submitted (with --wait: the run succeeded), 1 error or failed run, 3 canceled run.
+    """
+    submit_run(given, wait)
+
+
+def submit_run(given: Mapping[str, Any], wait: bool) -> None:
+    """Submit a run, and follow it if `wait`.
+
+    Args:
+        given: SERVER_OPTIONS and RUN_OPTIONS by name.
     """
     server = chosen_server(given)
     request = run_request(server, given)

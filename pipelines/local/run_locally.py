@@ -27,6 +27,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--oversample-modules": identify_path,
     "--extra-policy": identify_path,
     "--start-from": identify_path,
+    "--state": identify_path,
 }
 """Options that name something outside the run: its content, not its name, decides whether a step is reused."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}

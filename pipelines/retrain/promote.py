@@ -53,7 +53,7 @@ class PolicyComparison:
 
     def __str__(self) -> str:
         low, high = self.required
-        return f"{self.percent:+.2f}% ({100 * (1 - self.alpha):.4g}% interval {low:+.2f}% to {high:+.2f}%)"
+        return f"{self.percent:+.2f}% ({100 * (1 - self.alpha):.6g}% interval {low:+.2f}% to {high:+.2f}%)"
 
 
 def compare(

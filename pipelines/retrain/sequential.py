@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 from statistics import NormalDist
 
 ALPHA = 0.05
@@ -47,9 +47,10 @@ def week_of(now_s: float) -> str:
     return time.strftime("%G-W%V", time.gmtime(now_s))
 
 
-def rotated(modules: Collection[str], week: str, seed: int) -> frozenset[str]:
+def rotated(modules: Iterable[str], week: str, seed: int) -> frozenset[str]:
     """Return the modules that judge in this week: half of them, or all if there are few."""
-    if len(modules) < MIN_ROTATED:
-        return frozenset(modules)
-    ranked = sorted(modules, key=lambda name: hashlib.sha256(f"{seed}\0{week}\0{name}".encode()).digest())
+    names = frozenset(modules)
+    if len(names) < MIN_ROTATED:
+        return names
+    ranked = sorted(names, key=lambda name: hashlib.sha256(f"{seed}\0{week}\0{name}".encode()).digest())
     return frozenset(ranked[: len(ranked) // 2])

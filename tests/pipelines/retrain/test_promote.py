@@ -33,8 +33,9 @@ from components.evaluation.metrics_types import (
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
-from pipelines.retrain.promote import compare, promotion, regressed_modules
+from pipelines.retrain.promote import compare, promote, promotion, regressed_modules
 from pipelines.retrain.retraining import REPORT_STEP, training_start
+from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
 from pipelines.retrain.state import Deployed, State, load_state, save_state
 from pipelines.spec import COMPILED
 
@@ -181,6 +182,69 @@ def test_only_policy_better_than_deployed_is_promoted(run: dict[str, str], tmp_p
     as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
     same, why = promotion(state(), run, as_good)
     assert same == state().compared() and why.startswith("not promoted: against the deployed policy")
+
+
+def test_each_comparison_must_be_surer_than_the_last(run: dict[str, str], tmp_path: Path) -> None:
+    """A difference that suffices the first time does not after a year of comparisons."""
+    slightly = artifacts(tmp_path / "old", [975, 960, 985, 950, 970, 975, 940, 1055])["evaluation"]
+    first, why = promotion(state(), run, slightly, now=5.0)
+    assert first.deployed is not None and first.deployed.policy == run["policy"] and first.comparisons == 0, why
+    later, why = promotion(replace(state(), comparisons=51), run, slightly, now=5.0)
+    assert later == replace(state(), comparisons=52) and "99.9982% interval" in why
+
+
+def test_promotion_says_who_and_why(run: dict[str, str]) -> None:
+    after, _why = promotion(State(), run, None, now=5.0, by="somebody")
+    assert after.deployed is not None
+    assert (after.deployed.promoted_by, after.deployed.reason) == ("somebody", "nothing was deployed")
+
+
+def test_of_two_promotions_one_is_judged_again(run: dict[str, str], tmp_path: Path) -> None:
+    """While one run is judged, another is promoted; the first is then compared with that one."""
+    place = str(tmp_path / "state.json")
+    save_state(place, load_state(place).promoted(OLD))
+    other = artifacts(tmp_path / "other", [700, 710, 690, 705, 695, 700, 702, 750])
+    worse = artifacts(tmp_path / "worse", [990] * 8)["evaluation"]
+    asked = []
+
+    def evaluate(policy: str) -> str:
+        asked.append(policy)
+        if policy == OLD.policy:  # the other promotion happens now
+            assert promote(place, other, lambda _: worse, "other").startswith("promoted")
+            return worse
+        return other["evaluation"]
+
+    assert promote(place, run, evaluate, "me").startswith("not promoted: against the deployed policy")
+    known = load_state(place)
+    assert asked == [OLD.policy, other["policy"]]
+    assert known.deployed is not None and known.deployed.policy == other["policy"] and known.comparisons == 1
+    assert [entry.policy for entry in known.history] == [OLD.policy]
+
+
+def test_promoting_a_run_twice_changes_nothing(run: dict[str, str], tmp_path: Path) -> None:
+    place = tmp_path / "state.json"
+    command = ("promote", "--state", place, *(f"--{name}={where}" for name, where in run.items()))
+    assert "either --run or all of" in mlgo(*command).stderr and "--toolchain is missing" in mlgo(*command).stderr
+    done = mlgo(*command, "--toolchain", tmp_path, "--by", "somebody", "--output", tmp_path / "decision")
+    assert done.stdout == "promoted: nothing was deployed\n", done.stderr
+    assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["by"] == "somebody"
+    before = place.read_bytes()
+    assert "it is deployed already" in mlgo(*command, "--toolchain", tmp_path).stdout and place.read_bytes() == before
+    assert "by somebody" in mlgo("show", "--state", place).stdout
+
+
+def test_other_modules_judge_each_week() -> None:
+    names = [f"m{number}" for number in range(100)]
+    weeks = [rotated(names, f"2026-W{week:02}", 0) for week in range(1, 11)]
+    assert all(len(week) == 50 for week in weeks) and len(set(weeks)) == 10 and frozenset().union(*weeks) == set(names)
+    assert rotated(names, "2026-W01", 1) != weeks[0] == rotated(reversed(names), "2026-W01", 0)
+    assert rotated(names[:39], "2026-W01", 0) == set(names[:39])
+    assert week_of(1774224000.0) == "2026-W13"
+
+
+def test_alpha_is_spent_once() -> None:
+    assert sum(spent_alpha(number) for number in range(1, 100_000)) == pytest.approx(ALPHA, rel=1e-4)
+    assert widened(1.0, (0.0, 2.0), ALPHA) == pytest.approx((0.0, 2.0))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""KFP component that judges a run's policy against the deployed one and promotes it, the last step of retraining."""
+
+from kfp import dsl
+
+from components.core.launcher.images import IMAGES
+
+
+@dsl.container_component
+def promote(  # type: ignore[no-untyped-def]
+    policy: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    corpus: dsl.Input[dsl.Dataset],
+    training: dsl.Input[dsl.Artifact],
+    release_report: dsl.Input[dsl.Artifact],
+    state: str,
+    workers: str,
+    promotion: dsl.Output[dsl.Artifact],
+):
+    """Evaluate the deployed policy on the run's corpus, and deploy the new one if it is clearly better.
+
+    Args:
+        policy: New policy.
+        evaluation: Its evaluation by the training clang.
+        corpus: Corpus of the run.
+        training: Training clang.
+        release_report: Report on the release clang with the new policy.
+        state: URI of the state of retraining, in object storage.
+        workers: Where modules are compiled, KIND[:N].
+        promotion: The decision, with its reason.
+    """
+    return dsl.ContainerSpec(
+        image=IMAGES["toolchain"],
+        command=["python", "-m", "pipelines", "retrain", "promote"],
+        args=[
+            "--state",
+            state,
+            "--policy",
+            policy.uri,
+            "--evaluation",
+            evaluation.uri,
+            "--corpus",
+            corpus.uri,
+            "--toolchain",
+            training.uri,
+            "--release-report",
+            release_report.uri,
+            "--workers",
+            workers,
+            "--by",
+            "pipeline",
+            "--output",
+            promotion.uri,
+        ],
+    )
