@@ -59,3 +59,18 @@ def test_workflow_trains_promotes_and_has_no_further_reason(runner: Runner) -> N
     environment = os.environ | dict(runner.given)
     shown = subprocess.run(show, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert f"deployed: {policy} (" in shown.stdout
+
+
+def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path: Path) -> None:
+    """A second run with the same inputs trains the same policy, which is deployed already."""
+    state, run = tmp_path / "retrain.json", tmp_path / "run"
+    shutil.copytree(finished[0], run, symlinks=True)
+    command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(run)]
+    for param in ("recipe=tiny", "preset=tiny", "min_reduction_percent=-100", f"retrain_state={state}"):
+        command += ["--param", param]
+    for decision in ("promoted: nothing was deployed", "not promoted: it is deployed already"):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert decision in json.loads((run / "promotion" / "promotion.json").read_text())["decision"]
+    deployed = json.loads(state.read_text())["deployed"]
+    assert deployed["policy"] == str(run / "policy") and deployed["promoted_by"] == "pipeline"

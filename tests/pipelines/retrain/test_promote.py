@@ -159,7 +159,10 @@ def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dic
         write_measurements(directory, found)
     with publish(root / "policy") as directory:
         spec = FeatureSpec("callee_users", "int64", (1,))
-        write_policy_info(directory, PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7"))
+        write_policy_info(
+            directory,
+            PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7", metrics={"sum": float(sum(policy))}),
+        )
     with publish(root / "corpus") as directory:
         (directory / "a.bc").write_text("bitcode")
         (directory / "a.cmd").write_text("-cc1")

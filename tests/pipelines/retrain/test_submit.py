@@ -1,0 +1,91 @@
+"""Tests of `mlgo retrain submit`: what the run on a server is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from components.core.console import UserError
+from components.core.storage import digest, gcs, publish
+from components.core.storage.uri import ObjectUri, mirror, parse_place
+from pipelines.cli.main import cli
+from pipelines.retrain.state import load_state, save_state
+from tests.pipelines.retrain.test_promote import OLD
+from tests.storage_server import storage_server
+
+ROOT = "gs://retraining/kfp"
+STATE = "gs://retraining/retrain.json"
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+    with storage_server("retraining") as url:
+        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
+        gcs._client.cache_clear()
+        yield
+        gcs._client.cache_clear()
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the options of each run that is submitted."""
+    runs: list[dict[str, Any]] = []
+    monkeypatch.setattr("pipelines.cli.submit.submit_run", lambda given, wait: runs.append({**given, "wait": wait}))
+    return runs
+
+
+def submit(*arguments: str) -> None:
+    command = ["retrain", "submit", "--host", "http://localhost:1", *arguments]
+    CliRunner().invoke(cli, command, catch_exceptions=False, standalone_mode=False)
+
+
+def test_run_gets_the_state_and_starts_from_the_deployed_policy(storage: None, submitted: list[dict[str, Any]]) -> None:
+    place = parse_place("gs://retraining/old")
+    assert isinstance(place, ObjectUri)
+    with publish(mirror(place)) as directory:
+        (directory / "weights.npz").write_text("weights")
+    deployed = replace(OLD, policy=str(place), policy_digest=digest(mirror(place)), regressed=("m1",))
+    save_state(STATE, load_state(STATE).promoted(deployed))
+    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "corpus=gs://retraining/corpus", "--wait")
+    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo", "--param", "start_from=heuristic")
+    assert set(submitted[0]["params"]) == {
+        "corpus=gs://retraining/corpus",
+        f"retrain_state={STATE}",
+        "start_from=gs://retraining/old",
+        f"oversample_modules={STATE}",
+    }
+    assert submitted[0]["wait"] and "start_from=gs://retraining/old" not in submitted[1]["params"]
+
+
+def test_first_run_starts_from_the_heuristic(storage: None, submitted: list[dict[str, Any]]) -> None:
+    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo")
+    assert submitted[0]["params"] == ("recipe=demo", f"retrain_state={STATE}", "start_from=heuristic")
+
+
+@pytest.mark.parametrize(
+    ("state", "root", "named"),
+    [
+        ("retrain.json", ROOT, "is on this machine, but the steps run on others"),
+        (STATE, "", "a policy on this machine is not"),
+        (STATE, "minio://mlpipeline/kfp", "a policy on this machine is not"),
+    ],
+)
+def test_state_that_steps_cannot_use_is_refused(
+    storage: None, submitted: list[dict[str, Any]], state: str, root: str, named: str
+) -> None:
+    with pytest.raises(UserError, match=named):
+        submit("--state", state, "--pipeline-root", root, "--param", "recipe=demo")
+    assert not submitted
+
+
+def test_missing_deployed_policy_is_refused(storage: None, submitted: list[dict[str, Any]]) -> None:
+    save_state(STATE, load_state(STATE).promoted(replace(OLD, policy="gs://retraining/gone")))
+    with pytest.raises(UserError, match="is missing or has changed"):
+        submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo")
+    assert not submitted
