@@ -6,6 +6,7 @@ Cloud Build's file is checked by its schema. Each check is shown to fail on a br
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,26 @@ def test_broken_workflow_is_detected(broken: str, instead: str, named: str, tmp_
     copy.parent.mkdir(parents=True)
     copy.write_text(text.replace(broken, instead))
     assert named in everything(copy)
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"), [("gitlab-ci", "retrain.gitlab-ci.yml"), ("cloudbuild", "retrain.cloudbuild.yaml")]
+)
+def test_example_of_retraining_is_valid(schema: str, name: str, tmp_path: Path) -> None:
+    path = ROOT / "docs" / "examples" / name
+    assert by_schema(schema, path) == ""
+    copy = tmp_path / path.name
+    copy.write_text(path.read_text().replace("entrypoint:", "entripoint:").replace("image: debian", "image: 7 #"))
+    assert by_schema(schema, copy) != ""
+    script = " ".join(line.split("#")[0] if line.startswith("#") else line for line in path.read_text().splitlines())
+    found = re.findall(r"\.venv/bin/mlgo (retrain \w+)((?: +(?:\\\\ *)?--[\w-]+ +(?:\"[^\"]*\"|[\w./=]+))+)", script)
+    assert {command for command, _options in found} >= {"retrain check"} and len(found) == 2
+    for command, given in found:
+        words = [*command.split(), *shlex.split(given.replace("\\", " ")), "--help"]
+        done = subprocess.run([sys.executable, "-m", "pipelines", *words], capture_output=True, text=True, cwd=ROOT)
+        assert done.stdout.startswith("Usage:"), done.stderr
+        known = set(re.findall(r"--[a-z][\w-]*", done.stdout))
+        assert {word for word in words if word.startswith("--")} <= known
 
 
 def test_cloud_build_file_is_valid(tmp_path: Path) -> None:
