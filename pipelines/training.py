@@ -50,6 +50,7 @@ def release_if_good(
     max_slowdown_percent: str,
     tune_minutes: str,
     retrain_state: str,
+    promoted_by: str,
     seed: int,
 ) -> None:
     """If `good` is "yes", build a release clang and report on it; search for a plan and promote the policy if asked."""
@@ -93,6 +94,7 @@ def release_if_good(
                     training=training,
                     release_report=reported.outputs["release_report"],
                     state=retrain_state,
+                    by=promoted_by,
                     workers=workers,
                 ),
                 "4",
@@ -139,7 +141,7 @@ def training_pipeline(
     release_if: str = "better",
     oversample_modules: str = "",
     extra_policy: str = "",
-    start_from: str = "heuristic",
+    start_from: str = "",
     features: str = "extended",
     algorithm: str = "",
     credit_assignment: str = "",
@@ -147,6 +149,7 @@ def training_pipeline(
     gin_bindings: str = "",
     tune_minutes: str = "",
     retrain_state: str = "",
+    promoted_by: str = "",
 ) -> None:
     """Train a policy on C or C++ code and build a clang that embeds it.
 
@@ -174,9 +177,11 @@ def training_pipeline(
         max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
             more than this percentage of additional instructions. Empty: no limit.
         release_if: `better`: build a release clang only if the verdict is `better`. `always`: always build one.
-        oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`.
+        oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`. Empty: those of
+            `retrain_state`.
         extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
-        start_from: Where training starts: `heuristic`, `pretrained`, or the path or URI of a policy.
+        start_from: Where training starts: `heuristic`, `pretrained`, or the path or URI of a policy. Empty: the
+            deployed policy of `retrain_state`, or `heuristic`.
         features: Features of the policy: `extended`, or `llvm` for those that upstream LLVM has, too.
         algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
         credit_assignment: How training learns what a decision is worth: `counterfactual`, `function` or `module`.
@@ -184,8 +189,9 @@ def training_pipeline(
         size_of: `linked` weights a function's bytes by the share that the project's link keeps, `modules` counts all.
         gin_bindings: Hyperparameters, separated by semicolons: `PpoParameters.learning_rate=1e-4;...`. Empty: defaults.
         tune_minutes: Minutes of search for a plan: inlining decisions for the corpus' own modules. Empty: no search.
-        retrain_state: URI of the state of retraining: the last step promotes the policy if it is clearly better than
-            the deployed one. Empty: nothing is promoted.
+        retrain_state: URI of the state of retraining: training starts from the deployed policy, and the last step
+            promotes the new one if it is clearly better. Empty: nothing is promoted.
+        promoted_by: Person or account that promotes, for the state's history. Empty: the account of the step.
     """
     notified = _sized(finish(), "1", "2G")
     notified.set_caching_options(False)  # a notification is not a result
@@ -223,6 +229,7 @@ def training_pipeline(
                 training=training.outputs["training"],
                 preset=preset,
                 start_from=start_from,
+                retrain_state=retrain_state,
                 features=features,
                 gin_bindings=gin_bindings,
                 seed=seed,
@@ -230,7 +237,7 @@ def training_pipeline(
             "2",
             "8G",
         )
-        cloned.set_caching_options(False)  # the content behind `start_from` may change
+        cloned.set_caching_options(False)  # the content behind `start_from` and `retrain_state` may change
         trained = _sized(
             train(
                 corpus=code.outputs["corpus"],
@@ -288,5 +295,6 @@ def training_pipeline(
             max_slowdown_percent=max_slowdown_percent,
             tune_minutes=tune_minutes,
             retrain_state=retrain_state,
+            promoted_by=promoted_by,
             seed=seed,
         )

@@ -18,7 +18,7 @@ from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.formats.strategy import PLUGIN_PROBLEMS, Strategy, Targets, check_strategy
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import GS, S3, parse_place
+from components.core.storage.uri import GS, S3, USAGE, in_object_storage, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
 from components.ppo.config import ONLY_CREDIT, Algorithm, CreditAssignment, SizeOf
@@ -155,6 +155,26 @@ def check_retrain_state(state: str, values: Mapping[str, Any], spelled: Callable
             f"{spelled('retrain_state', state)} deploys a policy for {deployed.problem}, not for {values['problem']}",
             "use another state for each problem",
         )
+
+
+def require_shared(state: str, option: str, place: str) -> None:
+    """Raise UserError if the state is in object storage, but the policy that it would name is not.
+
+    Args:
+        option: the option that gives `place`, for the message.
+    """
+    if in_object_storage(state) and not in_object_storage(place):
+        raise UserError(
+            f"the state in {state} is shared, but a policy on this machine is not",
+            f"pass {option} {USAGE}, a different one for each run",
+        )
+
+
+def check_state_on_server(state: str, root: str) -> None:
+    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote."""
+    if not in_object_storage(state):
+        raise UserError(f"the state {state} is on this machine, but the steps run on others", f"name it {USAGE}.json")
+    require_shared(state, "--pipeline-root", root)
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import preset_option, run_step
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
+from components.core.formats.policy import REGRESSED_JSON
 from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -150,7 +151,8 @@ Examples:
 @click.option(
     "--oversample-modules",
     type=FILE,
-    help="JSON list of modules that are part of every round, or the state of `mlgo retrain` with regressed modules.",
+    help="JSON list of modules that are part of every round, or the state of `mlgo retrain` with regressed modules.  "
+    f"[default: {REGRESSED_JSON} of the warmstart, if it has one]",
 )
 @click.option(
     "--gin-file",

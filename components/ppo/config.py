@@ -8,6 +8,7 @@ from typing import Literal
 
 from components.core import problems
 from components.core.console import UserError
+from components.core.formats.policy import REGRESSED_JSON
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]
@@ -47,7 +48,8 @@ class PpoConfig:
             what is learned. Other inputs then start a new training there; otherwise they are refused.
         min_completed_fraction: an iteration ends when this fraction of its modules is done, and cancels the others.
         oversample_modules: JSON file with module names, a list or an object with the list "regressed". These modules,
-            or the modules of their directories if they are not trained on, are part of every round.
+            or the modules of their directories if they are not trained on, are part of every round. None takes
+            regressed.json of the warmstart, if it has one.
         allowed_options: recorded options of modules that are replayed although they are refused by default.
     """
 
@@ -99,6 +101,14 @@ class PpoConfig:
         if self.credit_assignment is None:
             object.__setattr__(self, "credit_assignment", "module" if self.algorithm == "es" else "counterfactual")
         self._require_credit()
+
+    @property
+    def oversampling(self) -> Path | None:
+        """The JSON file with the modules to oversample: `oversample_modules` or the warmstart's; None without one."""
+        if self.oversample_modules is not None:
+            return self.oversample_modules
+        regressed = self.warmstart / REGRESSED_JSON
+        return regressed if regressed.is_file() else None
 
     def _require_credit(self) -> None:
         """Raise UserError unless algorithm, credit assignment and number of samples are compatible."""

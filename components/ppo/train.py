@@ -220,9 +220,8 @@ class Trainer:
         known = np.isin(table["module"], list(self.modules))
         weights = sampling_weights(table["decisions"][known], table["compile_s"][known])
         by_name = dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
-        if self.config.oversample_modules:
-            selected = oversampled(read_oversampling(self.config.oversample_modules), by_name)
-            by_name |= dict.fromkeys(selected, 1.0)
+        selected = oversampled(read_oversampling(self.config.oversampling), by_name) if self.config.oversampling else ()
+        by_name |= dict.fromkeys(selected, 1.0)
         return by_name
 
     def resume(self) -> None:

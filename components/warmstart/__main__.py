@@ -10,11 +10,13 @@ import click
 
 from components.core.console import preset_option, run_step, say
 from components.core.console.number_types import COUNT, SEED, FiniteFloatRange
+from components.core.formats.deployment import Deployment, read_deployment
 from components.core.formats.gin_bindings import network_bindings, parse_gin_bindings
 from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.core.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
+from components.warmstart.deployed import deployed_start
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 
@@ -37,11 +39,16 @@ Example: fine-tune the pretrained policy
 @click.option(
     "--start-from",
     type=ArtifactOr(HEURISTIC, PRETRAINED),
-    default=HEURISTIC,
-    show_default=True,
     metavar="heuristic|pretrained|DIR|URI",
     help="Policy that training starts from: a new one that imitates the heuristic, the pretrained one, or your own. "
-    "The latter two are not changed and keep their normalization.",
+    "The latter two are not changed and keep their normalization.  [default: with --retrain-state the deployed policy, "
+    "otherwise heuristic]",
+)
+@click.option(
+    "--retrain-state",
+    metavar="URI",
+    help="State of `mlgo retrain`: start from the policy that is deployed, if there is one for this LLVM, and list the "
+    "modules that it regressed for training.",
 )
 @click.option(
     "--epochs",
@@ -121,7 +128,7 @@ Example: fine-tune the pretrained policy
     metavar="NAME=VALUE;...",
     help="Hyperparameters of a whole run, separated by semicolons; those of training are ignored.",
 )
-def main(start_from: Path | str, run_gin_bindings: str, **arguments: Any) -> None:
+def main(start_from: Path | str | None, retrain_state: str | None, run_gin_bindings: str, **arguments: Any) -> None:
     """Train a policy that imitates LLVM's heuristic, or adopt a trained one, as the start of reinforcement learning.
 
     Writes a policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries, and report.json with the
@@ -133,7 +140,10 @@ def main(start_from: Path | str, run_gin_bindings: str, **arguments: Any) -> Non
     from components.warmstart.train import train
 
     arguments["gin_bindings"] = network_bindings(parse_gin_bindings(run_gin_bindings)) + arguments["gin_bindings"]
-    config = WarmstartConfig(start_from=str(start_from), **arguments)
+    deployment = read_deployment(retrain_state) if retrain_state else Deployment()
+    if start_from is None:
+        start_from = deployed_start(deployment, arguments["toolchain"]) if retrain_state else HEURISTIC
+    config = WarmstartConfig(start_from=str(start_from), regressed=deployment.regressed, **arguments)
     report = train(config)
     speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""
     say(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.formats.policy import PRETRAINED, check_features, load_policy_info
+from components.core.formats.policy import PRETRAINED, check_features, load_policy_info, write_regressed
 from components.core.formats.toolchain import Toolchain
 from components.core.formats.trace import read_columns
 from components.core.policy.dense import DensePolicy, read_dense
@@ -68,6 +68,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
         )
         export_policy(policy, partial, toolchain.clang, adopted)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_regressed(partial, config.regressed)
     return report
 
 

@@ -12,6 +12,7 @@ def warmstart(  # type: ignore[no-untyped-def]
     training: dsl.Input[dsl.Artifact],
     preset: str,
     start_from: str,
+    retrain_state: str,
     features: str,
     gin_bindings: str,
     seed: int,
@@ -26,7 +27,9 @@ def warmstart(  # type: ignore[no-untyped-def]
         vocab: Quantiles of each feature.
         training: Training clang.
         preset: Amount of training.
-        start_from: `heuristic`, `pretrained`, or the path or URI of a policy.
+        start_from: `heuristic`, `pretrained`, or the path or URI of a policy. Empty: the deployed policy of
+            `retrain_state`, or `heuristic`.
+        retrain_state: URI of the state of retraining. Empty: none.
         features: Features of the policy: `extended` or `llvm`.
         gin_bindings: Hyperparameters, separated by semicolons; those of the network apply. Empty: the defaults.
         seed: Random seed.
@@ -48,6 +51,8 @@ def warmstart(  # type: ignore[no-untyped-def]
             preset,
             "--start-from",
             start_from,
+            "--retrain-state",
+            retrain_state,
             "--features",
             features,
             "--gin-bindings",

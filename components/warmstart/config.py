@@ -29,6 +29,7 @@ class WarmstartConfig:
         start_from: HEURISTIC to imitate the heuristic; "pretrained" or a directory to adopt a policy as it is. Then all
             options of the training have no effect.
         features: features of the policy: "extended" for all of the trace, "llvm" for those of upstream LLVM.
+        regressed: names of modules that training is to oversample, because the deployed policy regressed them.
         seed: seed of the initial weights, the held-out modules and the order of decisions.
         gin_files, gin_bindings: network hyperparameters, applied after those of components/core/policy/gin.
     """
@@ -46,5 +47,6 @@ class WarmstartConfig:
     start_from: str = HEURISTIC
     features: FeatureSet = "extended"
     seed: int = 0
+    regressed: tuple[str, ...] = ()
     gin_files: tuple[Path, ...] = ()
     gin_bindings: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from components.core import problems
 from components.core.console import Progress, UserError, say
-from components.core.formats.policy import PolicyInfo, check_features
+from components.core.formats.policy import PolicyInfo, check_features, write_regressed
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace
 from components.core.policy import networks
@@ -96,4 +96,5 @@ def _train(config: WarmstartConfig) -> Report:
         )
         export_policy(cloned.policy, partial, toolchain.clang, info)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_regressed(partial, config.regressed)
     return report

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from components.core.console import UserError, say
+from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
 from pipelines.spec import COMPILED
@@ -94,7 +95,9 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = param.partition("=")
         if not equals or not name:
             raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
-        is_path = name in _PATHS and value and "://" not in value and Path(value).exists()
+        # A state need not exist yet; steps run in another working directory.
+        exists = Path(value).exists() or name == "retrain_state"
+        is_path = name in _PATHS and value and "://" not in value and exists
         if name == "recipe" and Path(value).is_dir():
             is_path = False  # a built-in recipe may have that name
         given[name] = os.path.abspath(value) if is_path else value
@@ -109,6 +112,11 @@ def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
         given: the pipeline's parameters, as returned by `parameters`.
     """
     if kind == "docker":
+        if (state := given.get("retrain_state")) and not in_object_storage(state):
+            raise UserError(
+                f"--param retrain_state={state}: the step in a container that promotes cannot write this file",
+                f"name a state in object storage, {USAGE}.json, or use --runner process",
+            )
         from pipelines.images import read_images
         from pipelines.local.runners.docker import DockerRunner
 

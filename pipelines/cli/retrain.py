@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from components.core.objectives import OBJECTIVES
 from components.core.storage import publish
 from components.core.storage.options import ARTIFACT
 from components.core.storage.options import OUTPUT as ARTIFACT_OUTPUT
-from components.core.storage.uri import USAGE, in_object_storage
+from components.core.storage.uri import USAGE
 from components.core.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.pipeline import make_runner, parameters
@@ -27,11 +28,28 @@ from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, options
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.state import State, load_state, save_state
+from pipelines.validation import check_state_on_server, require_shared
+
+_WHO = ("MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
+
+
+def _who(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    """Return who decides: `given`, or what the environment says, or USER@HOST."""
+    found = [given, *(os.environ.get(name, "") for name in _WHO)]
+    return next(filter(None, found), "") or f"{_user()}@{socket.gethostname()}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        return str(os.getuid())
+
 
 _BY = click.option(
     "--by",
-    envvar=["MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN"],
-    default=lambda: f"{getpass.getuser()}@{socket.gethostname()}",
+    default="",
+    callback=_who,
     metavar="NAME",
     help="Who promotes, for the state's history.  [default: $MLGO_PROMOTED_BY, the CI's user, or USER@HOST]",
 )
@@ -162,7 +180,7 @@ def run(
     from pipelines.retrain.retraining import retrain
 
     given = parameters(params)
-    _require_shared(state, "--pipeline-root", pipeline_root)
+    require_shared(state, "--pipeline-root", pipeline_root)
     known = load_state(state)
     if known.regressed:
         given.setdefault("oversample_modules", state if "://" in state else str(Path(state).absolute()))
@@ -173,11 +191,14 @@ def run(
 @_STATE
 @options(SERVER_OPTIONS, RUN_OPTIONS)
 @click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
-def submit(state: str, wait: bool, **given: Any) -> None:
+@_BY
+def submit(state: str, wait: bool, by: str, **given: Any) -> None:
     """Submit the pipeline to a server, where its last step compares the policy with the deployed one and promotes it.
 
-    Training starts from the deployed policy, as with `mlgo retrain run`. The state must be in object storage that the
-    steps can read and write; the promotion is one conditional write, whoever else writes there.
+    Training starts from the policy that is deployed when it starts, unless `--param start_from=heuristic` says
+    otherwise. The state must be in object storage that the steps can read and write; the promotion is one conditional
+    write, whoever else writes there. To retrain on a schedule of the server: mlgo pipeline schedule --param
+    retrain_state=URI.
 
     \b
     Example:
@@ -186,19 +207,11 @@ def submit(state: str, wait: bool, **given: Any) -> None:
     """
     from pipelines.cli.submit import submit_run
     from pipelines.retrain.promote import require_deployed
-    from pipelines.retrain.retraining import training_start
 
-    if not in_object_storage(state):
-        raise UserError(
-            f"--state {state} is on this machine, but the steps run on others", f"pass --state {USAGE}.json"
-        )
-    _require_shared(state, "--pipeline-root", given["pipeline_root"])
-    known = load_state(state)
-    require_deployed(known)
+    check_state_on_server(state, given["pipeline_root"])
+    require_deployed(load_state(state))
     params = parameters(given["params"])
-    defaults = {"retrain_state": state, "start_from": training_start(known, params)}
-    if known.regressed:
-        defaults["oversample_modules"] = state
+    defaults = {"retrain_state": state, "promoted_by": by}
     more = tuple(f"{name}={value}" for name, value in defaults.items() if name not in params)
     submit_run(given | {"params": (*given["params"], *more)}, wait)
 
@@ -265,7 +278,7 @@ def promote(
         artifacts = {**given, "run": policy}
         if release_report:
             artifacts["release_report"] = release_report
-    _require_shared(state, "--run or --policy", artifacts["policy"])
+    require_shared(state, "--run or --policy", artifacts["policy"])
     why = judge_and_promote(
         state,
         artifacts,
@@ -285,15 +298,6 @@ def promote(
 def _local(workers: str) -> str:
     """Return the workers of a step other than PPO, which alone starts a RayJob."""
     return "local" if rayjob_workers(workers) is not None else workers
-
-
-def _require_shared(state: str, option: str, place: str) -> None:
-    """Raise UserError if the state is in object storage, but the policy that it would name is not."""
-    if in_object_storage(state) and not in_object_storage(place):
-        raise UserError(
-            f"the state in {state} is shared, but a policy on this machine is not",
-            f"pass {option} {USAGE}, a different one for each run",
-        )
 
 
 @retrain_group.command()

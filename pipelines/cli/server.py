@@ -20,7 +20,7 @@ from pipelines.submit.overrides import override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import read_overrides
 from pipelines.submit.prepare import RunRequest, notify_settings, platform_spec, ready_spec, without_cache
 from pipelines.submit.vertex import VertexServer, VertexSettings
-from pipelines.validation import check_cloud_root, checked_values, uses_rayjob
+from pipelines.validation import check_cloud_root, check_state_on_server, checked_values, uses_rayjob
 
 _NOT_ON_VERTEX = {
     "namespace": ("Vertex AI has projects instead of namespaces", "name the project with --vertex PROJECT/REGION"),
@@ -191,7 +191,10 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
             "is lost starts again from the beginning, and workers=rayjob fails"
         )
     values = parameters(given["params"])
-    ray = uses_rayjob(checked_values(load_spec(given["pipeline"]), values))
+    checked = checked_values(load_spec(given["pipeline"]), values)
+    if state := checked.get("retrain_state"):
+        check_state_on_server(state, root)
+    ray = uses_rayjob(checked)
     if ray and root and not on_vertex:
         check_cloud_root(root, vertex=False, rayjob=True)
     if ray and on_vertex:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.formats.deployment import read_deployment
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
 from components.core.storage.uri import ObjectUri, parse_place
@@ -16,8 +17,9 @@ from pipelines.local.locations import artifact_root
 from pipelines.local.runners.runner import Runner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
+from pipelines.retrain.state import load_state
 from pipelines.spec import load_spec
-from pipelines.validation import START_WORDS, as_parameter, checked_values, uses_rayjob
+from pipelines.validation import START_WORDS, as_parameter, checked_values, require_shared, uses_rayjob
 
 _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--recipe": identify_recipe,
@@ -27,9 +29,10 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--oversample-modules": identify_path,
     "--extra-policy": identify_path,
     "--start-from": identify_path,
-    "--state": identify_path,
 }
 """Options that name something outside the run: its content, not its name, decides whether a step is reused."""
+_STATES = {"--state", "--retrain-state"}
+"""Options that name the state of retraining, which need not exist yet."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}
 
 
@@ -48,9 +51,13 @@ def run_locally(
         The names of the steps that a condition skipped.
 
     Raises:
-        UserError: see pipelines.local.scheduler.run_pipeline.
+        UserError: see pipelines.local.scheduler.run_pipeline; or the run would overwrite a policy that is or was
+            deployed, or promote one that others cannot read.
     """
     root = artifact_root(pipeline_root, output)
+    if state := given.get("retrain_state"):
+        require_shared(state, "--pipeline-root", root)
+        load_state(state).require_outside(root)
     steps = local_steps(pipeline, given)
     return run_pipeline(steps, output, runner, RunLocations(root, str(output / ".files")))
 
@@ -74,6 +81,11 @@ def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
 
 def _facts(step: Step) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
+        if flag in _STATES and value:
+            # Of the state, steps use what is deployed; each decision changes the rest of it.
+            deployment = read_deployment(value)
+            yield deployment.deployed.policy_digest if deployment.deployed else "nothing is deployed"
+            yield ",".join(deployment.regressed)
         if flag not in _FACTS or not value or (flag == "--start-from" and value in START_WORDS):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)

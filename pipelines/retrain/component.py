@@ -13,6 +13,7 @@ def promote(  # type: ignore[no-untyped-def]
     training: dsl.Input[dsl.Artifact],
     release_report: dsl.Input[dsl.Artifact],
     state: str,
+    by: str,
     workers: str,
     promotion: dsl.Output[dsl.Artifact],
 ):
@@ -25,6 +26,7 @@ def promote(  # type: ignore[no-untyped-def]
         training: Training clang.
         release_report: Report on the release clang with the new policy.
         state: URI of the state of retraining, in object storage.
+        by: Person or account that promotes. Empty: the account of the step.
         workers: Where modules are compiled, KIND[:N].
         promotion: The decision, with its reason.
     """
@@ -47,7 +49,7 @@ def promote(  # type: ignore[no-untyped-def]
             "--workers",
             workers,
             "--by",
-            "pipeline",
+            by,
             "--output",
             promotion.uri,
         ],

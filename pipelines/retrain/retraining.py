@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from components.core.console import UserError, say
+from components.core.console import say
 from components.core.formats.policy import HEURISTIC
 from components.core.launcher.images import IMAGES
 from pipelines.local.locations import artifact_digest, artifact_root
@@ -49,12 +49,7 @@ def retrain(
     if state.deployed is not None and state.deployed.problem != problem:
         raise other_problem(state.deployed.problem, problem)
     root = artifact_root(pipeline_root, output)
-    kept = [entry for entry in (state.deployed, *state.history) if entry is not None]
-    if any(entry.policy.startswith(f"{root}/") for entry in kept):
-        raise UserError(
-            f"{root} contains a policy that is or was deployed, and this run would overwrite it",
-            "use another --output or --pipeline-root for each run",
-        )
+    state.require_outside(root)
     require_deployed(state)
     given = {"start_from": training_start(state, given), **given}
     skipped = run_locally(COMPILED, given, output, runner, pipeline_root)

@@ -127,6 +127,15 @@ class State:
         """Modules that the deployed policy makes clearly worse."""
         return self.deployed.regressed if self.deployed else ()
 
+    def require_outside(self, root: str) -> None:
+        """Raise UserError if a run with artifacts at `root` would overwrite a policy that is or was deployed."""
+        kept = [entry for entry in (self.deployed, *self.history) if entry is not None]
+        if any(entry.policy.startswith(f"{root}/") for entry in kept):
+            raise UserError(
+                f"{root} contains a policy that is or was deployed, and this run would overwrite it",
+                "use another --output or --pipeline-root for each run",
+            )
+
     def promoted(self, deployed: Deployed, decision: Decision | None = None) -> State:
         """Return the state with another policy deployed, and the previous one in the history.
 

@@ -62,15 +62,31 @@ def test_workflow_trains_promotes_and_has_no_further_reason(runner: Runner) -> N
 
 
 def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path: Path) -> None:
-    """A second run with the same inputs trains the same policy, which is deployed already."""
-    state, run = tmp_path / "retrain.json", tmp_path / "run"
-    shutil.copytree(finished[0], run, symlinks=True)
-    command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(run)]
-    for param in ("recipe=tiny", "preset=tiny", "min_reduction_percent=-100", f"retrain_state={state}"):
-        command += ["--param", param]
-    for decision in ("promoted: nothing was deployed", "not promoted: it is deployed already"):
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert decision in json.loads((run / "promotion" / "promotion.json").read_text())["decision"]
-    deployed = json.loads(state.read_text())["deployed"]
-    assert deployed["policy"] == str(run / "policy") and deployed["promoted_by"] == "pipeline"
+    """A second run starts from the deployed policy, which it evaluates and may not overwrite."""
+    state, first, second = tmp_path / "retrain.json", tmp_path / "run", tmp_path / "run2"
+    shutil.copytree(finished[0], first, symlinks=True)
+    params = ("recipe=tiny", "preset=tiny", "min_reduction_percent=-100", f"retrain_state={state}", "promoted_by=me")
+    given = [part for param in params for part in ("--param", param)]
+
+    def run(output: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(output), *given, *more]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    def decision(output: Path) -> str:
+        return str(json.loads((output / "promotion" / "promotion.json").read_text())["decision"])
+
+    done = run(first)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert decision(first) == "promoted: nothing was deployed"
+    known = json.loads(state.read_text())
+    assert known["deployed"]["policy"] == str(first / "policy") and known["deployed"]["promoted_by"] == "me"
+    done = run(first)
+    assert done.returncode == 1 and "this run would overwrite it" in done.stderr
+    shutil.copytree(finished[0], second, symlinks=True)
+    done = run(second, "--param", "seed=2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"starting from {first / 'policy'}" in (second / "logs" / "warmstart.log").read_text()
+    after = json.loads(state.read_text())
+    if "deployed already" not in decision(second):
+        assert "against the deployed policy" in decision(second)
+        assert [entry["against"] for entry in after["decisions"]] == [known["deployed"]["policy_digest"], ""]

@@ -76,6 +76,8 @@ def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
         "oversample_modules",
         "extra_policy",
         "start_from",
+        "retrain_state",
+        "state",
         "status",
     }
     assert task["cachingOptions"].get("enableCache", False) is sound

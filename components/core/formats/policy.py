@@ -10,6 +10,7 @@ A policy directory holds:
     saved_model/      TensorFlow's form, signature "action"
     model.tflite      TensorFlow Lite's form
     aot/              only on request: the object of TensorFlow's AOT compiler and its runtime
+    regressed.json    only of a warmstart with --retrain-state: names of the modules that the deployed policy regressed
 
 policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
 "vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
@@ -30,6 +31,7 @@ from components.core.storage.input_files import MissingFile, expect_shape, read_
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
+REGRESSED_JSON = "regressed.json"
 VERSION = 1
 HEURISTIC = "heuristic"
 """Given instead of a policy directory: make a policy that imitates LLVM's heuristic."""
@@ -100,6 +102,12 @@ def load_policy_info(directory: Path) -> PolicyInfo:
         if not isinstance(info.llvm_version, str) or not isinstance(info.metrics, Mapping):
             raise ValueError("llvm_version or metrics is of the wrong type")
     return info
+
+
+def write_regressed(directory: Path, modules: Sequence[str]) -> None:
+    """Write regressed.json of a policy directory, unless there are no such modules."""
+    if modules:
+        (directory / REGRESSED_JSON).write_text(json.dumps(list(modules), indent=1) + "\n", encoding="utf-8")
 
 
 def check_features(policy_features: Sequence[FeatureSpec], compiler_features: Sequence[FeatureSpec]) -> None:

@@ -40,7 +40,7 @@ def training_fingerprint(config: PpoConfig) -> dict[str, str]:
     present bindings and of the oversampled modules, and options as text. Options that say how long, where and with
     which timeouts to train are not part of it: they may change between runs.
     """
-    names = sorted(read_oversampling(config.oversample_modules)) if config.oversample_modules else []
+    names = sorted(read_oversampling(config.oversampling)) if config.oversampling else []
     return {
         **{name: _digest_of(getattr(config, name)) for name in ARTIFACTS},
         **{name: str(getattr(config, name)) for name in OPTIONS},

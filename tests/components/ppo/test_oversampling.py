@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
+from components.core.formats.policy import write_regressed
+from components.ppo.config import PpoConfig
 from components.ppo.oversampling import oversampled, read_oversampling
 
 
@@ -30,3 +32,15 @@ def test_other_documents_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "names.json").write_text(text)
     with pytest.raises(UserError, match=r"names\.json is not (a list of modules|valid JSON)"):
         read_oversampling(tmp_path / "names.json")
+
+
+def test_warmstart_names_modules_unless_the_option_does(tmp_path: Path) -> None:
+    def oversampling(**more: Path) -> Path | None:
+        return PpoConfig(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path, tmp_path, minutes=1, **more).oversampling
+
+    write_regressed(tmp_path, ())
+    assert oversampling() is None and list(tmp_path.iterdir()) == []
+    write_regressed(tmp_path, ("a", "b"))
+    found = oversampling()
+    assert found is not None and read_oversampling(found) == ("a", "b")
+    assert oversampling(oversample_modules=tmp_path / "names.json") == tmp_path / "names.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from components.core.console import PRESETS, UserError
 from components.core.launcher.__main__ import without_empty
 from components.core.storage import digest, gcs, publish
 from components.core.storage.uri import ObjectUri, mirror
+from pipelines.cli.pipeline import parameters
 from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
+from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED
 
 ROOT = Path(__file__).parents[3]
@@ -201,9 +204,57 @@ def test_invalid_run_is_refused_before_the_first_step(tmp_path: Path, arguments:
         ("extra_policy=/tmp", "/tmp is not a policy"),
         ("start_from=/nowhere", "/nowhere does not exist"),
         ("start_from=/tmp", "/tmp is not a policy"),
+        ("retrain_state=/tmp", "'/tmp' is not a file name"),
     ],
 )
 def test_invalid_pipeline_parameter_is_refused(param: str, named: str) -> None:
     name, _equals, given = param.partition("=")
     with pytest.raises(UserError, match=named):
         local_steps(COMPILED, {"recipe": "tiny", name: given})
+
+
+def deployment(place: Path, policy: str, *regressed: str, decisions: int = 0) -> Path:
+    """Write a state of retraining."""
+    deployed = Deployed(
+        policy, "d" * 64, "inlining", "19.1.7", ("a",), {}, 4.0, None, 0.0, regressed=regressed, comparisons=decisions
+    )
+    save_state(str(place), load_state(str(place)).promoted(deployed))
+    return place
+
+
+def test_steps_depend_on_what_a_state_deploys_but_not_on_its_decisions(tmp_path: Path) -> None:
+    def facts(place: Path) -> dict[str, tuple[str, ...]]:
+        steps = local_steps(COMPILED, {"recipe": "tiny", "retrain_state": str(place)})
+        return {step.name: step.facts for step in steps if str(place) in step.arguments}
+
+    missing = facts(tmp_path / "missing.json")
+    assert missing == {name: ("nothing is deployed", "") for name in ("warmstart", "promote")}
+    first = facts(deployment(tmp_path / "a.json", "gs://b/p", "m1"))
+    assert first == {name: ("d" * 64, "m1") for name in ("warmstart", "promote")}
+    assert facts(deployment(tmp_path / "b.json", "gs://b/p", "m1", decisions=3)) == first
+    assert facts(deployment(tmp_path / "c.json", "gs://b/p", "m2")) != first
+
+
+@pytest.mark.parametrize(
+    ("state", "arguments", "named"),
+    [
+        ("state.json", (), "contains a policy that is or was deployed, and this run would overwrite it"),
+        ("other.json", ("--runner", "docker"), "the step in a container that promotes cannot write this file"),
+        ("gs://b/state.json", (), "is shared, but a policy on this machine is not"),
+    ],
+)
+def test_run_that_could_not_promote_is_refused_before_the_first_step(
+    tmp_path: Path, state: str, arguments: tuple[str, ...], named: str, gs_place: ObjectUri
+) -> None:
+    deployment(tmp_path / "state.json", str(tmp_path / "run" / "policy"))
+    place = state.replace("gs://b", str(gs_place)) if "://" in state else str(tmp_path / state)
+    command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(tmp_path / "run"), *arguments]
+    command += ["--param", "recipe=tiny", "--param", f"retrain_state={place}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_state_that_does_not_exist_yet_is_an_absolute_path() -> None:
+    assert parameters(("retrain_state=new.json",)) == {"retrain_state": os.path.abspath("new.json")}
+    assert parameters(("retrain_state=gs://b/new.json",)) == {"retrain_state": "gs://b/new.json"}

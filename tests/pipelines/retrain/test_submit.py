@@ -45,27 +45,37 @@ def submit(*arguments: str) -> None:
     CliRunner().invoke(cli, command, catch_exceptions=False, standalone_mode=False)
 
 
-def test_run_gets_the_state_and_starts_from_the_deployed_policy(storage: None, submitted: list[dict[str, Any]]) -> None:
+def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[dict[str, Any]]) -> None:
     place = parse_place("gs://retraining/old")
     assert isinstance(place, ObjectUri)
     with publish(mirror(place)) as directory:
         (directory / "weights.npz").write_text("weights")
     deployed = replace(OLD, policy=str(place), policy_digest=digest(mirror(place)), regressed=("m1",))
     save_state(STATE, load_state(STATE).promoted(deployed))
-    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "corpus=gs://retraining/corpus", "--wait")
+    submit(
+        "--state",
+        STATE,
+        "--pipeline-root",
+        ROOT,
+        "--param",
+        "corpus=gs://retraining/corpus",
+        "--wait",
+        "--by",
+        "somebody",
+    )
     submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo", "--param", "start_from=heuristic")
     assert set(submitted[0]["params"]) == {
         "corpus=gs://retraining/corpus",
         f"retrain_state={STATE}",
-        "start_from=gs://retraining/old",
-        f"oversample_modules={STATE}",
+        "promoted_by=somebody",
     }
-    assert submitted[0]["wait"] and "start_from=gs://retraining/old" not in submitted[1]["params"]
+    assert submitted[0]["wait"] and "start_from=heuristic" in submitted[1]["params"]
 
 
-def test_first_run_starts_from_the_heuristic(storage: None, submitted: list[dict[str, Any]]) -> None:
-    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo")
-    assert submitted[0]["params"] == ("recipe=demo", f"retrain_state={STATE}", "start_from=heuristic")
+def test_first_run_is_submitted_without_a_state(storage: None, submitted: list[dict[str, Any]]) -> None:
+    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo", "--by", "")
+    recipe, state, by = submitted[0]["params"]
+    assert (recipe, state) == ("recipe=demo", f"retrain_state={STATE}") and "@" in by
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Training starts from the policy that a state of retraining has deployed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from components.core.console import UserError
+from components.core.formats.deployment import DeployedPolicy, Deployment
+from components.core.formats.policy import HEURISTIC, load_policy_info
+from components.core.policy.dense import read_dense
+from components.core.storage import digest, publish
+from components.warmstart.__main__ import main
+from components.warmstart.deployed import deployed_start
+from tests.components.warmstart.test_adopt import dense, made
+
+
+def deployed(policy: Path, llvm_version: str = "19.1.7") -> DeployedPolicy:
+    return DeployedPolicy(str(policy), digest(policy), "inlining", llvm_version)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    return made(tmp_path / "policy", dense())
+
+
+def test_start_depends_on_what_is_deployed(inputs: dict[str, Path], policy: Path) -> None:
+    toolchain = inputs["toolchain"]
+    assert deployed_start(Deployment(), toolchain) == HEURISTIC
+    assert deployed_start(Deployment(deployed(policy)), toolchain) == str(policy)
+    assert deployed_start(Deployment(deployed(policy, "19.9.0")), toolchain) == str(policy)
+    assert deployed_start(Deployment(deployed(policy, "22.1.0")), toolchain) == HEURISTIC
+
+
+def test_changed_policy_is_refused(inputs: dict[str, Path], policy: Path) -> None:
+    promoted = deployed(policy)
+    with publish(policy) as directory:
+        (directory / "policy.json").write_text("{}")
+    with pytest.raises(UserError, match="has changed since it was promoted"):
+        deployed_start(Deployment(promoted), inputs["toolchain"])
+    with pytest.raises(UserError, match="nowhere"):
+        deployed_start(Deployment(DeployedPolicy("/nowhere", "d", "inlining", "19.1.7")), inputs["toolchain"])
+
+
+@pytest.mark.parametrize("start", [(), ("--start-from", "heuristic")])
+def test_step_takes_the_deployed_policy_and_lists_regressed_modules(
+    inputs: dict[str, Path], policy: Path, tmp_path: Path, start: tuple[str, ...]
+) -> None:
+    state, output = tmp_path / "state.json", tmp_path / "warmstart"
+    document = {"policy": str(policy), "policy_digest": digest(policy), "problem": "inlining", "llvm_version": "19.1.7"}
+    state.write_text(json.dumps({"version": 3, "deployed": document, "history": [], "regressed": ["p/m1", "p/m2"]}))
+    arguments = [f"--{name}={place}" for name, place in inputs.items()]
+    arguments += ["--output", str(output), "--retrain-state", str(state), "--preset", "tiny", "--epochs", "1", *start]
+    CliRunner().invoke(main, arguments, catch_exceptions=False, standalone_mode=False)
+    assert json.loads((output / "regressed.json").read_text()) == ["p/m1", "p/m2"]
+    assert load_policy_info(output).trained_by == ("warmstart" if start else "ppo")
+    if not start:
+        assert (read_dense(output).layers[0][0] == read_dense(policy).layers[0][0]).all()
