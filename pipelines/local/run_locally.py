@@ -10,6 +10,7 @@ from components.core.console import UserError
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
 from components.core.storage.uri import ObjectUri, parse_place
+from components.core.storage.versioned_json import read_versioned
 from pipelines.local.cache_inputs import identify_build, identify_path, identify_recipe, identify_remote
 from pipelines.local.ir import steps_of
 from pipelines.local.locations import artifact_root
@@ -27,7 +28,6 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--oversample-modules": identify_path,
     "--extra-policy": identify_path,
     "--start-from": identify_path,
-    "--state": identify_path,
 }
 """Options that name something outside the run: its content, not its name, decides whether a step is reused."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}
@@ -74,6 +74,8 @@ def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
 
 def _facts(step: Step) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
+        if flag == "--state" and value:
+            yield read_versioned(value).version  # the first promotion writes it
         if flag not in _FACTS or not value or (flag == "--start-from" and value in START_WORDS):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
