@@ -1,0 +1,52 @@
+"""Tests of the hyperparameters that a training gets by where it starts from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gin
+import pytest
+
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.ppo.config import PpoConfig
+from components.ppo.learners.ppo import PpoParameters
+from components.ppo.train import configure
+
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("fresh_gin")]
+
+
+@pytest.fixture(autouse=True)
+def fresh_gin():
+    yield
+    gin.clear_config()
+
+
+@pytest.mark.parametrize(
+    ("trained_by", "problem", "bindings", "learning_rate"),
+    [
+        ("warmstart", "inlining", (), 1e-3),
+        ("ppo", "inlining", (), 1e-4),
+        ("ppo", "inlining", ("PpoParameters.learning_rate = 5e-4",), 5e-4),
+        ("ppo", "regalloc", (), 2e-3),
+    ],
+)
+def test_trained_policy_is_changed_in_smaller_steps(
+    tmp_path: Path, trained_by: str, problem: str, bindings: tuple[str, ...], learning_rate: float
+) -> None:
+    write_policy_info(tmp_path, PolicyInfo(problem, (FeatureSpec("a", "int64", (1,)),), 2, trained_by))
+    configure(
+        PpoConfig(
+            corpus=tmp_path,
+            toolchain=tmp_path,
+            trace=tmp_path,
+            warmstart=tmp_path,
+            root_dir=tmp_path,
+            output=tmp_path,
+            problem=problem,
+            minutes=1.0,
+            gin_bindings=bindings,
+        )
+    )
+    assert PpoParameters().learning_rate == learning_rate
+    assert PpoParameters().num_epochs == 3, "the others are the problem's"
