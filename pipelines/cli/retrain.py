@@ -291,7 +291,17 @@ def promote(
     if decision is not None:
         with publish(decision) as directory:
             (directory / "promotion.json").write_text(
-                json.dumps({"decision": why, "policy": artifacts["policy"], "state": state, "by": by}, indent=1) + "\n"
+                json.dumps(
+                    {
+                        "decision": why,
+                        "promoted": int(why.startswith("promoted")),
+                        "policy": artifacts["policy"],
+                        "state": state,
+                        "by": by,
+                    },
+                    indent=1,
+                )
+                + "\n"
             )
 
 

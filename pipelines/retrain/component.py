@@ -2,7 +2,7 @@
 
 from kfp import dsl
 
-from components.core.launcher.images import IMAGES
+from components.core.launcher.declare import step
 
 
 @dsl.container_component
@@ -16,6 +16,7 @@ def promote(  # type: ignore[no-untyped-def]
     by: str,
     workers: str,
     promotion: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
 ):
     """Evaluate the deployed policy on the run's corpus, and deploy the new one if it is clearly better.
 
@@ -29,11 +30,12 @@ def promote(  # type: ignore[no-untyped-def]
         by: Person or account that promotes. Empty: the account of the step.
         workers: Where modules are compiled, KIND[:N].
         promotion: The decision, with its reason.
+        metrics: Metrics for the KFP UI: `promoted` is 1 or 0.
     """
-    return dsl.ContainerSpec(
-        image=IMAGES["toolchain"],
-        command=["python", "-m", "pipelines", "retrain", "promote"],
-        args=[
+    return step(
+        "toolchain",
+        "pipelines.retrain",
+        [
             "--state",
             state,
             "--policy",
@@ -53,4 +55,6 @@ def promote(  # type: ignore[no-untyped-def]
             "--output",
             promotion.uri,
         ],
+        hours=6,
+        metrics={"promotion.json": "metrics"},
     )

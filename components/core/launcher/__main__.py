@@ -100,6 +100,8 @@ def main(
 ) -> int:
     """Run STEP with ARGUMENTS, then report its outputs to Kubeflow Pipelines.
 
+    STEP is a folder of components/, or a package with its full name, such as pipelines.retrain.
+
     Options with empty values are omitted: an empty pipeline parameter means the step's own default.
     """
     kfp = parse_executor_input(executor_input)
@@ -163,19 +165,27 @@ def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
     def raise_timeout(_number: int, _frame: FrameType | None) -> None:
         raise UserError(f"the step {step} took more than {time_limit_s:.0f} s", "raise its time limit in the pipeline")
 
-    if not step.isidentifier() or find_spec(f"components.{step}") is None:
+    module = step if "." in step else f"components.{step}"
+    if not all(part.isidentifier() for part in step.split(".")) or not _exists(module):
         raise UserError(f"there is no step {step!r}", "mlgo --help lists the steps")
     if time_limit_s:
         signal.signal(signal.SIGALRM, raise_timeout)
         signal.setitimer(signal.ITIMER_REAL, time_limit_s)
     sys.argv = [step, *arguments]
     try:
-        runpy.run_module(f"components.{step}", run_name="__main__")
+        runpy.run_module(module, run_name="__main__")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return 0
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # no such parent package
+        return False
 
 
 def _output_of(arguments: Sequence[str]) -> Path:

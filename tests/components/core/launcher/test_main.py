@@ -131,3 +131,9 @@ def test_outcome_is_posted_to_the_webhook() -> None:
 def test_launcher_does_not_import_kfp() -> None:
     code = "import components.core.launcher.__main__, sys; assert not {'kfp', 'tensorflow'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=os.environ, timeout=60)
+
+
+@pytest.mark.parametrize("step", ["pipelines.nowhere", "nowhere.retrain", "pipelines..retrain", "../retrain"])
+def test_unknown_package_is_reported(step: str) -> None:
+    done = launch(step)
+    assert done.returncode == 1 and f"there is no step {step!r}" in done.stderr and "Traceback" not in done.stderr
