@@ -185,7 +185,8 @@ def submit(state: str, wait: bool, **given: Any) -> None:
         --param corpus=gs://my-bucket/corpus --pipeline-root gs://my-bucket/kfp --wait
     """
     from pipelines.cli.submit import submit_run
-    from pipelines.retrain.retraining import require_deployed, training_start
+    from pipelines.retrain.promote import require_deployed
+    from pipelines.retrain.retraining import training_start
 
     if not in_object_storage(state):
         raise UserError(
@@ -214,6 +215,7 @@ def submit(state: str, wait: bool, **given: Any) -> None:
 @click.option("--release-report", default="", metavar="URI", help="Report on the release clang, if one was built.")
 @click.option("--workers", default="local", show_default=True, help="Where the deployed policy is evaluated.")
 @click.option("--output", "decision", type=ARTIFACT_OUTPUT, help="Also write the decision here, as promotion.json.")
+@click.option("--again", is_flag=True, help="Judge the policy even if it was rolled back.")
 @_BY
 @_SEED
 def promote(
@@ -226,13 +228,15 @@ def promote(
     release_report: str,
     workers: str,
     decision: Path | None,
+    again: bool,
     by: str,
     rotation_seed: int,
 ) -> None:
     """Judge the policy of a finished run against the deployed one on the run's corpus, and promote a better one.
 
     The deployed policy is evaluated first. Of two promotions at once one wins, and the other is judged again, against
-    the winner. The exit status is 0 whatever is decided.
+    the winner. A policy is compared with the same deployed policy once a week: repeating the command changes nothing.
+    The exit status is 0 whatever is decided.
 
     \b
     Examples:
@@ -268,6 +272,7 @@ def promote(
         lambda deployed: evaluate_deployed(deployed, artifacts["corpus"], toolchain, _local(workers)),
         by,
         rotation_seed,
+        again,
     )
     say(why)
     if decision is not None:
@@ -293,14 +298,16 @@ def _require_shared(state: str, option: str, place: str) -> None:
 
 @retrain_group.command()
 @_STATE
-def rollback(state: str) -> None:
-    """Deploy the previous policy again.
+@_BY
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the state's history.")
+def rollback(state: str, by: str, reason: str) -> None:
+    """Deploy the previous policy again. The policy that was deployed is not promoted again unless asked for.
 
     \b
     Example:
-      mlgo retrain rollback --state gs://my-bucket/retrain.json
+      mlgo retrain rollback --state gs://my-bucket/retrain.json --reason "slower at start-up"
     """
-    after = load_state(state).rolled_back()
+    after = load_state(state).rolled_back(by, reason, time.time())
     save_state(state, after)
     _show(after)
 
@@ -308,7 +315,7 @@ def rollback(state: str) -> None:
 @retrain_group.command()
 @_STATE
 def show(state: str) -> None:
-    """Show the deployed policy and the previous ones.
+    """Show the deployed policy and the previous ones, and who decided what, when and why.
 
     \b
     Example:
@@ -332,12 +339,19 @@ def _show(state: State) -> None:
             f"{entry.llvm_version}), promoted {describe_day(entry.promoted_at)}{by}: "
             f"{entry.reduction_percent:.2f}{reward}"
         )
-        if entry.reason:
-            say(f"  {entry.reason}; run {entry.run}")
+        if entry.better_percent is not None and entry.better_ci95 is not None:
+            low, high = entry.better_ci95
+            say(f"  {entry.better_percent:+.2f}% against its predecessor (95% interval {low:+.2f}% to {high:+.2f}%)")
+        if entry.run:
+            say(f"  run {entry.run}")
         if entry.corpus_digest:
             say(f"  corpus {entry.corpus_digest[:12]}, training clang {entry.toolchain_digest[:12]}")
-    if state.comparisons:
-        say(f"comparisons that the deployed policy survived: {state.comparisons}")
+        if entry.comparisons:
+            say(f"  compared with {entry.comparisons} newer policies")
+    for decision in state.decisions:
+        by = f" by {decision.by}" if decision.by else ""
+        reason = f": {decision.reason}" if decision.reason else ""
+        say(f"{describe_day(decision.at)} {decision.kind}{by}: {decision.policy}{reason}")
     for name in state.regressed:
         say(f"regressed: {name}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core.console import UserError, say
@@ -14,10 +14,12 @@ from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri, parse_place
 from components.core.storage.versioned_json import Conflict
 from components.evaluation.measurements import Measurements, read_measurements
+from components.evaluation.metrics_types import Metrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
+from pipelines.local.locations import artifact_digest
 from pipelines.retrain.check import module_checksums
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
-from pipelines.retrain.state import Deployed, State, load_state, save_state
+from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
 
 GROWN_PERCENT = 1.0
 """A module has regressed if it is larger than under -Oz, or has higher scores, by more than this percentage."""
@@ -113,29 +115,49 @@ def promotion(
     """
     now = time.time() if now is None else now
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
+    info, content = load_policy_info(policy), digest(policy)
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
+    _require_evaluation_of(content, metrics, run["evaluation"])
     if metrics.verdict != "better":
         return state, f"not promoted: the verdict on the new policy is {verdict(metrics)}"
     if "release_report" in run:
         report = read_metrics(local(run["release_report"]))
+        _require_evaluation_of(content, report, run["release_report"])
         if report.verdict != "better":
             return state, f"not promoted: the verdict on the release clang of the new policy is {verdict(report)}"
+    modules = module_checksums(run["corpus"])
+    if missing := sorted(set(measured.modules) - set(modules)):
+        raise UserError(
+            f"the evaluation at {run['evaluation']} is of another corpus than {run['corpus']}, which has no module "
+            f"{missing[0]}",
+            "name the artifacts of one run",
+        )
+    decision = Decision("promoted", now, by, "nothing was deployed", run["policy"], content, run.get("run", ""))
     against = None
     if state.deployed is not None:
         if deployed_evaluation is None:
             raise UserError("the deployed policy was not evaluated on this corpus", "use mlgo retrain run")
-        old = read_measurements(local(deployed_evaluation))
-        against = compare(measured, old, state.comparisons + 1, week_of(now), seed)
+        old, week = read_measurements(local(deployed_evaluation)), week_of(now)
+        against = compare(measured, old, state.deployed.comparisons + 1, week, seed)
+        decision = replace(
+            decision,
+            reason=f"against the deployed policy {against} on {against.modules} modules",
+            against=state.deployed.policy_digest,
+            percent=against.percent,
+            ci95=against.ci95,
+            alpha=against.alpha,
+            modules=against.modules,
+            week=week,
+        )
         if not against.clearly_better:
-            return state.compared(), f"not promoted: against the deployed policy {against} on {against.modules} modules"
-    info = load_policy_info(policy)
+            return state.compared(replace(decision, kind="not promoted")), f"not promoted: {decision.reason}"
     deployed = Deployed(
         policy=run["policy"],
-        policy_digest=digest(policy),
+        policy_digest=content,
         problem=info.problem,
         llvm_version=info.llvm_version,
         features=tuple(sorted(feature.name for feature in info.features)),
-        modules=module_checksums(run["corpus"]),
+        modules=modules,
         reduction_percent=metrics.reduction_percent or 0.0,
         ci95=metrics.reduction_percent_ci95,
         promoted_at=now,
@@ -144,11 +166,17 @@ def promotion(
         better_ci95=against.ci95 if against else None,
         regressed=regressed_modules(measured),
         promoted_by=by,
-        reason=(why := f"against the deployed policy {against}" if against else "nothing was deployed"),
+        reason=decision.reason,
         corpus_digest=info.corpus_digest or "",
         toolchain_digest=info.toolchain_digest or "",
     )
-    return state.promoted(deployed), f"promoted: {why}"
+    return state.promoted(deployed, decision), f"promoted: {decision.reason}"
+
+
+def _require_evaluation_of(policy_digest: str, metrics: Metrics, place: str) -> None:
+    """Raise UserError if an evaluation is of another policy; evaluations of the first version do not say of which."""
+    if metrics.inputs.policy_digest not in (None, policy_digest):
+        raise UserError(f"the evaluation at {place} is of another policy", "name the artifacts of one run")
 
 
 def local(place: str) -> Path:
@@ -157,22 +185,33 @@ def local(place: str) -> Path:
     return fetch(where) if isinstance(where, ObjectUri) else where
 
 
-def promote(place: str, run: Mapping[str, str], evaluate_deployed: Callable[[str], str], by: str, seed: int = 0) -> str:
+def promote(
+    place: str,
+    run: Mapping[str, str],
+    evaluate_deployed: Callable[[str], str],
+    by: str,
+    seed: int = 0,
+    again: bool = False,
+) -> str:
     """Judge the policy of a finished run against the deployed one, and write the state.
 
-    If another process writes the state meanwhile, the run is judged again, against the policy that is deployed then.
+    If another process writes the state meanwhile, the run is judged again, against the policy that is deployed then. A
+    policy that was already compared with the deployed one in this week is not compared again: the same modules would
+    judge, and each comparison makes the following ones harder. So a step that is repeated has the same result.
 
     Args:
         place: of the state.
         run: as for `promotion`.
         evaluate_deployed: returns the location of an evaluation of a policy, by its location, on the run's corpus.
         by, seed: as for `promotion`.
+        again: judge a policy even if it was rolled back.
 
     Returns:
         A sentence that says what was decided, and why.
 
     Raises:
-        UserError: the run is not finished, or for another problem; or the state kept changing.
+        UserError: the run is not finished, or for another problem; the deployed policy is gone; the policy was rolled
+            back; or the state kept changing.
     """
     policy = local(run["policy"])
     problem, content = load_policy_info(policy).problem, digest(policy)
@@ -182,6 +221,15 @@ def promote(place: str, run: Mapping[str, str], evaluate_deployed: Callable[[str
             return f"not promoted: it is deployed already, since {describe_day(state.deployed.promoted_at)}"
         if state.deployed is not None and state.deployed.problem != problem:
             raise other_problem(state.deployed.problem, problem)
+        if (rollback := state.rollback_of(content)) and not again:
+            raise UserError(
+                f"the policy at {run['policy']} was rolled back on {describe_day(rollback.at)} by "
+                f"{rollback.by or 'someone'}" + (f": {rollback.reason}" if rollback.reason else ""),
+                "mlgo retrain promote --again judges it nevertheless",
+            )
+        if known := state.comparison_of(content, week_of(time.time())):
+            return f"not promoted: {known.reason} (compared on {describe_day(known.at)})"
+        require_deployed(state)
         evaluated = evaluate_deployed(state.deployed.policy) if state.deployed is not None else None
         after, why = promotion(state, run, evaluated, by=by, seed=seed)
         if after is state:
@@ -193,6 +241,15 @@ def promote(place: str, run: Mapping[str, str], evaluate_deployed: Callable[[str
             continue
         return why
     raise UserError(f"{place} was modified concurrently {_ATTEMPTS} times", "find out what writes there, and try again")
+
+
+def require_deployed(state: State) -> None:
+    """Raise UserError if the deployed policy's artifact is missing, or is not the one that was promoted."""
+    if state.deployed is not None and artifact_digest(state.deployed.policy) != state.deployed.policy_digest:
+        raise UserError(
+            f"the deployed policy at {state.deployed.policy} is missing or has changed",
+            "run mlgo retrain rollback, or restore it",
+        )
 
 
 def describe_day(seconds: float) -> str:

@@ -13,7 +13,7 @@ from pipelines.local.run_locally import run_locally
 from pipelines.local.runners.runner import Runner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
-from pipelines.retrain.promote import other_problem, promote, run_artifacts
+from pipelines.retrain.promote import other_problem, promote, require_deployed, run_artifacts
 from pipelines.retrain.state import State
 from pipelines.spec import COMPILED, load_spec, parameter_values
 
@@ -61,15 +61,6 @@ def retrain(
     # If the report was skipped, one of an earlier run may be there.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
     return promote(place, artifacts, evaluator(root, given, output, runner), by, seed)
-
-
-def require_deployed(state: State) -> None:
-    """Raise UserError if the deployed policy's artifact is missing, or is not the one that was promoted."""
-    if state.deployed is not None and artifact_digest(state.deployed.policy) != state.deployed.policy_digest:
-        raise UserError(
-            f"the deployed policy at {state.deployed.policy} is missing or has changed",
-            "run mlgo retrain rollback, or restore it",
-        )
 
 
 def evaluator(root: str, given: Mapping[str, str], output: Path, runner: Runner) -> Callable[[str], str]:

@@ -1,19 +1,19 @@
-"""State of retraining: the deployed policy, the previous ones, and the modules that they regress.
+"""State of retraining: the deployed policy, the previous ones, and who decided what, when and why.
 
 A JSON document, in object storage or a file:
 
     {"version": 3, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names],
-     "comparisons": 4}
+     "decisions": [DECISION, newest first]}
 
 `regressed` repeats that of `deployed`; `mlgo ppo --oversample-modules` reads it. In version 1 it was stored only there:
 it belonged to the policy promoted last, and a rollback did not change it. Version 3 adds who promoted a policy and why,
-the digests of what it was made of, and `comparisons`.
+the digests of what it was made of, the number of its comparisons, and `decisions`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,6 +26,8 @@ from components.core.storage.versioned_json import VersionedJson, read_versioned
 VERSION = 3
 KEPT = 20
 """Maximum number of history entries."""
+KEPT_DECISIONS = 200
+"""Maximum number of decisions: almost four years of weekly ones."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Deployed:
         promoted_by: person or account that promoted it; "" if not known, as also the following.
         reason: what the comparison with the previous policy said.
         corpus_digest, toolchain_digest: content of its corpus and its training clang.
+        comparisons: number of comparisons of new policies with this one, counted over all times that it was deployed.
     """
 
     policy: str
@@ -63,13 +66,47 @@ class Deployed:
     reason: str = ""
     corpus_digest: str = ""
     toolchain_digest: str = ""
+    comparisons: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        problems.get(self.problem)
-        intervals = [bound for interval in (self.ci95, self.better_ci95) if interval for bound in interval]
-        for number in (self.reduction_percent, self.promoted_at, self.better_percent or 0.0, *intervals):
-            if not abs(finite_float(number)) < 1e11:
-                raise ValueError(f"{number} is not plausible")
+        if self.problem not in problems.names():
+            raise ValueError(f"there is no problem {self.problem!r}")
+        _require_plausible(self.reduction_percent, self.promoted_at, self.better_percent, self.ci95, self.better_ci95)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A policy was promoted, was not promoted after a comparison, or was rolled back.
+
+    Attributes:
+        at: seconds since the epoch.
+        by: person or account.
+        reason: a sentence.
+        policy, policy_digest: location and digest of the policy that the decision is about.
+        run: location of the run that trained it.
+        against: digest of the policy that was deployed; "" if there was none.
+        percent, ci95: gain over that policy, with its 95% interval; None without a comparison.
+        alpha: error probability that the comparison was allowed (pipelines.retrain.sequential).
+        modules: number of modules compared.
+        week: ISO week whose modules judged.
+    """
+
+    kind: Literal["promoted", "not promoted", "rolled back"]
+    at: float
+    by: str
+    reason: str
+    policy: str
+    policy_digest: str
+    run: str = ""
+    against: str = ""
+    percent: float | None = None
+    ci95: tuple[float, float] | None = None
+    alpha: float | None = None
+    modules: Annotated[int, msgspec.Meta(ge=0)] = 0
+    week: str = ""
+
+    def __post_init__(self) -> None:
+        _require_plausible(self.at, self.percent, self.alpha, self.ci95)
 
 
 @dataclass(frozen=True)
@@ -77,12 +114,12 @@ class State:
     """The state document. Invariant: `deployed` is not in `history`.
 
     Attributes:
-        comparisons: comparisons with the deployed policy since it was promoted, none of which replaced it.
+        decisions: newest first.
     """
 
     deployed: Deployed | None = None
     history: tuple[Deployed, ...] = ()
-    comparisons: int = 0
+    decisions: tuple[Decision, ...] = ()
     read: VersionedJson = field(default=VersionedJson(None, ""), compare=False)
 
     @property
@@ -90,24 +127,56 @@ class State:
         """Modules that the deployed policy makes clearly worse."""
         return self.deployed.regressed if self.deployed else ()
 
-    def promoted(self, deployed: Deployed) -> State:
-        """Return the state with another policy deployed, and the previous one in the history."""
-        history = ((self.deployed,) if self.deployed else ()) + self.history
-        return replace(self, deployed=deployed, history=history[:KEPT], comparisons=0)
+    def promoted(self, deployed: Deployed, decision: Decision | None = None) -> State:
+        """Return the state with another policy deployed, and the previous one in the history.
 
-    def compared(self) -> State:
-        """Return the state after another comparison that the deployed policy survived."""
-        return replace(self, comparisons=self.comparisons + 1)
+        Args:
+            decision: the comparison that decided; None if there was none.
+        """
+        before = self._count(decision)
+        history = ((before.deployed,) if before.deployed else ()) + before.history
+        return replace(before, deployed=deployed, history=history[:KEPT])
 
-    def rolled_back(self) -> State:
+    def compared(self, decision: Decision) -> State:
+        """Return the state after a comparison that the deployed policy survived."""
+        return self._count(decision)
+
+    def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
         """Return the state with the previous policy deployed again.
+
+        Args:
+            by: who decided. reason: why. now: seconds since the epoch.
 
         Raises:
             UserError: there is no previous policy.
         """
-        if not self.history:
+        if not self.history or self.deployed is None:
             raise UserError("there is no previous policy to roll back to", "promote another policy first")
-        return replace(self, deployed=self.history[0], history=self.history[1:], comparisons=0)
+        gone = self.deployed
+        decision = Decision("rolled back", now, by, reason, gone.policy, gone.policy_digest, gone.run)
+        return replace(
+            self, deployed=self.history[0], history=self.history[1:], decisions=_newest(decision, self.decisions)
+        )
+
+    def rollback_of(self, policy_digest: str) -> Decision | None:
+        """Return the rollback of a policy, if that was the last decision about it."""
+        last = next((entry for entry in self.decisions if entry.policy_digest == policy_digest), None)
+        return last if last is not None and last.kind == "rolled back" else None
+
+    def comparison_of(self, policy_digest: str, week: str) -> Decision | None:
+        """Return the comparison of a policy with the deployed one in a week, None if there was none."""
+        against = self.deployed.policy_digest if self.deployed else ""
+        wanted = ("not promoted", policy_digest, against, week)
+        return next((e for e in self.decisions if (e.kind, e.policy_digest, e.against, e.week) == wanted), None)
+
+    def _count(self, decision: Decision | None) -> State:
+        """Return the state with another decision; one against the deployed policy counts as a comparison with it."""
+        if decision is None:
+            return self
+        deployed = self.deployed
+        if deployed is not None and decision.against == deployed.policy_digest:
+            deployed = replace(deployed, comparisons=deployed.comparisons + 1)
+        return replace(self, deployed=deployed, decisions=_newest(decision, self.decisions))
 
 
 def load_state(place: str) -> State:
@@ -123,7 +192,7 @@ def load_state(place: str) -> State:
     deployed = document.deployed
     if deployed and version == 1:
         deployed = replace(deployed, regressed=document.regressed)
-    return State(deployed, document.history, document.comparisons, read)
+    return State(deployed, document.history, document.decisions, read)
 
 
 class _Document(msgspec.Struct):
@@ -132,7 +201,7 @@ class _Document(msgspec.Struct):
     deployed: Deployed | None
     history: tuple[Deployed, ...]
     regressed: tuple[str, ...]
-    comparisons: Annotated[int, msgspec.Meta(ge=0)] = 0
+    decisions: tuple[Decision, ...] = ()
 
 
 def save_state(place: str, state: State) -> None:
@@ -146,6 +215,18 @@ def save_state(place: str, state: State) -> None:
         "deployed": asdict(state.deployed) if state.deployed else None,
         "history": [asdict(entry) for entry in state.history],
         "regressed": list(state.regressed),
-        "comparisons": state.comparisons,
+        "decisions": [asdict(entry) for entry in state.decisions],
     }
     write_versioned(place, content, state.read)
+
+
+def _newest(decision: Decision, others: tuple[Decision, ...]) -> tuple[Decision, ...]:
+    return (decision, *others)[:KEPT_DECISIONS]
+
+
+def _require_plausible(*figures: float | tuple[float, float] | None) -> None:
+    """Raise ValueError unless all numbers are finite and of a plausible size; None is skipped."""
+    for figure in figures:
+        for number in figure if isinstance(figure, tuple) else () if figure is None else (figure,):
+            if not abs(finite_float(number)) < 1e11:
+                raise ValueError(f"{number} is not plausible")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.objectives import SCORE, SIZE
-from components.core.storage import publish
+from components.core.storage import digest, publish
 from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
 from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
 from components.evaluation.metrics import summarize
@@ -164,8 +165,9 @@ def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dic
             PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7", metrics={"sum": float(sum(policy))}),
         )
     with publish(root / "corpus") as directory:
-        (directory / "a.bc").write_text("bitcode")
-        (directory / "a.cmd").write_text("-cc1")
+        for name in found.modules:
+            (directory / f"{name}.bc").write_text(f"bitcode {name}")
+            (directory / f"{name}.cmd").write_text("-cc1")
     return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
 
 
@@ -174,26 +176,32 @@ def test_first_policy_better_than_oz_is_promoted(run: dict[str, str]) -> None:
     assert after.deployed is not None and "nothing was deployed" in why
     assert after.deployed.policy == run["policy"] and after.deployed.promoted_at == 5.0
     assert after.deployed.features == ("callee_users",) and after.deployed.modules == module_checksums(run["corpus"])
-    assert list(after.deployed.modules) == ["a"] and after.regressed == ("h",)
+    assert list(after.deployed.modules) == list("abcdefgh") and after.regressed == ("h",)
 
 
 def test_only_policy_better_than_deployed_is_promoted(run: dict[str, str], tmp_path: Path) -> None:
     worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
     after, why = promotion(state(), run, worse, now=5.0)
     assert after.deployed is not None and after.deployed.policy == run["policy"] and why.startswith("promoted")
-    assert after.history == (OLD,) and after.deployed.better_ci95 is not None and after.deployed.better_ci95[0] > 0
+    assert after.history == (replace(OLD, comparisons=1),)
+    assert after.deployed.better_ci95 is not None and after.deployed.better_ci95[0] > 0
     as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
     same, why = promotion(state(), run, as_good)
-    assert same == state().compared() and why.startswith("not promoted: against the deployed policy")
+    assert same.deployed == replace(OLD, comparisons=1) and why.startswith("not promoted: against the deployed policy")
+    (decision,) = same.decisions
+    assert decision.kind == "not promoted" and why == f"not promoted: {decision.reason}"
+    assert decision.against == OLD.policy_digest and decision.modules == 8 and decision.alpha == 0.025
 
 
 def test_each_comparison_must_be_surer_than_the_last(run: dict[str, str], tmp_path: Path) -> None:
     """A difference that suffices the first time does not after a year of comparisons."""
     slightly = artifacts(tmp_path / "old", [975, 960, 985, 950, 970, 975, 940, 1055])["evaluation"]
     first, why = promotion(state(), run, slightly, now=5.0)
-    assert first.deployed is not None and first.deployed.policy == run["policy"] and first.comparisons == 0, why
-    later, why = promotion(replace(state(), comparisons=51), run, slightly, now=5.0)
-    assert later == replace(state(), comparisons=52) and "99.9982% interval" in why
+    assert first.deployed is not None and first.deployed.policy == run["policy"] and first.deployed.comparisons == 0, (
+        why
+    )
+    later, why = promotion(state(comparisons=51), run, slightly, now=5.0)
+    assert later.deployed == replace(OLD, comparisons=52) and "99.9982% interval" in why
 
 
 def test_promotion_says_who_and_why(run: dict[str, str]) -> None:
@@ -202,26 +210,89 @@ def test_promotion_says_who_and_why(run: dict[str, str]) -> None:
     assert (after.deployed.promoted_by, after.deployed.reason) == ("somebody", "nothing was deployed")
 
 
+def deploy(place: str, root: Path, policy: list[int]) -> dict[str, str]:
+    """Deploy the policy of a run by hand; return the run's artifacts."""
+    found = artifacts(root, policy)
+    deployed = replace(OLD, policy=found["policy"], policy_digest=digest(root / "policy"))
+    save_state(place, load_state(place).promoted(deployed))
+    return found
+
+
 def test_of_two_promotions_one_is_judged_again(run: dict[str, str], tmp_path: Path) -> None:
     """While one run is judged, another is promoted; the first is then compared with that one."""
     place = str(tmp_path / "state.json")
-    save_state(place, load_state(place).promoted(OLD))
+    old = deploy(place, tmp_path / "worse", [990] * 8)
     other = artifacts(tmp_path / "other", [700, 710, 690, 705, 695, 700, 702, 750])
-    worse = artifacts(tmp_path / "worse", [990] * 8)["evaluation"]
     asked = []
 
     def evaluate(policy: str) -> str:
         asked.append(policy)
-        if policy == OLD.policy:  # the other promotion happens now
-            assert promote(place, other, lambda _: worse, "other").startswith("promoted")
-            return worse
+        if policy == old["policy"]:  # the other promotion happens now
+            assert promote(place, other, lambda _: old["evaluation"], "other").startswith("promoted")
+            return old["evaluation"]
         return other["evaluation"]
 
     assert promote(place, run, evaluate, "me").startswith("not promoted: against the deployed policy")
     known = load_state(place)
-    assert asked == [OLD.policy, other["policy"]]
-    assert known.deployed is not None and known.deployed.policy == other["policy"] and known.comparisons == 1
-    assert [entry.policy for entry in known.history] == [OLD.policy]
+    assert asked == [old["policy"], other["policy"]]
+    assert known.deployed is not None and known.deployed.policy == other["policy"] and known.deployed.comparisons == 1
+    assert [entry.policy for entry in known.history] == [old["policy"]]
+    assert [(entry.kind, entry.by) for entry in known.decisions] == [("not promoted", "me"), ("promoted", "other")]
+
+
+def test_comparison_is_not_repeated_in_the_same_week(tmp_path: Path) -> None:
+    """A step that is repeated after its pod was lost neither compiles nor counts a second comparison."""
+    place = tmp_path / "state.json"
+    old = deploy(str(place), tmp_path / "old", [950] * 8)
+    new = artifacts(tmp_path / "new", [951, 949, 950, 950, 952, 948, 950, 949])
+    first = promote(str(place), new, lambda _: old["evaluation"], "me")
+    before = place.read_bytes()
+    again = promote(str(place), new, lambda _: pytest.fail("evaluated again"), "me")
+    assert again.startswith(first) and "compared on " in again and place.read_bytes() == before
+
+
+def test_rolled_back_policy_is_promoted_again_only_if_asked(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.json")
+    old = deploy(place, tmp_path / "old", [990] * 8)
+    new = artifacts(tmp_path / "new", [700, 710, 690, 705, 695, 700, 702, 750])
+    assert promote(place, new, lambda _: old["evaluation"], "me").startswith("promoted")
+    done = mlgo("rollback", "--state", place, "--by", "somebody", "--reason", "slower at start-up")
+    assert done.returncode == 0 and "rolled back by somebody: " in done.stdout, done.stderr
+    assert load_state(place).deployed is not None and load_state(place).deployed.comparisons == 1, "counted on"
+    with pytest.raises(UserError, match=r"was rolled back on .* by somebody: slower at start-up") as error:
+        promote(place, new, lambda _: old["evaluation"], "me")
+    assert "--again" in error.value.remedy
+    assert promote(place, new, lambda _: old["evaluation"], "me", again=True).startswith("promoted")
+    assert [entry.kind for entry in load_state(place).decisions] == ["promoted", "rolled back", "promoted"]
+
+
+def test_changed_deployed_policy_is_refused(run: dict[str, str], tmp_path: Path) -> None:
+    place = str(tmp_path / "state.json")
+    deploy(place, tmp_path / "old", [990] * 8)
+    with publish(tmp_path / "old" / "policy") as directory:
+        (directory / "policy.json").write_text("{}")
+    before = load_state(place)
+    with pytest.raises(UserError, match="is missing or has changed"):
+        promote(place, run, lambda _: pytest.fail("evaluated"), "me")
+    assert load_state(place) == before
+
+
+def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: Path) -> None:
+    other = artifacts(tmp_path / "other", [900] * 8)
+    metrics = json.loads((tmp_path / "other" / "evaluation" / "metrics.json").read_text())
+    metrics["inputs"] = {"policy_digest": "another"}
+    with publish(tmp_path / "alien") as directory:
+        (directory / "metrics.json").write_text(json.dumps(metrics))
+        shutil.copy(tmp_path / "other" / "evaluation" / "measurements.json", directory)
+    for name, place, named in (
+        ("evaluation", tmp_path / "alien", "is of another policy"),
+        ("release_report", tmp_path / "alien", "is of another policy"),
+        ("corpus", artifacts(tmp_path / "small", [900] * 3)["corpus"], "which has no module d"),
+        ("evaluation", tmp_path / "nothing", "does not exist|no metrics.json"),
+        ("corpus", tmp_path / "nothing", "nothing"),
+    ):
+        with pytest.raises(UserError, match=named):
+            promotion(State(), {**other, name: str(place)}, None)
 
 
 def test_promoting_a_run_twice_changes_nothing(run: dict[str, str], tmp_path: Path) -> None:
@@ -293,7 +364,10 @@ def test_promotion_is_saved_and_can_be_rolled_back(tmp_path: Path) -> None:
     assert known.deployed is not None and known.deployed.policy == "gs://b/new"
     assert [entry.policy for entry in known.history] == ["gs://b/old"]
     assert known.regressed == read_oversampling(Path(place)) == ("m2", "m3")
-    save_state(place, known.rolled_back())
+    save_state(place, known.rolled_back("somebody", "it was slow", 7.0))
+    (decision,) = load_state(place).decisions
+    assert (decision.kind, decision.by, decision.reason, decision.at) == ("rolled back", "somebody", "it was slow", 7.0)
+    assert decision.policy == "gs://b/new" and load_state(place).rollback_of(OLD.policy_digest) == decision
     assert load_state(place).deployed == replace(OLD, regressed=("m1",)) and load_state(place).history == ()
     assert load_state(place).regressed == read_oversampling(Path(place)) == ("m1",), "those of the restored policy"
     with pytest.raises(UserError, match="no previous policy"):

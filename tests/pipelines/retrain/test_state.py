@@ -1,0 +1,165 @@
+"""Tests of the state of retraining in real object storage: races, and documents that were edited."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.console import UserError
+from components.core.storage.uri import ObjectUri
+from components.core.storage.versioned_json import Conflict, read_versioned, write_versioned
+from pipelines.retrain.promote import promote
+from pipelines.retrain.state import KEPT_DECISIONS, Decision, Deployed, State, load_state, save_state
+from tests.pipelines.retrain.test_promote import OLD, artifacts, deploy
+
+DECISION = Decision(
+    "not promoted",
+    5.0,
+    "me",
+    "why",
+    "gs://b/new",
+    "n" * 64,
+    "gs://b/run",
+    OLD.policy_digest,
+    0.1,
+    (-1.0, 1.2),
+    0.025,
+    9,
+)
+
+
+@pytest.fixture
+def place(any_place: ObjectUri) -> str:
+    """A state in each kind of object storage."""
+    return f"{any_place}/retrain.json"
+
+
+def test_of_promotions_at_once_exactly_one_wins_each_round(place: str, tmp_path: Path) -> None:
+    """All are judged against the same policy at once; each loser is judged again, against the winner.
+
+    The policies are equally good, and clearly better than the deployed one.
+    """
+    old = deploy(place, tmp_path / "old", [990] * 8)
+    runs = [artifacts(tmp_path / f"new{i}", [900 + i, 899, 901, 900, 902, 898, 900, 900]) for i in range(3)]
+    evaluations = {run["policy"]: run["evaluation"] for run in [old, *runs]}
+    together = threading.Barrier(len(runs))
+
+    def take_part(number: int) -> str:
+        def evaluate(policy: str) -> str:
+            if policy == old["policy"]:
+                together.wait(timeout=60)
+            return evaluations[policy]
+
+        return promote(place, runs[number], evaluate, f"writer {number}")
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        said = list(pool.map(take_part, range(len(runs))))
+    (winner,) = [number for number, text in enumerate(said) if text.startswith("promoted")]
+    known = load_state(place)
+    assert known.deployed is not None and known.deployed.policy == runs[winner]["policy"]
+    assert known.deployed.promoted_by == f"writer {winner}"
+    assert [entry.policy for entry in known.history] == [old["policy"]]
+    assert [entry.kind for entry in known.decisions] == ["not promoted", "not promoted", "promoted"]
+    assert {entry.against for entry in known.decisions[:2]} == {known.deployed.policy_digest}
+    assert known.deployed.comparisons == 2 and known.history[0].comparisons == 1
+
+
+def test_stale_state_is_not_written(place: str) -> None:
+    first, second = load_state(place), load_state(place)
+    save_state(place, first.promoted(OLD))
+    with pytest.raises(Conflict, match="was modified concurrently"):
+        save_state(place, second.promoted(replace(OLD, policy="gs://b/other")))
+    assert load_state(place).deployed == OLD
+
+
+def test_everything_is_read_back(place: str) -> None:
+    written = load_state(place).promoted(replace(OLD, policy="gs://b/older")).promoted(OLD).compared(DECISION)
+    save_state(place, written)
+    assert load_state(place) == written and written.decisions == (DECISION,)
+    assert written.deployed is not None and written.deployed.comparisons == 1
+    back = written.rolled_back("me", "slow", 9.0)
+    save_state(place, replace(back, read=load_state(place).read))
+    assert load_state(place) == back
+
+
+def test_comparison_is_found_by_policy_deployment_and_week() -> None:
+    state = State(OLD).compared(replace(DECISION, week="2026-W48"))
+    assert state.comparison_of("n" * 64, "2026-W48") == replace(DECISION, week="2026-W48")
+    assert state.comparison_of("n" * 64, "2026-W49") is None and state.comparison_of("o" * 64, "2026-W48") is None
+    other = state.promoted(replace(OLD, policy_digest="x" * 64))
+    assert other.comparison_of("n" * 64, "2026-W48") is None, "another policy is deployed by now"
+
+
+def test_old_decisions_are_dropped_but_still_counted() -> None:
+    state = State(OLD)
+    for _ in range(KEPT_DECISIONS + 5):
+        state = state.compared(DECISION)
+    assert len(state.decisions) == KEPT_DECISIONS
+    assert state.deployed is not None and state.deployed.comparisons == KEPT_DECISIONS + 5
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("deployed", "promoted_at"), "yesterday"),
+        (("deployed", "promoted_at"), 1e300),
+        (("deployed", "policy"), None),
+        (("deployed", "problem"), "loops"),
+        (("deployed", "ci95"), [1.0]),
+        (("deployed", "features"), "a,b"),
+        (("deployed", "comparisons"), -1),
+        (("history",), {}),
+        (("regressed",), [1]),
+        (("decisions", 0, "kind"), "deleted"),
+        (("decisions", 0, "alpha"), "0.05"),
+        (("decisions", 0, "modules"), 1.5),
+        (("decisions", 0), "promoted"),
+    ],
+)
+def test_edited_state_is_refused_and_kept(place: str, path: tuple[Any, ...], value: object) -> None:
+    save_state(place, load_state(place).promoted(OLD).compared(DECISION))
+    read = read_versioned(place)
+    content = copy.deepcopy(read.content)
+    target: Any = content
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    assert content is not None
+    write_versioned(place, content, read)
+    with pytest.raises(UserError) as error:
+        load_state(place)
+    assert error.value.problem.startswith(place) and error.value.remedy == "restore an older one"
+    assert read_versioned(place).content == content
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(list(Deployed.__annotations__)), inner),
+    max_leaves=20,
+)
+_DOCUMENTS = st.fixed_dictionaries(
+    {"version": st.sampled_from([1, 2, 3])},
+    optional={key: _JSON for key in ("deployed", "history", "regressed", "decisions")},
+)
+
+
+@given(document=_DOCUMENTS)
+def test_any_document_is_read_or_refused(document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = tmp_path_factory.mktemp("state") / "state.json"
+    place.write_text(json.dumps(document))
+    try:
+        state = load_state(str(place))
+    except UserError as error:
+        assert str(place) in error.problem
+    else:
+        save_state(str(place), state)
+        assert load_state(str(place)) == state
