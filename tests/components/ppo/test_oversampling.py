@@ -35,12 +35,13 @@ def test_other_documents_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_warmstart_names_modules_unless_the_option_does(tmp_path: Path) -> None:
-    def oversampling(**more: Path) -> Path | None:
-        return PpoConfig(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path, tmp_path, minutes=1, **more).oversampling
+    def oversampling(given: Path | None = None) -> Path | None:
+        places = (tmp_path,) * 6
+        return PpoConfig(*places, minutes=1, oversample_modules=given).oversampling
 
     write_regressed(tmp_path, ())
     assert oversampling() is None and list(tmp_path.iterdir()) == []
     write_regressed(tmp_path, ("a", "b"))
     found = oversampling()
     assert found is not None and read_oversampling(found) == ("a", "b")
-    assert oversampling(oversample_modules=tmp_path / "names.json") == tmp_path / "names.json"
+    assert oversampling(tmp_path / "names.json") == tmp_path / "names.json"
