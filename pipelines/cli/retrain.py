@@ -24,6 +24,7 @@ from components.core.storage.uri import USAGE
 from components.core.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.pipeline import make_runner, parameters
+from pipelines.cli.register import REGISTRY_OPTIONS, parse_registry, register, register_deployed
 from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, options
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
 from pipelines.retrain.promote import describe_day
@@ -231,6 +232,7 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
 @click.option("--again", is_flag=True, help="Judge the policy even if it was rolled back.")
 @_BY
 @_SEED
+@options(REGISTRY_OPTIONS)
 def promote(
     state: str,
     run: str,
@@ -244,6 +246,9 @@ def promote(
     again: bool,
     by: str,
     rotation_seed: int,
+    registry: str,
+    model: str,
+    serving_image: str,
 ) -> None:
     """Judge the policy of a finished run against the deployed one on the run's corpus, and promote a better one.
 
@@ -256,6 +261,7 @@ def promote(
       mlgo retrain promote --state gs://my-bucket/retrain.json --run gs://my-bucket/runs/2
       mlgo retrain promote --state retrain.json --policy p --evaluation e --corpus c --toolchain t
     """
+    chosen = parse_registry(registry, serving_image) if registry else None
     from pipelines.retrain.evaluate_deployed import evaluate_deployed
     from pipelines.retrain.promote import promote as judge_and_promote
     from pipelines.retrain.promote import run_artifacts
@@ -303,6 +309,8 @@ def promote(
                 )
                 + "\n"
             )
+    if chosen and load_state(state).deployed is not None:
+        register_deployed(state, chosen, model)
 
 
 def _local(workers: str) -> str:
@@ -314,16 +322,20 @@ def _local(workers: str) -> str:
 @_STATE
 @_BY
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the state's history.")
-def rollback(state: str, by: str, reason: str) -> None:
+@options(REGISTRY_OPTIONS)
+def rollback(state: str, by: str, reason: str, registry: str, model: str, serving_image: str) -> None:
     """Deploy the previous policy again. The policy that was deployed is not promoted again unless asked for.
 
     \b
     Example:
       mlgo retrain rollback --state gs://my-bucket/retrain.json --reason "slower at start-up"
     """
+    chosen = parse_registry(registry, serving_image) if registry else None
     after = load_state(state).rolled_back(by, reason, time.time())
     save_state(state, after)
     _show(after)
+    if chosen:
+        register_deployed(state, chosen, model)
 
 
 @retrain_group.command()
@@ -339,6 +351,9 @@ def show(state: str) -> None:
     if loaded.read.content is None:
         say(f"there is no state at {state} yet: the first promotion writes it")
     _show(loaded)
+
+
+retrain_group.add_command(register)
 
 
 def _show(state: State) -> None:

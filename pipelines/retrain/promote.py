@@ -169,6 +169,7 @@ def promotion(
         reason=decision.reason,
         corpus_digest=info.corpus_digest or "",
         toolchain_digest=info.toolchain_digest or "",
+        evaluation=run.get("release_report", run["evaluation"]),
     )
     return state.promoted(deployed, decision), f"promoted: {decision.reason}"
 

@@ -46,6 +46,7 @@ class Deployed:
         promoted_by: person or account that promoted it; "" if not known, as also the following.
         reason: what the comparison with the previous policy said.
         corpus_digest, toolchain_digest: content of its corpus and its training clang.
+        evaluation: location of the evaluation that decided, which has the model card.
         comparisons: number of comparisons of new policies with this one, counted over all times that it was deployed.
     """
 
@@ -66,6 +67,7 @@ class Deployed:
     reason: str = ""
     corpus_digest: str = ""
     toolchain_digest: str = ""
+    evaluation: str = ""
     comparisons: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:

@@ -33,6 +33,10 @@ _LABEL = re.compile(r"[\w-]{1,64}")
 _RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
 
 
+class NotFound(UserError):
+    """The service has no such resource."""
+
+
 @dataclass(frozen=True)
 class VertexServer:
     """A project and region of Vertex AI.
@@ -112,7 +116,7 @@ def submit_vertex(server: VertexServer, request: RunRequest, settings: VertexSet
             message).
     """
     job = _job(server, request, settings or VertexSettings())
-    return str(_call(server, "POST", f"{server.parent}/pipelineJobs", job)["name"])
+    return str(call(server, "POST", f"{server.parent}/pipelineJobs", job)["name"])
 
 
 def schedule_vertex(
@@ -141,7 +145,7 @@ def schedule_vertex(
             "pipelineJob": _job(server, request, settings or VertexSettings()),
         },
     }
-    return str(_call(server, "POST", f"{server.parent}/schedules", document)["name"])
+    return str(call(server, "POST", f"{server.parent}/schedules", document)["name"])
 
 
 def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patience_s: float = PATIENCE_S) -> None:
@@ -159,7 +163,7 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
     session = server.session or _session()
     with report_run_continues(resource, _CONSOLE):
         while True:
-            job = poll(lambda: _call(server, "GET", resource, None, session), resource, _CONSOLE, patience_s)
+            job = poll(lambda: call(server, "GET", resource, None, session), resource, _CONSOLE, patience_s)
             for task in job.get("jobDetail", {}).get("taskDetails", []):
                 if shown_states.get(task["taskName"]) != task.get("state"):
                     shown_states[task["taskName"]] = task.get("state")
@@ -178,10 +182,10 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
 def cancel_vertex(server: VertexServer, run: str) -> None:
     """Ask the service to end a job. UserError if there is no such job, it has ended, or the service refuses."""
     resource = server.job_name(run)
-    state = _state(_call(server, "GET", resource, None))
+    state = _state(call(server, "GET", resource, None))
     if state in _ENDED:
         raise UserError(f"{resource} has ended: it is {state.lower()}", f"see it at {_CONSOLE}")
-    _call(server, "POST", f"{resource}:cancel", {})
+    call(server, "POST", f"{resource}:cancel", {})
 
 
 def _job(server: VertexServer, request: RunRequest, settings: VertexSettings) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def _session() -> Any:
     return AuthorizedSession(credentials)
 
 
-def _call(server: VertexServer, method: str, resource: str, body: Any, session: Any = None) -> dict[str, Any]:
+def call(server: VertexServer, method: str, resource: str, body: Any, session: Any = None) -> dict[str, Any]:
     """Return the service's JSON answer to a request for a resource.
 
     Args:
@@ -230,6 +234,7 @@ def _call(server: VertexServer, method: str, resource: str, body: Any, session: 
 
     Raises:
         UserError: there are no credentials, or the service refuses.
+        NotFound: there is no such resource.
         NoAnswer: it does not answer.
     """
     import requests
@@ -250,8 +255,10 @@ def _call(server: VertexServer, method: str, resource: str, body: Any, session: 
         ) from None
     if answer.status_code >= 400 or not isinstance(document, dict):
         problem = f"Vertex AI refuses the request: {_message(document, answer.status_code)}"
-        kind = NoAnswer if may_recover(answer.status_code) else UserError
-        raise kind(problem, _REMEDIES.get(answer.status_code, "see its message; check the project and the region"))
+        remedy = _REMEDIES.get(answer.status_code, "see its message; check the project and the region")
+        if answer.status_code == 404:
+            raise NotFound(problem, remedy)
+        raise (NoAnswer if may_recover(answer.status_code) else UserError)(problem, remedy)
     return document
 
 

@@ -1,0 +1,136 @@
+"""Vertex AI Model Registry, in its REST API (v1): projects.locations.models.
+
+Each policy is a version of one model. Its label `policy_digest` identifies it, the alias `deployed` names the deployed
+one. An alias belongs to one version of a model at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from components.core.console import UserError
+from components.core.storage.uri import parse_place
+from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
+from pipelines.submit.polling import poll
+from pipelines.submit.vertex import NotFound, VertexServer, call
+
+POLL_S = 5.0
+_CONSOLE = "https://console.cloud.google.com/vertex-ai/models"
+_MODEL_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
+_LABEL_LENGTH = 63
+_DESCRIPTION_BYTES = 5_000
+"""Longest description that is sent; the API names no limit, and cards have a few thousand characters."""
+
+
+@dataclass(frozen=True)
+class VertexRegistry:
+    """The models of a project and region.
+
+    Attributes:
+        serving_image: container image that serves the model on endpoints; empty for none. A policy is not served: a
+            compiler embeds it. Clients of Vertex AI ask for an image nevertheless.
+        poll_s: seconds between polls of an upload.
+    """
+
+    server: VertexServer
+    serving_image: str = ""
+    poll_s: float = POLL_S
+
+    def deploy(self, entry: RegistryEntry) -> str:
+        """See ModelRegistry.
+
+        Raises:
+            UserError: the policy is not in Cloud Storage, the model's name is invalid, or the service refuses.
+        """
+        if not _MODEL_ID.fullmatch(entry.model):
+            raise UserError(
+                f"{entry.model!r} is no ID of a model in Vertex AI: up to 63 of a-z, 0-9, _ and -, beginning with a "
+                "letter",
+                "pass --model mlgo-inlining",
+            )
+        if getattr(parse_place(entry.uri), "scheme", "") != "gs":
+            raise UserError(
+                f"the policy at {entry.uri} is not in Cloud Storage, which Vertex AI reads",
+                "train with --pipeline-root gs://BUCKET/PATH, or use a registry of Kubeflow",
+            )
+        model = f"{self.server.parent}/models/{entry.model}"
+        versions = list(self._versions(model))
+        version = self._find(versions, entry) or self._upload(entry, model, first=not versions)
+        self._move_alias(model, version)
+        return f"{model}@{version}"
+
+    def _find(self, versions: list[dict[str, Any]], entry: RegistryEntry) -> str:
+        """Return the version ID of a policy, "" if it is not registered."""
+        found = [known for known in versions if known.get("labels", {}).get("policy_digest") == _label(entry.digest)]
+        return str(found[0]["versionId"]) if found else ""
+
+    def _versions(self, model: str) -> Iterator[dict[str, Any]]:
+        """Yield the versions of a model; none if there is no such model."""
+        page = ""
+        while True:
+            query = f"?pageToken={quote(page, safe='')}" if page else ""
+            try:
+                answer = call(self.server, "GET", f"{model}:listVersions{query}", None)
+            except NotFound:
+                return
+            yield from answer.get("models", [])
+            if not (page := str(answer.get("nextPageToken", ""))):
+                return
+
+    def _upload(self, entry: RegistryEntry, model: str, first: bool) -> str:
+        """Upload a version; return its ID."""
+        described: dict[str, Any] = {
+            "displayName": entry.model,
+            "versionDescription": entry.summary,
+            "description": _shortened(entry.card or entry.summary),
+            "artifactUri": entry.uri,
+            "labels": _labels(entry),
+        }
+        if self.serving_image:
+            described["containerSpec"] = {"imageUri": self.serving_image}
+        if first:
+            described["versionAliases"] = [ALIAS]
+        where = {"modelId": entry.model} if first else {"parentModel": model}
+        operation = call(self.server, "POST", f"{self.server.parent}/models:upload", {**where, "model": described})
+        while not operation.get("done"):
+            time.sleep(self.poll_s)
+            name = str(operation["name"])
+            operation = poll(partial(call, self.server, "GET", name, None), name, _CONSOLE)
+        if "error" in operation:
+            message = operation["error"].get("message", "no message")
+            raise UserError(f"Vertex AI did not register {entry.uri}: {message}", f"see {_CONSOLE}")
+        return str(operation["response"]["modelVersionId"])
+
+    def _move_alias(self, model: str, version: str) -> None:
+        """Give the alias to a version first, and then take it from others, so that it always names a policy."""
+        known = {str(found["versionId"]): found.get("versionAliases", []) for found in self._versions(model)}
+        if ALIAS not in known.get(version, []):
+            self._merge(model, version, ALIAS)
+            known = {str(found["versionId"]): found.get("versionAliases", []) for found in self._versions(model)}
+        for other, aliases in known.items():
+            if other != version and ALIAS in aliases:
+                self._merge(model, other, f"-{ALIAS}")
+
+    def _merge(self, model: str, version: str, alias: str) -> None:
+        call(self.server, "POST", f"{model}@{version}:mergeVersionAliases", {"versionAliases": [alias]})
+
+
+def _labels(entry: RegistryEntry) -> dict[str, str]:
+    """Return the labels of a version: what can be searched for, in the characters that labels may have."""
+    names = ("problem", "llvm_version", "policy_digest", "corpus_digest", "toolchain_digest")
+    return {name: _label(entry.facts[name]) for name in names if name in entry.facts}
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LABEL_LENGTH]
+
+
+def _shortened(text: str) -> str:
+    content = text.encode()
+    return text if len(content) <= _DESCRIPTION_BYTES else content[:_DESCRIPTION_BYTES].decode(errors="ignore") + "…"

@@ -1,0 +1,210 @@
+"""Tests of Vertex AI Model Registry with a recording server.
+
+MESSAGES has the fields that a client may set, as the API publishes them: UploadModelRequest and
+MergeVersionAliasesRequest of google/cloud/aiplatform/v1/model_service.proto in googleapis/googleapis, and the resource
+projects.locations.models of the REST reference. The rules of aliases are those of "How to use model version aliases" in
+the product's documentation. No real service has been asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import requests
+
+from components.core.console import UserError
+from pipelines.retrain.registry.entry import registry_entry
+from pipelines.retrain.registry.vertex import VertexRegistry
+from pipelines.retrain.state import Deployed
+from pipelines.submit.vertex import VertexServer
+from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, check_fields, recording_server
+
+PARENT = "projects/p/locations/r"
+MODEL = f"{PARENT}/models/mlgo-inlining"
+MESSAGES: dict[str, dict[str, Any]] = {
+    "UploadModelRequest": {"parentModel": str, "modelId": str, "model": "Model", "serviceAccount": str},
+    "Model": {
+        "name": str,
+        "versionAliases": [str],
+        "displayName": str,
+        "description": str,
+        "versionDescription": str,
+        "predictSchemata": dict,
+        "metadataSchemaUri": str,
+        "metadata": dict,
+        "pipelineJob": str,
+        "containerSpec": "ModelContainerSpec",
+        "artifactUri": str,
+        "explanationSpec": dict,
+        "etag": str,
+        "labels": {str: str},
+        "dataStats": dict,
+        "encryptionSpec": dict,
+        "baseModelSource": dict,
+    },
+    "ModelContainerSpec": {"imageUri": str, "command": [str], "args": [str], "predictRoute": str, "healthRoute": str},
+    "MergeVersionAliasesRequest": {"versionAliases": [str]},
+}
+ALIAS = re.compile(r"-?[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
+LABEL = re.compile(r"[a-z0-9_-]{0,63}")
+
+
+@dataclass
+class Vertex:
+    """A registry with one model.
+
+    Attributes:
+        versions: the model's versions, in the order of their registration.
+        polls: how often an upload is polled before it is done.
+        failure: message of failed uploads; "" if they succeed.
+        page_size: versions of one answer.
+        moves: whether the registry takes an alias from the version that had it.
+    """
+
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    polls: int = 1
+    failure: str = ""
+    page_size: int = 100
+    moves: bool = True
+
+    def answer(self, request: Request) -> Answer:
+        try:
+            return self._answer(request)
+        except ValueError as error:
+            return 400, {"error": {"message": f"Invalid JSON payload received: {error}"}}
+
+    def _answer(self, request: Request) -> Answer:
+        path = request.path.removeprefix("/v1/")
+        if path.startswith(f"{MODEL}:listVersions"):
+            if not self.versions:
+                return 404, {"error": {"message": "no such model"}}
+            first = int(path.partition("?pageToken=")[2] or 0)
+            more = {"nextPageToken": str(first + self.page_size)} if first + self.page_size < len(self.versions) else {}
+            return 200, {"models": self.versions[first : first + self.page_size], **more}
+        if path == f"{PARENT}/models:upload":
+            check_fields(request.body, "UploadModelRequest", MESSAGES)
+            self._upload(request.body)
+            return 200, {"name": f"{MODEL}/operations/1"}
+        if path == f"{MODEL}/operations/1":
+            self.polls -= 1
+            if self.polls > 0:
+                return 200, {"name": f"{MODEL}/operations/1"}
+            if self.failure:
+                self.versions.pop()
+                return 200, {"name": "o", "done": True, "error": {"code": 3, "message": self.failure}}
+            version = self.versions[-1]["versionId"]
+            return 200, {"name": "o", "done": True, "response": {"model": MODEL, "modelVersionId": version}}
+        if match := re.fullmatch(rf"{re.escape(MODEL)}@(\d+):mergeVersionAliases", path):
+            check_fields(request.body, "MergeVersionAliasesRequest", MESSAGES)
+            return 200, self._merge(match[1], request.body["versionAliases"])
+        return 403, {"error": {"message": "permission denied"}}
+
+    def _upload(self, body: dict[str, Any]) -> None:
+        model = body["model"]
+        if ("parentModel" in body) == ("modelId" in body) or ("parentModel" in body) != bool(self.versions):
+            raise ValueError("modelId names a new model, parentModel one that exists")
+        if not all(LABEL.fullmatch(text) for pair in model["labels"].items() for text in pair):
+            raise ValueError(f"invalid labels {model['labels']}")
+        if not model["artifactUri"].startswith("gs://") or not all(
+            map(ALIAS.fullmatch, model.get("versionAliases", []))
+        ):
+            raise ValueError("invalid artifactUri or alias")
+        version = {"name": MODEL, "versionId": str(len(self.versions) + 1), "versionAliases": [], **model}
+        if not self.versions:
+            version["versionAliases"] = ["default", *version["versionAliases"]]
+        self.versions.append(version)
+
+    def _merge(self, wanted: str, aliases: list[str]) -> dict[str, Any]:
+        (version,) = [known for known in self.versions if known["versionId"] == wanted]
+        for alias in aliases:
+            if not ALIAS.fullmatch(alias):
+                raise ValueError(f"invalid alias {alias}")
+            holders = self.versions if self.moves and not alias.startswith("-") else [version]
+            for known in holders:
+                known["versionAliases"] = [kept for kept in known["versionAliases"] if kept != alias.removeprefix("-")]
+            if not alias.startswith("-"):
+                version["versionAliases"].append(alias)
+        return version
+
+    def aliased(self) -> list[str]:
+        """Return the versions with the alias `deployed`."""
+        return [known["versionId"] for known in self.versions if "deployed" in known["versionAliases"]]
+
+
+def registry(server: RecordingServer, **more: Any) -> VertexRegistry:
+    return VertexRegistry(VertexServer("p", "r", requests.Session(), server.url), poll_s=0.01, **more)
+
+
+def test_first_policy_is_a_model(deployed: Callable[..., Deployed]) -> None:
+    vertex = Vertex(polls=3)
+    with recording_server(vertex.answer) as server:
+        assert registry(server).deploy(registry_entry(deployed("a"))) == f"{MODEL}@1"
+    (version,) = vertex.versions
+    assert version["artifactUri"] == "gs://bucket/runs/a/policy" and version["versionAliases"] == [
+        "default",
+        "deployed",
+    ]
+    assert version["description"] == "# Policy\n\nSmaller than -Oz.\n" and "containerSpec" not in version
+    assert version["versionDescription"] == "inlining for LLVM 19.1.7: 4.25% smaller than -Oz, promoted on 1970-01-02"
+    assert version["labels"] == {
+        "problem": "inlining",
+        "llvm_version": "19-1-7",
+        "policy_digest": "a" * 63,
+        "corpus_digest": "c" * 63,
+    }
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_next_policy_is_a_version_and_rollback_moves_the_alias(deployed: Callable[..., Deployed], moves: bool) -> None:
+    """Whether the service takes the alias from its former version, or leaves that to the client."""
+    vertex = Vertex(page_size=1, moves=moves)
+    with recording_server(vertex.answer) as server:
+        for digit, version in (("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"), ("c", "3")):
+            assert registry(server).deploy(registry_entry(deployed(digit))) == f"{MODEL}@{version}"
+            assert vertex.aliased() == [version]
+        count = len(server.sent("POST"))
+        registry(server).deploy(registry_entry(deployed("c")))
+        assert len(server.sent("POST")) == count, "repeating it changes nothing"
+    assert len(vertex.versions) == 3
+    merges = [request.body["versionAliases"] for request in server.sent("POST") if "merge" in request.path]
+    assert merges[0] == ["deployed"], "the new version has the alias before the old one loses it"
+
+
+def test_failed_upload_is_reported(deployed: Callable[..., Deployed]) -> None:
+    vertex = Vertex(failure="no access to gs://bucket")
+    with recording_server(vertex.answer) as server:
+        with pytest.raises(UserError, match=r"did not register gs://bucket/runs/a/policy: no access to gs://bucket"):
+            registry(server).deploy(registry_entry(deployed("a")))
+        with pytest.raises(UserError, match="refuses the request: permission denied") as error:
+            registry(server).deploy(replace(registry_entry(deployed("a")), model="another"))
+    assert "roles/aiplatform.user" in error.value.remedy and vertex.versions == []
+
+
+def test_serving_image_is_passed_on(deployed: Callable[..., Deployed]) -> None:
+    vertex = Vertex()
+    with recording_server(vertex.answer) as server:
+        registry(server, serving_image="r/tf2:1").deploy(registry_entry(deployed("a")))
+    assert vertex.versions[0]["containerSpec"] == {"imageUri": "r/tf2:1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "model", "named"),
+    [
+        ({}, "Inlining", "'Inlining' is no ID of a model"),
+        ({}, "9", "'9' is no ID of a model"),
+        ({"policy": "s3://bucket/policy"}, "", "s3://bucket/policy is not in Cloud Storage"),
+        ({"policy": "/runs/policy"}, "", "/runs/policy is not in Cloud Storage"),
+        ({"evaluation": "/nowhere"}, "", "/nowhere of the deployed policy has no model-card.md"),
+    ],
+)
+def test_policy_that_cannot_be_registered_is_refused_before_any_request(
+    deployed: Callable[..., Deployed], more: dict[str, Any], model: str, named: str
+) -> None:
+    with recording_server(Vertex().answer) as server:
+        with pytest.raises(UserError, match=named):
+            registry(server).deploy(registry_entry(deployed("a", **more), model))
+        assert server.requests == []
