@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import click
 
-from components.core.console import run_step
+from components.core.console import UserError, run_step
 from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.policy import PRETRAINED
 from components.core.formats.strategy import Strategy, Targets
+from components.core.formats.toolchain import Mode
 from components.core.storage.options import ARTIFACT, OUTPUT, ArtifactOr
-from components.toolchain.config import ToolchainConfig
+from components.toolchain.config import SdkConfig, ToolchainConfig
 from components.toolchain.make import make_toolchain
+from components.toolchain.sdk_build import make_sdk
 
 _PATH = click.Path(path_type=Path)
+
+
+class CodeGenerators(click.ParamType):
+    """ "native", "all", or LLVM's names of targets with commas between."""
+
+    name = "targets"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9]+(,[A-Za-z0-9]+)*", str(value)):
+            self.fail(f"{value!r} is neither native nor all nor a list such as X86,AArch64", parameter, context)
+        return str(value)
+
+
+class CmakeDefinition(click.ParamType):
+    """NAME=VALUE as a pair."""
+
+    name = "definition"
+
+    def convert(
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, str]:
+        name, equals, text = str(value).partition("=")
+        if not (equals and re.fullmatch(r"\w+", name)):
+            self.fail(f"{value!r} is not NAME=VALUE", parameter, context)
+        return name, text
 
 
 # fmt: off
@@ -34,10 +63,14 @@ Examples:
   # a plugin for Debian's clang 22
   mlgo toolchain --strategy plugin --llvm-major 22 --mode release --policy runs/mine/policy \\
     --output runs/mine/plugin
+  # your own LLVM: build it once, then link clangs from it
+  mlgo toolchain --mode sdk --llvm-source ../llvm-project --output gs://my-bucket/sdk
+  mlgo toolchain --mode training --sdk gs://my-bucket/sdk --output runs/mine/training
 """
 )
-@click.option("--mode", type=click.Choice(["training", "release"]), required=True,
-              help="training: logs decisions and loads policies at run time; release: embeds policies.")
+@click.option("--mode", type=click.Choice(["training", "release", "sdk"]), required=True,
+              help="training: logs decisions and loads policies at run time; release: embeds policies; sdk: LLVM's own "
+                   "libraries and clang, built from source (hours), for --sdk of the other two.")
 @click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Directory of the toolchain.")
 @click.option("--strategy", type=click.Choice(get_args(Strategy)), default="sdk", show_default=True,
               help="sdk: link a clang from the installed LLVM SDK. plugin: build a pass plugin for the installed "
@@ -54,18 +87,48 @@ Examples:
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: form of the policy to embed: generated C++, or the object of TensorFlow's AOT compiler.")
-@click.option("--targets", type=click.Choice(get_args(Targets)), default="native", show_default=True,
-              help="Code generators to link.")
-@click.option("--sdk", type=_PATH, metavar="DIR", help="Prefix of the LLVM SDK.  [default: the installed one]")
+@click.option("--targets", type=CodeGenerators(), default="native", show_default=True, metavar="native|all|NAME,...",
+              help="Code generators: this machine's, all of the SDK, or, with --mode sdk, a list such as X86,ARM.")
+@click.option("--define", "definitions", type=CmakeDefinition(), multiple=True, metavar="NAME=VALUE",
+              help="sdk: a variable of LLVM's CMake project, such as LLVM_ENABLE_LTO=Thin. Can be repeated.")
+@click.option("--sdk", type=ARTIFACT, metavar="DIR|URI",
+              help="Prefix of the LLVM SDK, also one that --mode sdk built.  [default: the installed one]")
 @click.option("--cache", type=_PATH, metavar="DIR",
               help="Directory that caches downloads and objects.  [default: $MLGO_CACHE_DIR or "
                    "~/.cache/mlgo-pipeline]")
 @click.option("--jobs", type=JOBS, metavar="N", help="Parallel compiles.  [default: processors]")
-def main(policies: tuple[Path | str, ...], extra_policy: Path | None, **arguments: Any) -> None:
-    """Build a clang for learned policies: link an installed LLVM SDK with the few source files that use a policy."""
+def main(
+    mode: str,
+    policies: tuple[Path | str, ...],
+    extra_policy: Path | None,
+    definitions: tuple[tuple[str, str], ...],
+    **given: Any,
+) -> None:
+    """Build a clang for learned policies: link an LLVM SDK with the few source files that use a policy.
+
+    The SDK is the installed one, or one that --mode sdk builds from LLVM's source.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    if mode == "sdk":
+        _make_sdk(policies, dict(definitions), given)
+        return
+    if definitions:
+        raise UserError("--define is for LLVM's own build", "omit it, or pass --mode sdk")
+    if (targets := given["targets"]) not in get_args(Targets):
+        raise UserError(
+            f"--targets {targets}: a clang is linked with the code generator of this machine or with all of its SDK",
+            f"pass --targets all, and --sdk with what --mode sdk --targets {targets} built",
+        )
     directories = [place for policy in policies for place in ([policy] if isinstance(policy, Path) else _pretrained())]
-    arguments["policies"] = (*directories, extra_policy) if extra_policy else tuple(directories)
-    make_toolchain(ToolchainConfig(**{name: value for name, value in arguments.items() if value is not None}))
+    directories += [extra_policy] if extra_policy else []
+    make_toolchain(ToolchainConfig(mode=cast(Mode, mode), policies=tuple(directories), **given))
+
+
+def _make_sdk(policies: Collection[object], definitions: dict[str, str], given: dict[str, Any]) -> None:
+    if policies or "sdk" in given or given.pop("strategy") != "sdk":
+        raise UserError("an SDK is LLVM alone", "omit --policy, --sdk and --strategy")
+    del given["embed"]
+    make_sdk(SdkConfig(definitions=definitions, **given))
 
 
 def _pretrained() -> list[Path]:

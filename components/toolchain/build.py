@@ -95,9 +95,12 @@ def _configure_and_build(
     }
     say(f"configuring against LLVM {sdk.version} in {sdk.prefix}")
     configure = ["cmake", "-G", "Ninja", *(f"-D{name}={value}" for name, value in definitions.items())]
-    _run([*configure, "-S", str(project), "-B", str(tree)], log, "configure", None)
-    _run(
-        ["cmake", "--build", str(tree), "--target", target, "--parallel", str(jobs)], log, "build", f"building {target}"
+    run_build_tool([*configure, "-S", str(project), "-B", str(tree)], log, "configure clang", None)
+    run_build_tool(
+        ["cmake", "--build", str(tree), "--target", target, "--parallel", str(jobs)],
+        log,
+        "build clang",
+        f"building {target}",
     )
 
 
@@ -107,8 +110,15 @@ def allocator(tree: Path) -> str:
     return "jemalloc" if found and not found[1].endswith("NOTFOUND") else "libc"
 
 
-def _run(command: list[str], log: Path, action: str, progress: str | None) -> None:
-    """Run `command` and append its output to `log`; show ninja's "[done/total]" as a progress line named `progress`."""
+def run_build_tool(command: list[str], log: Path, action: str, progress: str | None) -> None:
+    """Run `command` and append its output to `log`; show ninja's "[done/total]" as a progress line named `progress`.
+
+    Args:
+        action: what the command does, for the error: "configure clang".
+
+    Raises:
+        UserError: the program is missing or fails; the message has the end of its output and the path of the log.
+    """
     if shutil.which(command[0]) is None:
         raise UserError(f"{command[0]} is not installed; it is needed to build clang", apt_line({command[0]}))
     with ExitStack() as shown:
@@ -125,4 +135,4 @@ def _run(command: list[str], log: Path, action: str, progress: str | None) -> No
     if status != 0:
         remedy = f"see {log}; if a library is missing: {apt_line(set(SYSTEM_LIBRARIES.split()))}"
         tail = log_tail(log, _TAIL_LINES)
-        raise UserError(f"{command[0]} failed to {action} clang (status {status}):\n{tail}", remedy)
+        raise UserError(f"{command[0]} failed to {action} (status {status}):\n{tail}", remedy)

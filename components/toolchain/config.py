@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,11 +25,11 @@ class ToolchainConfig:
         output: directory of the toolchain.
         strategy: "sdk" links a clang, "plugin" builds a pass plugin for the installed one.
         llvm_major: major version of LLVM.
-        llvm_source: "deb", "git:TAG" or a path.
+        llvm_source: "deb", "git:TAG" or a path; not used with an SDK that brings its source files.
         policies: policies to embed, at most one per problem; not empty if and only if the mode is release.
         embed: form of the policies.
         targets: code generators to link.
-        sdk: prefix of the LLVM SDK; None: the installed one of `llvm_major`.
+        sdk: prefix of the LLVM SDK, also one of mode "sdk"; None: the installed one of `llvm_major`.
         cache: directory for downloads and build trees.
         jobs: number of parallel compiles, >= 1.
     """
@@ -59,3 +60,29 @@ class ToolchainConfig:
                 "a training clang loads its policy when it compiles, not when it is built",
                 "omit --policy, or pass --mode release",
             )
+
+
+@dataclass(frozen=True)
+class SdkConfig:
+    """Configuration of an LLVM SDK to build from source.
+
+    Attributes:
+        output: prefix of the SDK.
+        llvm_major: major version of LLVM, which the source must have.
+        llvm_source: "deb", "git:TAG" or a path.
+        targets: code generators: "native", "all", or LLVM's names of targets with commas between.
+        definitions: further variables of LLVM's CMake project.
+        cache: directory for downloads and build trees.
+        jobs: number of parallel compiles, >= 1.
+    """
+
+    output: Path
+    llvm_major: int = 19
+    llvm_source: str = "deb"
+    targets: str = "native"
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    cache: Path = field(default_factory=default_cache_dir)
+    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+    def __post_init__(self) -> None:
+        check_strategy("sdk", self.llvm_major, "--strategy {}", "--llvm-major {}")

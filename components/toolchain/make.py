@@ -24,7 +24,7 @@ from components.toolchain.build import allocator, build, build_plugin, build_tre
 from components.toolchain.config import Embed, ToolchainConfig
 from components.toolchain.install import LINKER, install, install_plugin
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
-from components.toolchain.source import llvm_source
+from components.toolchain.source import bundled_source, llvm_source
 
 
 def make_toolchain(config: ToolchainConfig) -> Toolchain:
@@ -52,7 +52,7 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
     """Link a clang, install it into `output`, and return how it was built."""
     if config.targets == "all":
         require_all_targets(sdk)
-    source = llvm_source(config.llvm_source, sdk, config.cache)
+    source = bundled_source(sdk) or llvm_source(config.llvm_source, sdk, config.cache)
     with (
         build_tree(config.cache, sdk, source, config.targets) as tree,
         _copy_policies(tree, policies, config.embed) as copies,

@@ -1,4 +1,4 @@
-"""LLVM source files to recompile: from Debian's source package, a git tag, or a directory."""
+"""LLVM's source, whole or only the files to recompile: from Debian's source package, a git tag, or a directory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.console import UserError, say
-from components.core.storage import publish
+from components.core.storage import MANIFEST, publish
 from components.core.storage.debsource import download_deb_source
 from components.toolchain.sdk import Sdk
 
@@ -38,6 +39,13 @@ FILES = (
 )
 """Files that cmake/CMakeLists.txt compiles, and private LLVM headers that no SDK installs; relative to llvm-project."""
 
+PARTS = ("llvm", "clang", "lld", "cmake", "third-party", "libunwind")
+"""Folders of llvm-project that LLVM, clang and lld are built from."""
+_TESTS = ("*/test", "*/unittests")
+
+BUNDLED = Path("share/mlgo/llvm-project")
+"""FILES in the prefix of an SDK that this project built: it needs no other source."""
+
 REPOSITORY = "https://github.com/llvm/llvm-project.git"
 _GIT_TIMEOUT_S = 1800.0
 
@@ -60,6 +68,45 @@ def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
     else:
         source = Path(origin).absolute()
     check_source(source, sdk, origin)
+    return source
+
+
+def bundled_source(sdk: Sdk) -> Path | None:
+    """Return the directory of FILES that an SDK brings; None if it brings none."""
+    source = sdk.prefix / BUNDLED
+    return source if source.is_dir() else None
+
+
+def whole_source(origin: str, major: int, cache: Path) -> Path:
+    """Return an llvm-project tree that LLVM, clang and lld can be built from.
+
+    Args:
+        origin: "deb", "git:TAG" or a path of an llvm-project tree.
+        major: major version that the tree must have.
+        cache: directory for downloads, so that each is fetched once.
+
+    Raises:
+        UserError: the tree cannot be fetched, is incomplete, or has another version.
+    """
+    if origin == "deb":
+        source = _whole_deb(major, cache)
+    elif origin.startswith("git:"):
+        source = _whole_git(origin.removeprefix("git:"), cache)
+    else:
+        source = Path(origin).absolute()
+    needed = (*FILES, *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld")))
+    missing = [name for name in needed if not (source / name).is_file()]
+    if missing:
+        raise UserError(
+            f"--llvm-source {origin}: {source} is not an LLVM source tree: {missing[0]} is missing",
+            "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
+        )
+    version = source_version(source / VERSION_FILE)
+    if version.partition(".")[0] != str(major):
+        raise UserError(
+            f"--llvm-source {origin} is LLVM {version}, but {major} was requested",
+            f"pass the source of an LLVM {major}, or --llvm-major {version.partition('.')[0]}",
+        )
     return source
 
 
@@ -99,29 +146,49 @@ def _from_deb(sdk: Sdk, cache: Path) -> Path:
     into = cache.absolute() / "llvm-source" / f"deb-{sdk.version}"
     if _complete(into):
         return into
-    files = download_deb_source(f"llvm-toolchain-{sdk.major}", cache)
-    archives = [file for file in files if re.search(r"\.orig\.tar\.\w+$", file.name)]
-    if not archives:
-        raise UserError(
-            f"the Debian source package llvm-toolchain-{sdk.major} has no .orig.tar archive",
-            f"pass --llvm-source git:llvmorg-{sdk.version}",
-        )
-    say(f"unpacking {len(FILES)} files of {archives[0].name}")
+    archive = _deb_archive(sdk.major, cache)
+    say(f"unpacking {len(FILES)} files of {archive.name}")
     with publish(into) as partial:
-        unpack(archives[0], partial)
+        # Stop after the last file.
+        unpack(archive, partial, FILES, ["--occurrence=1"])
         # The directory is named after the SDK's version, so it must not hold another version.
         check_source(partial, sdk, "deb")
     return into
 
 
-def unpack(archive: Path, into: Path) -> None:
-    """Unpack FILES from the archive's top directory, which is named after the archive (llvm-toolchain-19_VERSION)."""
-    top = re.sub(r"\.orig\.tar\.\w+$", "", archive.name)
-    # Decompression takes all of the time: run xz on all processors (-T0), and stop after the last file (--occurrence).
-    # Debian's patches touch none of these files.
-    command = ["tar", "--extract", "--occurrence=1", "--strip-components=1", "--no-same-owner", f"--file={archive}"]
+def _whole_deb(major: int, cache: Path) -> Path:
+    archive = _deb_archive(major, cache)
+    into = cache.absolute() / "llvm-source" / f"whole-{_top_directory(archive)}"
+    if not (into / MANIFEST).is_file():
+        say(f"unpacking {archive.name}")
+        with publish(into) as partial:
+            unpack(archive, partial, PARTS, [f"--exclude={name}" for name in _TESTS])
+    return into
+
+
+def _deb_archive(major: int, cache: Path) -> Path:
+    """Return the archive of LLVM's source in Debian's package."""
+    package = f"llvm-toolchain-{major}"
+    for file in download_deb_source(package, cache):
+        if re.search(r"\.orig\.tar\.\w+$", file.name):
+            return file
+    raise UserError(f"the Debian source package {package} has no .orig.tar archive", "pass --llvm-source git:TAG")
+
+
+def _top_directory(archive: Path) -> str:
+    """Return the name of the archive's top directory, which is named after it: llvm-toolchain-19_VERSION."""
+    return re.sub(r"\.orig\.tar\.\w+$", "", archive.name)
+
+
+def unpack(archive: Path, into: Path, names: Sequence[str], options: Sequence[str] = ()) -> None:
+    """Unpack files and folders of the archive's top directory; `options` are of tar.
+
+    Debian's patches touch none of FILES; a whole tree is LLVM's own, without them.
+    """
+    # Decompression takes all of the time: run xz on all processors (-T0).
+    command = ["tar", "--extract", *options, "--strip-components=1", "--no-same-owner", f"--file={archive}"]
     done = subprocess.run(
-        [*command, f"--directory={into}", *(f"{top}/{name}" for name in FILES)],
+        [*command, f"--directory={into}", *(f"{_top_directory(archive)}/{name}" for name in names)],
         env={**os.environ, "XZ_OPT": "-T0"},
         capture_output=True,
         text=True,
@@ -134,37 +201,42 @@ def unpack(archive: Path, into: Path) -> None:
 
 
 def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
-    into = cache.absolute() / "llvm-source" / f"git-{re.sub(r'[^A-Za-z0-9._-]', '_', tag)}"
+    into = _git_directory(cache, "git", tag)
     if _complete(into):
         return into
-    if shutil.which("git") is None:
-        raise UserError("git is missing; --llvm-source git:TAG needs it", "sudo apt-get install git")
-    say(f"fetching LLVM's files at {tag} from {REPOSITORY}")
     with publish(into) as partial:
-        clone = partial / "clone"
-        # Fetch neither the history nor the content of other files: a few MB instead of gigabytes.
-        _git(
-            tag,
-            "clone",
-            "-q",
-            "--depth=1",
-            "--filter=blob:none",
-            "--no-checkout",
-            "-c",
-            "advice.detachedHead=false",
-            f"--branch={tag}",
-            REPOSITORY,
-            str(clone),
-        )
-        _git(tag, "-C", str(clone), "sparse-checkout", "set", "--no-cone", *(f"/{name}" for name in FILES))
-        _git(tag, "-C", str(clone), "checkout", "-q")
-        for name in FILES:
-            if (clone / name).is_file():
-                (partial / name).parent.mkdir(parents=True, exist_ok=True)
-                os.rename(clone / name, partial / name)
-        shutil.rmtree(clone)
+        _clone(tag, partial, FILES)
         check_source(partial, sdk, f"git:{tag}")
     return into
+
+
+def _whole_git(tag: str, cache: Path) -> Path:
+    into = _git_directory(cache, "whole-git", tag)
+    if not (into / MANIFEST).is_file():
+        with publish(into) as partial:
+            _clone(tag, partial, PARTS)
+    return into
+
+
+def _git_directory(cache: Path, prefix: str, tag: str) -> Path:
+    return cache.absolute() / "llvm-source" / f"{prefix}-{re.sub(r'[^A-Za-z0-9._-]', '_', tag)}"
+
+
+def _clone(tag: str, into: Path, names: Sequence[str]) -> None:
+    """Fetch files and folders at a tag, without the history and the content of other files."""
+    if shutil.which("git") is None:
+        raise UserError("git is missing; --llvm-source git:TAG needs it", "sudo apt-get install git")
+    say(f"fetching LLVM's source at {tag} from {REPOSITORY}")
+    clone = into / "clone"
+    quiet = ("clone", "-q", "--depth=1", "--filter=blob:none", "--no-checkout", "-c", "advice.detachedHead=false")
+    _git(tag, *quiet, f"--branch={tag}", REPOSITORY, str(clone))
+    _git(tag, "-C", str(clone), "sparse-checkout", "set", "--no-cone", *(f"/{name}" for name in names))
+    _git(tag, "-C", str(clone), "checkout", "-q")
+    for name in names:
+        if (clone / name).exists():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(clone / name, into / name)
+    shutil.rmtree(clone)
 
 
 def _git(tag: str, *arguments: str) -> None:

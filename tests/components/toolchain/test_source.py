@@ -63,7 +63,7 @@ def test_only_needed_files_of_an_archive_are_unpacked(tmp_path: Path) -> None:
     archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
     into = tmp_path / "into"
     into.mkdir()
-    source.unpack(archive, into)
+    source.unpack(archive, into, source.FILES)
     assert {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()} == set(source.FILES)
 
 
@@ -71,7 +71,7 @@ def test_damaged_archive_is_reported(tmp_path: Path) -> None:
     archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
     archive.write_bytes(archive.read_bytes()[:-100])
     with pytest.raises(UserError, match="cannot unpack"):
-        source.unpack(archive, tmp_path)
+        source.unpack(archive, tmp_path, source.FILES)
 
 
 def git(*arguments: str | Path) -> None:

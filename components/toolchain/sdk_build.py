@@ -1,0 +1,166 @@
+"""Builds an LLVM SDK from source: LLVM, clang and lld as static libraries, from which clangs are linked.
+
+For an LLVM that nobody packages. It takes hours on a laptop, so it is an artifact of its own: built once for a version
+of LLVM, it serves every training and every release (`--sdk`). CMake and ninja keep their build tree in the cache; a
+build that was interrupted continues, and ccache is used if it is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from components.core.console import UserError, say
+from components.core.storage import publish
+from components.core.storage.file_lock import exclusive_lock
+from components.core.storage.uri import display_path
+from components.toolchain.build import run_build_tool
+from components.toolchain.config import SdkConfig
+from components.toolchain.sdk import find_sdk
+from components.toolchain.source import BUNDLED, FILES, VERSION_FILE, source_version, whole_source
+
+DESCRIPTION = "sdk.json"
+"""What the SDK was built from, in its prefix."""
+_COMPONENTS = (
+    "clang;clang-resource-headers;clang-headers;clang-libraries;clang-cmake-exports;"
+    "lld;llvm-headers;llvm-libraries;cmake-exports"
+)
+_LLD_ARCHIVES = ("lldELF", "lldCommon")
+"""Archives of the linker for LTO; LLVM's distributions cannot contain them, so they are copied."""
+_FIXED = {
+    "LLVM_DISTRIBUTION_COMPONENTS": _COMPONENTS,
+    "LLVM_ENABLE_PROJECTS": "clang;lld",
+    "BUILD_SHARED_LIBS": "OFF",
+    "LLVM_LINK_LLVM_DYLIB": "OFF",
+    "CLANG_LINK_CLANG_DYLIB": "OFF",
+}
+"""What linking our clangs relies on."""
+_DEFAULTS = {
+    "CMAKE_BUILD_TYPE": "Release",
+    "LLVM_ENABLE_ASSERTIONS": "OFF",
+    "LLVM_INCLUDE_BENCHMARKS": "OFF",
+    "LLVM_INCLUDE_DOCS": "OFF",
+    "LLVM_INCLUDE_EXAMPLES": "OFF",
+    "LLVM_INCLUDE_TESTS": "OFF",
+    "CLANG_INCLUDE_DOCS": "OFF",
+    "CLANG_INCLUDE_TESTS": "OFF",
+    # The version of a tree that is not a release ends in "git", and the commit is part of it.
+    "LLVM_VERSION_SUFFIX": "",
+    "LLVM_APPEND_VC_REV": "OFF",
+}
+_STAGED = "install"
+"""Prefix below the build tree, from where the SDK is moved."""
+_MEMORY_OF_A_LINK = 4 << 30
+"""Bytes that a link of clang takes at most, with some reserve."""
+
+
+def make_sdk(config: SdkConfig) -> Path:
+    """Build the SDK that `config` describes, publish it as `config.output`, and return that.
+
+    Raises:
+        UserError: the source is missing or has an unsupported version, or the build failed.
+    """
+    source = whole_source(config.llvm_source, config.llvm_major, config.cache)
+    version = source_version(source / VERSION_FILE)
+    definitions = cmake_definitions(config)
+    identity = json.dumps([str(source), definitions], sort_keys=True)
+    name = f"sdk-{version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    tree = config.cache.absolute() / "build" / name
+    tree.mkdir(parents=True, exist_ok=True)
+    with (
+        exclusive_lock(tree.with_name(f"{name}.lock"), f"waiting for another build in {tree}"),
+        publish(config.output) as partial,
+    ):
+        _build(tree, source, definitions, config.jobs)
+        _install(tree, source, partial)
+        (partial / DESCRIPTION).write_text(
+            json.dumps(
+                {"version": 1, "llvm_version": version, "llvm_source": config.llvm_source, "cmake": definitions},
+                indent=1,
+            )
+            + "\n"
+        )
+        find_sdk(config.llvm_major, partial)
+    say(f"LLVM SDK {version}: {display_path(config.output)}")
+    return config.output
+
+
+def cmake_definitions(config: SdkConfig) -> dict[str, str]:
+    """Return the variables of LLVM's CMake project.
+
+    Raises:
+        UserError: `config.definitions` has a variable that cannot be changed.
+    """
+    if fixed := sorted(_FIXED.keys() & config.definitions.keys()):
+        raise UserError(f"--define {fixed[0]}: linking our clangs needs {fixed[0]}={_FIXED[fixed[0]]}", "omit it")
+    found = {"CMAKE_C_COMPILER": _compiler("CC", "clang"), "CMAKE_CXX_COMPILER": _compiler("CXX", "clang++")}
+    compiler = Path(found["CMAKE_CXX_COMPILER"]).resolve()
+    if compiler.name.startswith("clang") and (compiler.with_name("ld.lld").exists() or shutil.which("ld.lld")):
+        found["LLVM_USE_LINKER"] = "lld"
+    if shutil.which("ccache"):
+        found["LLVM_CCACHE_BUILD"] = "ON"
+    targets = {"native": "host", "all": "all"}.get(config.targets, config.targets.replace(",", ";"))
+    return {
+        **_DEFAULTS,
+        **{name: value for name, value in found.items() if value},
+        "LLVM_TARGETS_TO_BUILD": targets,
+        "LLVM_PARALLEL_LINK_JOBS": str(_link_jobs(config.jobs)),
+        **config.definitions,
+        **_FIXED,
+    }
+
+
+def _compiler(variable: str, name: str) -> str:
+    """Return the compiler of an environment variable, or else the newest clang; "" leaves the choice to CMake."""
+    if given := os.environ.get(variable):
+        return given
+    versions = [name, *(f"{name}-{major}" for major in range(30, 14, -1))]
+    return next((found for version in versions if (found := shutil.which(version))), "")
+
+
+def _link_jobs(jobs: int) -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(jobs, memory // _MEMORY_OF_A_LINK))
+
+
+def _build(tree: Path, source: Path, definitions: dict[str, str], jobs: int) -> None:
+    log = tree / "build.log"
+    log.write_bytes(b"")
+    say(f"configuring LLVM in {source}")
+    prefix = {"CMAKE_INSTALL_PREFIX": str(tree / _STAGED)}
+    variables = [f"-D{name}={value}" for name, value in (definitions | prefix).items()]
+    run_build_tool(
+        ["cmake", "-G", "Ninja", "-S", str(source / "llvm"), "-B", str(tree), *variables], log, "configure LLVM", None
+    )
+    say(f"building LLVM with {jobs} jobs; log: {log}. If interrupted, the same command continues.")
+    run_build_tool(
+        ["cmake", "--build", str(tree), "--parallel", str(jobs), "--target", "distribution", *_LLD_ARCHIVES],
+        log,
+        "build LLVM",
+        "building LLVM",
+    )
+
+
+def _install(tree: Path, source: Path, prefix: Path) -> None:
+    """Install what was built, and the source files that toolchains compile, into `prefix`."""
+    staged = tree / _STAGED
+    shutil.rmtree(staged, ignore_errors=True)
+    # Each library is a component of its own, so only LLVM's target installs all of them, and only to the prefix that
+    # was configured. The installed CMake files are relocatable.
+    run_build_tool(
+        ["cmake", "--build", str(tree), "--target", "install-distribution-stripped"],
+        tree / "build.log",
+        "install LLVM",
+        "installing LLVM",
+    )
+    for entry in staged.iterdir():
+        shutil.move(entry, prefix / entry.name)
+    for archive in _LLD_ARCHIVES:
+        shutil.copyfile(tree / "lib" / f"lib{archive}.a", prefix / "lib" / f"lib{archive}.a")
+    for name in FILES:
+        copy = prefix / BUNDLED / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, copy)

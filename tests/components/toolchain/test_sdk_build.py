@@ -1,0 +1,158 @@
+"""An LLVM SDK from source: CMake's variables, a build that is interrupted or fails, and LLVM's own configuration.
+
+A whole build of LLVM takes hours. Here a small project with the same targets is built, and LLVM itself is configured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.core.storage import require_artifact
+from components.core.storage.cache import default_cache_dir
+from components.toolchain import source
+from components.toolchain.config import SdkConfig
+from components.toolchain.sdk import Sdk, find_sdk
+from components.toolchain.sdk_build import DESCRIPTION, cmake_definitions, make_sdk
+
+_INSTALLED = (
+    "bin/clang++",
+    "bin/ld.lld",
+    "lib/libLLVMAnalysis.a",
+    "lib/cmake/clang/ClangConfig.cmake",
+    "lib/libclangDriver.a",
+    "lib/clang/19/include/stddef.h",
+)
+_PROJECT = """\
+cmake_minimum_required(VERSION 3.20)
+project(small LANGUAGES CXX)
+include(../cmake/Modules/LLVMVersion.cmake)
+file(WRITE ${CMAKE_BINARY_DIR}/LLVMConfig.cmake
+     "set(LLVM_PACKAGE_VERSION ${LLVM_VERSION_MAJOR}.${LLVM_VERSION_MINOR}.${LLVM_VERSION_PATCH})\n")
+file(WRITE ${CMAKE_BINARY_DIR}/targets "${LLVM_TARGETS_TO_BUILD}")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+foreach(name lldELF lldCommon LLVMAnalysis)
+  add_library(${name} STATIC ${name}.cpp)
+endforeach()
+add_custom_target(distribution DEPENDS LLVMAnalysis)
+add_custom_target(install-distribution-stripped
+                  COMMAND ${CMAKE_COMMAND} -P ${CMAKE_BINARY_DIR}/cmake_install.cmake DEPENDS LLVMAnalysis)
+install(FILES ${CMAKE_BINARY_DIR}/LLVMConfig.cmake DESTINATION lib/cmake/llvm)
+install(FILES ${CMAKE_BINARY_DIR}/targets DESTINATION share)
+install(DIRECTORY installed/ DESTINATION .)
+install(TARGETS LLVMAnalysis)
+"""
+
+
+@pytest.fixture
+def llvm_project(tmp_path: Path) -> Path:
+    """An llvm-project tree whose LLVM is three small libraries."""
+    root = tmp_path / "llvm-project"
+    texts = {name: f"// {name}\n" for name in (*source.FILES, "clang/CMakeLists.txt", "lld/CMakeLists.txt")}
+    texts |= {f"llvm/installed/{name}": "" for name in _INSTALLED if name != "lib/libLLVMAnalysis.a"}
+    texts |= {f"llvm/{name}.cpp": f"int of_{name};\n" for name in ("lldELF", "lldCommon", "LLVMAnalysis")}
+    texts["llvm/CMakeLists.txt"] = _PROJECT
+    texts[source.VERSION_FILE] = "".join(
+        f"set(LLVM_VERSION_{part} {value})\n" for part, value in (("MAJOR", 19), ("MINOR", 1), ("PATCH", 9))
+    )
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def config(llvm_project: Path, tmp_path: Path, targets: str = "X86,ARM", **definitions: str) -> SdkConfig:
+    return SdkConfig(
+        tmp_path / "sdk",
+        llvm_source=str(llvm_project),
+        targets=targets,
+        definitions=definitions,
+        cache=tmp_path / "cache",
+        jobs=2,
+    )
+
+
+def test_sdk_is_complete_and_brings_its_source(llvm_project: Path, tmp_path: Path) -> None:
+    prefix = make_sdk(config(llvm_project, tmp_path, LLVM_ENABLE_LTO="Thin"))
+    require_artifact(prefix, "SDK")
+    sdk = find_sdk(19, prefix)
+    assert sdk == Sdk(prefix, 19, "19.1.9")
+    bundled = source.bundled_source(sdk)
+    assert bundled is not None
+    source.check_source(bundled, sdk, "SDK")
+    assert (prefix / "lib/liblldELF.a").is_file()
+    assert (prefix / "share/targets").read_text() == "X86;ARM"
+    described = json.loads((prefix / DESCRIPTION).read_text())
+    assert described["llvm_version"] == "19.1.9" and described["cmake"]["LLVM_ENABLE_LTO"] == "Thin"
+
+
+def test_failed_build_keeps_what_is_built(llvm_project: Path, tmp_path: Path) -> None:
+    broken = llvm_project / "llvm" / "lldELF.cpp"
+    broken.write_text("int f( {\n")
+    with pytest.raises(UserError, match=r"failed to build LLVM(.|\n)*expected") as caught:
+        make_sdk(config(llvm_project, tmp_path))
+    assert "build.log" in caught.value.remedy
+    assert not (tmp_path / "sdk").exists() and not list(tmp_path.glob(".sdk.partial-*"))
+    built = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "build").rglob("*.cpp.o")}
+    assert built, "two compiles run at a time, and ninja waits for the other one"
+    broken.write_text("int f;\n")
+    make_sdk(config(llvm_project, tmp_path))
+    assert {path: path.stat().st_mtime_ns for path in built} == built
+
+
+def test_foreign_or_incomplete_source_is_refused(llvm_project: Path, tmp_path: Path) -> None:
+    version = llvm_project / source.VERSION_FILE
+    version.write_text(version.read_text().replace("MAJOR 19", "MAJOR 21"))
+    with pytest.raises(UserError, match=r"is LLVM 21\.1\.9, but 19 was requested"):
+        make_sdk(config(llvm_project, tmp_path))
+    (llvm_project / "lld/CMakeLists.txt").unlink()
+    with pytest.raises(UserError, match=r"lld/CMakeLists\.txt is missing"):
+        make_sdk(config(llvm_project, tmp_path))
+    with pytest.raises(UserError, match="works with LLVM 19, not 22"):
+        SdkConfig(tmp_path / "sdk", llvm_major=22)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("targets", "built"), [("native", "host"), ("all", "all"), ("ARM", "ARM"), ("ARM,RISCV", "ARM;RISCV")]
+)
+def test_targets_and_definitions_reach_cmake(targets: str, built: str, tmp_path: Path) -> None:
+    found = cmake_definitions(SdkConfig(tmp_path, targets=targets, definitions={"LLVM_ENABLE_ASSERTIONS": "ON"}))
+    assert found["LLVM_TARGETS_TO_BUILD"] == built and found["LLVM_ENABLE_ASSERTIONS"] == "ON"
+    with pytest.raises(UserError, match="linking our clangs needs LLVM_LINK_LLVM_DYLIB=OFF"):
+        cmake_definitions(SdkConfig(tmp_path, definitions={"LLVM_LINK_LLVM_DYLIB": "ON"}))
+
+
+def test_compiler_of_the_environment_builds_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/opt/bin/g++")
+    found = cmake_definitions(SdkConfig(tmp_path))
+    assert found["CMAKE_CXX_COMPILER"] == "/opt/bin/g++" and "LLVM_USE_LINKER" not in found
+
+
+@pytest.mark.toolchain
+def test_llvm_itself_accepts_the_variables(tmp_path: Path) -> None:
+    """Debian's source is configured; ninja knows what the SDK is made of, and compiles a library."""
+    root = source.whole_source("deb", 19, default_cache_dir())
+    variables = cmake_definitions(SdkConfig(tmp_path, targets="native"))
+    tree = tmp_path / "tree"
+    configure = ["cmake", "-G", "Ninja", "-S", str(root / "llvm"), "-B", str(tree)]
+    done = subprocess.run(
+        [*configure, *(f"-D{name}={value}" for name, value in variables.items())], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not used by the project" not in done.stderr
+    listed = subprocess.run(
+        ["ninja", "-C", tree, "-t", "inputs", "install-distribution-stripped"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {"lib/libLLVMAnalysis.a", "lib/libclangDriver.a", "bin/clang-19"} <= set(listed.stdout.split())
+    jobs = str(len(os.sched_getaffinity(0)))
+    subprocess.run(["ninja", "-C", tree, "-j", jobs, "LLVMDemangle"], check=True, capture_output=True)
+    assert (tree / "lib" / "libLLVMDemangle.a").is_file()
