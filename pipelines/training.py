@@ -46,6 +46,7 @@ def release_if_good(
     targets: str,
     llvm_major: int,
     llvm_source: str,
+    sdk: str,
     min_reduction_percent: str,
     max_slowdown_percent: str,
     tune_minutes: str,
@@ -63,6 +64,7 @@ def release_if_good(
                 targets=targets,
                 llvm_major=llvm_major,
                 llvm_source=llvm_source,
+                sdk=sdk,
             ),
             "4",
             "8G",
@@ -132,6 +134,7 @@ def training_pipeline(
     targets: str = "native",
     llvm_major: int = 19,
     llvm_source: str = "deb",
+    sdk: str = "",
     workers: str = "local",
     spot_node_label: str = "",
     ray_cluster_options: str = "",
@@ -167,6 +170,8 @@ def training_pipeline(
         targets: Code generators of the clangs: `native`, or `all` for code of other processors.
         llvm_major: Major version of the LLVM whose clang is trained and released: 19, with `plugin` also 22.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        sdk: Path or URI of the LLVM that the clangs are linked from, built by `mlgo toolchain --mode sdk`. Empty: the
+            installed one.
         workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to PPO only, on a Ray cluster of up to N pods
             that KubeRay starts for it; all other steps then use `local`.
         spot_node_label: Label (and taint) of the nodes that the workers of that Ray cluster run on.
@@ -197,7 +202,9 @@ def training_pipeline(
     notified.set_caching_options(False)  # a notification is not a result
     with dsl.ExitHandler(notified):
         training = _sized(
-            toolchain_training(strategy=strategy, targets=targets, llvm_major=llvm_major, llvm_source=llvm_source),
+            toolchain_training(
+                strategy=strategy, targets=targets, llvm_major=llvm_major, llvm_source=llvm_source, sdk=sdk
+            ),
             "4",
             "8G",
         )
@@ -291,6 +298,7 @@ def training_pipeline(
             targets=targets,
             llvm_major=llvm_major,
             llvm_source=llvm_source,
+            sdk=sdk,
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
             tune_minutes=tune_minutes,

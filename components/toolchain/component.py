@@ -5,9 +5,9 @@ from kfp import dsl
 from components.core.launcher.declare import step
 
 
-def _build(mode, strategy, targets, llvm_major, llvm_source, output, more=()):  # type: ignore[no-untyped-def]
+def _build(mode, strategy, targets, llvm_major, llvm_source, sdk, output, more=()):  # type: ignore[no-untyped-def]
     arguments = ["--mode", mode, "--strategy", strategy, "--targets", targets, "--llvm-major", llvm_major]
-    arguments += ["--llvm-source", llvm_source, *more, "--output", output.uri]
+    arguments += ["--llvm-source", llvm_source, "--sdk", sdk, *more, "--output", output.uri]
     return step("toolchain", "toolchain", arguments, hours=2)
 
 
@@ -17,6 +17,7 @@ def toolchain_training(  # type: ignore[no-untyped-def]
     targets: str,
     llvm_major: int,
     llvm_source: str,
+    sdk: str,
     training: dsl.Output[dsl.Artifact],
 ):
     """Build the training clang, which logs decisions and takes policies from the command line.
@@ -26,9 +27,10 @@ def toolchain_training(  # type: ignore[no-untyped-def]
         targets: Code generators to link: `native` or `all`. A plugin works with all.
         llvm_major: Major version of LLVM.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        sdk: Path or URI of an LLVM SDK that `mlgo toolchain --mode sdk` built. Empty: the image's.
         training: Training clang.
     """
-    return _build("training", strategy, targets, llvm_major, llvm_source, training)
+    return _build("training", strategy, targets, llvm_major, llvm_source, sdk, training)
 
 
 @dsl.container_component
@@ -39,6 +41,7 @@ def toolchain_release(  # type: ignore[no-untyped-def]
     targets: str,
     llvm_major: int,
     llvm_source: str,
+    sdk: str,
     release: dsl.Output[dsl.Artifact],
 ):
     """Build the release clang, which embeds the policy.
@@ -50,7 +53,8 @@ def toolchain_release(  # type: ignore[no-untyped-def]
         targets: Code generators to link: `native` or `all`. A plugin works with all.
         llvm_major: Major version of LLVM.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        sdk: Path or URI of an LLVM SDK that `mlgo toolchain --mode sdk` built. Empty: the image's.
         release: Release clang.
     """
     policies = ["--policy", policy.uri, "--extra-policy", extra_policy]
-    return _build("release", strategy, targets, llvm_major, llvm_source, release, policies)
+    return _build("release", strategy, targets, llvm_major, llvm_source, sdk, release, policies)

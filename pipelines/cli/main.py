@@ -160,6 +160,12 @@ cli.add_command(storage_group)
 @click.option(
     "--llvm-source", default="deb", metavar="deb|git:TAG|PATH", help="Where LLVM's matching source files come from."
 )
+@click.option(
+    "--sdk",
+    default="",
+    metavar="DIR|URI",
+    help="LLVM that the clangs are linked from, built by mlgo toolchain --mode sdk.  [default: the installed one]",
+)
 @click.option("--seed", type=SEED, default=1, metavar="N", help="Random seed: the same seed gives the same training.")
 @click.option(
     "--min-reduction-percent",
@@ -207,6 +213,7 @@ def run(
     targets: str,
     llvm_major: int,
     llvm_source: str,
+    sdk: str,
     seed: int,
     min_reduction_percent: float | None,
     max_slowdown_percent: float | None,
@@ -248,6 +255,7 @@ def run(
         targets=targets,
         llvm_major=llvm_major,
         llvm_source=str(Path(llvm_source).absolute()) if Path(llvm_source).is_dir() else llvm_source,
+        sdk=str(Path(sdk).absolute()) if sdk and Path(sdk).is_dir() else sdk,
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,

@@ -27,6 +27,7 @@ _PATHS = {
     "corpus",
     "compile_commands",
     "llvm_source",
+    "sdk",
     "oversample_modules",
     "extra_policy",
     "start_from",

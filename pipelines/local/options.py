@@ -33,6 +33,7 @@ class RunOptions:
     targets: str = "native"
     llvm_major: int = 19
     llvm_source: str = "deb"
+    sdk: str = ""
     train_minutes: float | None = None
     seed: int = 1
     min_reduction_percent: float | None = None
@@ -63,6 +64,7 @@ class RunOptions:
             "targets": self.targets,
             "llvm_major": str(self.llvm_major),
             "llvm_source": self.llvm_source,
+            "sdk": self.sdk,
             "workers": self.workers,
             "seed": str(self.seed),
             "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",

@@ -26,6 +26,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--existing": identify_path,
     "--compile-commands": identify_build,
     "--llvm-source": identify_path,
+    "--sdk": identify_path,
     "--oversample-modules": identify_path,
     "--extra-policy": identify_path,
     "--start-from": identify_path,

@@ -104,8 +104,9 @@ def test_corpus_is_built_by_clang_of_the_runs_llvm(tmp_path: Path) -> None:
     assert value(one(tmp_path, "corpus", llvm_major=19), "--llvm-major") == "19"
 
 
-def test_content_behind_local_paths_is_part_of_the_facts(tmp_path: Path) -> None:
-    """These are the recipe of the corpus and of whole builds, and the source tree that the clangs are built from."""
+@pytest.mark.parametrize("parameter", ["llvm_source", "sdk"])
+def test_content_behind_local_paths_is_part_of_the_facts(parameter: str, tmp_path: Path) -> None:
+    """These are the recipe of the corpus and of whole builds, and the LLVM that the clangs are built from."""
     recipe = tmp_path / "r.yaml"
     tree = tmp_path / "llvm"
     tree.mkdir()
@@ -113,8 +114,8 @@ def test_content_behind_local_paths_is_part_of_the_facts(tmp_path: Path) -> None
     for number in ("1", "11"):
         recipe.write_text(f"name: p{number}\nsource: {{deb: pp}}\ncmake: {{}}\n")
         (tree / "driver.cpp").write_text(number)
-        options = RunOptions(tmp_path / "run", recipe=recipe, llvm_source=str(tree))
-        seen.append({step.name: step.facts for step in local_steps(COMPILED, options.parameters())})
+        given = RunOptions(tmp_path / "run", recipe=recipe).parameters() | {parameter: str(tree)}
+        seen.append({step.name: step.facts for step in local_steps(COMPILED, given)})
     for name in ("toolchain-training", "corpus", "toolchain-release", "release-report"):
         assert seen[0][name] != seen[1][name], name
 
