@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.core.storage.uri import display_path
 from components.core.storage.workdir import listing, pull_file, push_file, remove_file
 
 PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
@@ -34,6 +35,10 @@ class Summaries:
         self._pushed: dict[str, int] = {}
         self._suffix = ""
         self._open: Any = None
+
+    def command(self) -> str:
+        """Return the command that shows the summaries, also of a training in progress."""
+        return f"tensorboard --logdir {display_path(self._directory)}"
 
     def rewind(self, lengths: Mapping[str, int]) -> None:
         """Restore the event files to the state in which `file_lengths` returned `lengths`; other files stay."""

@@ -267,6 +267,7 @@ class Trainer:
         """Train until the time limit or the iteration limit is reached."""
         limit_s = None if self.config.minutes is None else self.config.minutes * 60
         started_s = time.monotonic() - self.state.trained_s
+        say(f"to see the training's curve: {self.summaries.command()}")
         with Progress("training", self.config.iterations) as progress:
             progress.advance(self.state.iteration)
             while not self._finished(limit_s):

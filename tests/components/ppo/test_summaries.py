@@ -82,3 +82,8 @@ def test_other_files_are_kept(root):
     assert len(listing(root / "tensorboard")) == len(kept[3]) + 2 and all(path.is_file() for path in others)
     write(root, {}, [])
     assert len(listing(root / "tensorboard")) == 2 and all(path.is_file() for path in others)
+
+
+def test_command_names_the_place_that_others_see(root):
+    place = uri_of(root)
+    assert Summaries(root).command() == f"tensorboard --logdir {place or root}/tensorboard"
