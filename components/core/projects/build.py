@@ -150,6 +150,10 @@ def configure_project(
         **(_cross_definitions(recipe.target) if recipe.target else {}),
         **{key: _expand(value, recipe, source_dir) for key, value in recipe.cmake_options or ()},
     }
+    if recipe.target:
+        # Old projects check the compiler without the linker's flags.
+        for flags in ("CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS"):
+            definitions[flags] = f"-Wno-unused-command-line-argument -fuse-ld=lld {definitions.get(flags, '')}".rstrip()
     command = ["cmake", "-GNinja", "-Wno-dev", "-S", str(source_dir / recipe.directory), "-B", str(build_dir)]
     command += [f"-D{key}={value}" for key, value in definitions.items()]
     environment = dict.fromkeys(("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS"), "")
@@ -248,8 +252,6 @@ def _cross_definitions(target: Target) -> dict[str, str]:
         "CMAKE_CXX_COMPILER_TARGET": target.triple,
         # Debian's linker is this machine's.
         **{f"CMAKE_{kind}_LINKER_FLAGS_INIT": "-fuse-ld=lld" for kind in _LINKED_KINDS},
-        # Old projects would check the compiler without these flags.
-        "CMAKE_POLICY_DEFAULT_CMP0056": "NEW",
         # Packages of this machine are for this machine.
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
         "CMAKE_FIND_ROOT_PATH": target.sysroot or f"/usr/{target.triple}",

@@ -162,6 +162,19 @@ def test_clangxx_is_found_next_to_clang(tmp_path: Path, clang: Path) -> None:
         clangxx(tmp_path / "clang")
 
 
+def test_old_project_is_linked_for_a_target(toy: Recipe, tmp_path: Path, clang: Path) -> None:
+    """Without a minimum version, CMake checks compilers without the linker's flags; the recipe sets the compiler's."""
+    source = tmp_path / "toy" / "CMakeLists.txt"
+    line = "cmake_minimum_required(VERSION 3.20)\n"
+    source.write_text(CMAKE.replace(line, "").replace("project(toy C CXX)\n", f"project(toy C CXX)\n{line}"))
+    options = (("CMAKE_CXX_FLAGS", "-DOWN"), ("CMAKE_C_FLAGS", "-DOWN"))
+    recipe = dataclasses.replace(toy, target=Target("riscv64-linux-gnu"), cmake_options=options, binaries=())
+    built = build(recipe, tmp_path / "build", clang, EMBED)
+    assert not built.failed
+    assert Elf((built.directory / "app").read_bytes()).machine == 243, "RISC-V"
+    assert "-DOWN" in (built.directory / "compile_commands.json").read_text()
+
+
 @pytest.mark.parametrize("commands", [None, ("make add.o app.o",)])
 def test_a_target_decides_what_objects_are_for(
     toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None
