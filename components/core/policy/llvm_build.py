@@ -22,9 +22,11 @@ from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE
 from components.core.policy.dense import read_dense
 from components.core.policy.export import write_source
 from components.core.policy.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_S
+from components.core.policy.tosa import tosa_module
 
 CACHE_FILE = "mlgo.cmake"
 MODELS = "models"
+TOSA_SUFFIX = "-tosa.mlir"
 STAND_IN = "tensorflow-aot"
 """Directory for TENSORFLOW_AOT_PATH."""
 
@@ -45,7 +47,7 @@ def export_for_llvm(
     clang: Path,
     triple: str = "",
 ) -> None:
-    """Write headers, objects, SavedModels, a CMake cache file and instructions into `directory`.
+    """Write headers, objects, MLIR, SavedModels, a CMake cache file and instructions into `directory`.
 
     Args:
         policies: problem -> policy directory.
@@ -69,6 +71,8 @@ def export_for_llvm(
             write_source(dense[problem], Path(scratch))
             shutil.copyfile(Path(scratch, POLICY_HEADER), models / f"{name}.h")
             _compile(Path(scratch), models / f"{name}.o", clang, triple)
+        if dense[problem].mask is None:
+            (models / f"{name}{TOSA_SUFFIX}").write_text(tosa_module(dense[problem]))
         if (policy / SAVED_MODEL).is_dir():
             shutil.copytree(policy / SAVED_MODEL, directory / SAVED_MODEL / problem)
     stand_in = directory / STAND_IN

@@ -19,9 +19,10 @@ from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
-from components.core.policy.llvm_build import CACHE_FILE, MODELS, export_for_llvm
+from components.core.policy.llvm_build import CACHE_FILE, MODELS, TOSA_SUFFIX, export_for_llvm
 from components.core.policy.native_policy import NativePolicy
 from components.core.policy.shared_object import link_shared_object
+from components.core.policy.tosa import tosa_module
 from components.core.storage import publish
 from components.core.storage.cache import default_cache_dir
 from components.core.storage.debsource import download_deb_source
@@ -96,6 +97,10 @@ def test_object_decides_like_the_policy(exported: Path, dense: DensePolicy, tmp_
     columns = {f.name: rng.integers(0, 300, (500, 1)) for f in dense.features}
     logits = NativePolicy(library.parent).logits(columns)
     np.testing.assert_array_equal(logits.argmax(1), dense.logits(columns).argmax(1))
+
+
+def test_export_has_the_policy_in_mlir(exported: Path, dense: DensePolicy) -> None:
+    assert (exported / MODELS / f"InlinerSizeModel{TOSA_SUFFIX}").read_text() == tosa_module(dense)
 
 
 @pytest.mark.timeout(1800)
