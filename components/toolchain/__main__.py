@@ -110,7 +110,7 @@ def main(
     """
     given = {name: value for name, value in given.items() if value is not None}
     if mode == "sdk":
-        _make_sdk(policies, dict(definitions), given)
+        _make_sdk([*policies, *([extra_policy] if extra_policy else [])], dict(definitions), given)
         return
     if definitions:
         raise UserError("--define is for LLVM's own build", "omit it, or pass --mode sdk")
@@ -125,9 +125,8 @@ def main(
 
 
 def _make_sdk(policies: Collection[object], definitions: dict[str, str], given: dict[str, Any]) -> None:
-    if policies or "sdk" in given or given.pop("strategy") != "sdk":
-        raise UserError("an SDK is LLVM alone", "omit --policy, --sdk and --strategy")
-    del given["embed"]
+    if policies or "sdk" in given or given.pop("strategy") != "sdk" or given.pop("embed") != "cpp":
+        raise UserError("an SDK is LLVM alone", "omit --policy, --extra-policy, --embed, --sdk and --strategy")
     make_sdk(SdkConfig(definitions=definitions, **given))
 
 

@@ -13,6 +13,7 @@ from components.core import problems
 from components.core.console import Progress, UserError, say
 from components.core.formats.strategy import Targets
 from components.core.processes.build_tools import log_tail, run_logged
+from components.core.storage import MANIFEST, digest
 from components.core.storage.file_lock import exclusive_lock
 from components.toolchain.config import Embed
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
@@ -26,10 +27,12 @@ _TAIL_LINES = 30
 def build_tree(cache: Path, sdk: Sdk, source: Path | None, targets: Targets) -> Iterator[Path]:
     """Yield the build tree for this SDK and source below `cache`, locked against other builds in it.
 
-    Without a source it is the tree of the plugin.
+    Without a source it is the tree of the plugin. Another SDK at the same path has another tree: its libraries may be
+    older than what was linked before.
     """
     project = PROJECT if source else PLUGIN_PROJECT
-    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, project)), targets])
+    content = [digest(sdk.prefix)] if (sdk.prefix / MANIFEST).is_file() else []
+    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, project)), targets, *content])
     tree = cache.absolute() / "build" / f"llvm-{sdk.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     tree.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(tree.with_name(f"{tree.name}.lock"), f"waiting for another build in {tree}"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.console import UserError
-from components.core.formats.strategy import Strategy, Targets, check_strategy
+from components.core.formats.strategy import SUPPORTED_LLVM_MAJORS, Strategy, Targets, check_strategy
 from components.core.formats.toolchain import Mode
 from components.core.storage.cache import default_cache_dir
 
@@ -85,4 +85,9 @@ class SdkConfig:
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     def __post_init__(self) -> None:
-        check_strategy("sdk", self.llvm_major, "--strategy {}", "--llvm-major {}")
+        majors = SUPPORTED_LLVM_MAJORS["sdk"]
+        if self.llvm_major not in majors:
+            raise UserError(
+                f"--mode sdk works with LLVM {' or '.join(map(str, majors))}, not {self.llvm_major}",
+                f"pass --llvm-major {majors[-1]}",
+            )

@@ -52,7 +52,8 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
     """Link a clang, install it into `output`, and return how it was built."""
     if config.targets == "all":
         require_all_targets(sdk)
-    source = bundled_source(sdk) or llvm_source(config.llvm_source, sdk, config.cache)
+    bundled = bundled_source(sdk)
+    source = bundled or llvm_source(config.llvm_source, sdk, config.cache)
     with (
         build_tree(config.cache, sdk, source, config.targets) as tree,
         _copy_policies(tree, policies, config.embed) as copies,
@@ -63,7 +64,8 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
     if malloc != "jemalloc":
         say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
     lld = "yes" if (output / "bin" / LINKER).exists() else "no"
-    return {"llvm_source": config.llvm_source, "targets": config.targets, "malloc": malloc, "lld": lld}
+    origin = "sdk" if bundled else config.llvm_source
+    return {"llvm_source": origin, "targets": config.targets, "malloc": malloc, "lld": lld}
 
 
 def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:

@@ -61,18 +61,16 @@ class Sdk:
 
 
 def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk") -> Sdk:
-    """Return the SDK at `prefix`, or the installed one, with the packages that `strategy` needs.
+    """Return the SDK at `prefix`, or the installed one, with the files that `strategy` needs.
 
     Raises:
-        UserError: there is none, it has another version, or packages are missing; the remedy has the apt command.
+        UserError: there is none, it has another version, or files are missing; for the installed SDK and for programs
+            the remedy has the apt command.
     """
+    installed = prefix is None
     prefix = prefix.absolute() if prefix else _installed(major)
     wanted = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
-    packages = {
-        template.format(major=major)
-        for name, template in wanted.items()
-        if not (prefix / name.format(major=major)).exists()
-    }
+    missing = [name for name in wanted if not (prefix / name.format(major=major)).exists()]
     config = prefix / _LLVM_CONFIG
     # Checked before the missing files: an SDK of another version lacks many, and installing them would be wrong.
     version = _version(config) if config.exists() else ""
@@ -82,6 +80,13 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
             f"pass --llvm-major {version.partition('.')[0]}, or install the other with: "
             f"{apt_line(_all(major, wanted))}",
         )
+    if missing and not installed:
+        raise UserError(
+            f"{prefix} is no complete SDK of LLVM {major}: {missing[0].format(major=major)} is missing",
+            "pass --sdk the prefix of an SDK, such as the output of mlgo toolchain --mode sdk, or omit it for the "
+            "installed one",
+        )
+    packages = {wanted[name].format(major=major) for name in missing}
     packages |= {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
     if packages:
         state = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"

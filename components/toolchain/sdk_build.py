@@ -51,6 +51,7 @@ _DEFAULTS = {
     "LLVM_VERSION_SUFFIX": "",
     "LLVM_APPEND_VC_REV": "OFF",
 }
+_LINK_JOBS = "LLVM_PARALLEL_LINK_JOBS"
 _STAGED = "install"
 """Prefix below the build tree, from where the SDK is moved."""
 _MEMORY_OF_A_LINK = 4 << 30
@@ -66,7 +67,9 @@ def make_sdk(config: SdkConfig) -> Path:
     source = whole_source(config.llvm_source, config.llvm_major, config.cache)
     version = source_version(source / VERSION_FILE)
     definitions = cmake_definitions(config)
-    identity = json.dumps([str(source), definitions], sort_keys=True)
+    # The number of links at a time changes nothing that is built: an interrupted build may continue with other --jobs.
+    built = {name: value for name, value in definitions.items() if name != _LINK_JOBS}
+    identity = json.dumps([str(source), built], sort_keys=True)
     name = f"sdk-{version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     tree = config.cache.absolute() / "build" / name
     tree.mkdir(parents=True, exist_ok=True)
@@ -107,7 +110,7 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
         **_DEFAULTS,
         **{name: value for name, value in found.items() if value},
         "LLVM_TARGETS_TO_BUILD": targets,
-        "LLVM_PARALLEL_LINK_JOBS": str(_link_jobs(config.jobs)),
+        _LINK_JOBS: str(_link_jobs(config.jobs)),
         **config.definitions,
         **_FIXED,
     }

@@ -124,6 +124,11 @@ class Cluster:
         """Raise UserError if the API server does not answer, or does not accept the credentials."""
         try:
             client.VersionApi(self._core.api_client).get_code(_request_timeout=_TIMEOUT_S)
+        except ValueError:  # the answer is not of the API's shape
+            raise UserError(
+                f"what answers at {self.host} is no Kubernetes API",
+                "check the server of the kubeconfig's context: kubectl config view --minify",
+            ) from None
         except (ApiException, HTTPError, OSError) as error:
             status = getattr(error, "status", None)
             if status == 403:

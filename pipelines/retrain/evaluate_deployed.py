@@ -30,10 +30,10 @@ def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) ->
     command += ["--workers", workers, "--thresholds", "", "--quiet", "--output", str(output)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        problem = done.stderr.strip().removeprefix("error: ") or f"status {done.returncode}"
+        problem, _, remedy = done.stderr.strip().rpartition("error: ")[2].partition("\n  remedy: ")
         raise UserError(
-            f"the deployed policy at {policy} cannot be evaluated: {problem.splitlines()[0]}",
-            "mlgo retrain rollback, if that policy is gone",
+            f"the deployed policy at {policy} cannot be evaluated: {problem or f'status {done.returncode}'}",
+            remedy or "see the log above",
         )
     return str(output)
 

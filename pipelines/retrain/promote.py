@@ -198,7 +198,8 @@ def promote(
 
     If another process writes the state meanwhile, the run is judged again, against the policy that is deployed then. A
     policy that was already compared with the deployed one in this week is not compared again: the same modules would
-    judge, and each comparison makes the following ones harder. So a step that is repeated has the same result.
+    judge, and each comparison makes the following ones harder. A policy that this run's promotion deployed stays
+    promoted. So a step that is repeated has the same result.
 
     Args:
         place: of the state.
@@ -219,7 +220,10 @@ def promote(
     for _attempt in range(_ATTEMPTS):
         state = load_state(place)
         if state.deployed is not None and state.deployed.policy_digest == content:
-            return f"not promoted: it is deployed already, since {describe_day(state.deployed.promoted_at)}"
+            day = describe_day(state.deployed.promoted_at)
+            if state.deployed.policy == run["policy"] and state.deployed.reason:
+                return f"promoted: {state.deployed.reason} (on {day})"
+            return f"not promoted: it is deployed already, since {day}"
         if state.deployed is not None and state.deployed.problem != problem:
             raise other_problem(state.deployed.problem, problem)
         if (rollback := state.rollback_of(content)) and not again:

@@ -26,7 +26,10 @@ def test_help_shows_both_modes_in_examples() -> None:
         (["--mode", "release"], "--policy DIR"),
         (["--mode", "training", "--policy", "policy"], "omit --policy"),
         (["--mode", "release", "--policy", "nowhere"], "no policy at nowhere"),
-        (["--mode", "training", "--sdk", "nowhere"], "sudo apt-get install clang-19"),
+        (["--mode", "training", "--sdk", "nowhere"], "nowhere is no complete SDK of LLVM 19"),
+        (["--mode", "sdk", "--llvm-major", "22"], "pass --llvm-major 19"),
+        (["--mode", "sdk", "--extra-policy", "."], "omit --policy, --extra-policy"),
+        (["--mode", "sdk", "--embed", "tf-aot"], "an SDK is LLVM alone"),
         (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is not an LLVM source tree"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_installed_sdk_is_found_with_its_version() -> None:
     assert (sdk.resource_directory / "include" / "stddef.h").exists()
 
 
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prefix that llvm-config-19 names as that of the installed SDK."""
+    prefix, program = tmp_path / "prefix", tmp_path / "bin" / "llvm-config-19"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho {prefix}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return prefix
+
+
 @pytest.mark.parametrize(
     ("without", "packages"),
     [
@@ -46,19 +58,27 @@ def test_installed_sdk_is_found_with_its_version() -> None:
     ],
 )
 def test_missing_packages_are_reported_with_an_apt_command(
-    tmp_path: Path, without: tuple[str, ...], packages: str
+    install: Path, without: tuple[str, ...], packages: str
 ) -> None:
+    fake_sdk(install, without=without)
     with pytest.raises(UserError) as caught:
-        find_sdk(19, fake_sdk(tmp_path, without=without))
+        find_sdk(19)
     assert caught.value.remedy == f"sudo apt-get install {packages}"
     assert "incomplete" in caught.value.problem
 
 
-def test_missing_sdk_is_reported(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("install")
+def test_missing_sdk_is_reported() -> None:
     with pytest.raises(UserError) as caught:
-        find_sdk(19, tmp_path / "nowhere")
+        find_sdk(19)
     assert "no LLVM 19 SDK found" in caught.value.problem
     assert caught.value.remedy == "sudo apt-get install clang-19 libclang-19-dev lld-19 llvm-19-dev"
+
+
+def test_packages_are_no_remedy_for_an_sdk_of_ones_own(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is no complete SDK of LLVM 19: bin/ld\.lld is missing") as caught:
+        find_sdk(19, fake_sdk(tmp_path, without=("bin/ld.lld",)))
+    assert "apt-get" not in caught.value.remedy and "--mode sdk" in caught.value.remedy
 
 
 def test_sdk_of_another_version_is_refused(tmp_path: Path) -> None:

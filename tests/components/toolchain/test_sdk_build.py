@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from components.core.console import UserError
 from components.core.storage import require_artifact
 from components.core.storage.cache import default_cache_dir
 from components.toolchain import source
+from components.toolchain.build import build_tree
 from components.toolchain.config import SdkConfig
 from components.toolchain.sdk import Sdk, find_sdk
 from components.toolchain.sdk_build import DESCRIPTION, cmake_definitions, make_sdk
@@ -101,8 +103,21 @@ def test_failed_build_keeps_what_is_built(llvm_project: Path, tmp_path: Path) ->
     built = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "build").rglob("*.cpp.o")}
     assert built, "two compiles run at a time, and ninja waits for the other one"
     broken.write_text("int f;\n")
-    make_sdk(config(llvm_project, tmp_path))
+    make_sdk(replace(config(llvm_project, tmp_path), jobs=1))
+    assert len(list((tmp_path / "cache" / "build").glob("sdk-*/"))) == 1
     assert {path: path.stat().st_mtime_ns for path in built} == built
+
+
+def test_another_sdk_at_the_same_path_is_not_linked_into_old_trees(llvm_project: Path, tmp_path: Path) -> None:
+    """The first SDK comes back from the cache with older libraries than those that were linked in between."""
+
+    def tree(targets: str) -> Path:
+        sdk = find_sdk(19, make_sdk(config(llvm_project, tmp_path, targets)))
+        with build_tree(tmp_path / "cache", sdk, source.bundled_source(sdk), "native") as found:
+            return found
+
+    first, second = tree("X86"), tree("ARM")
+    assert first != second and tree("X86") == first
 
 
 def test_foreign_or_incomplete_source_is_refused(llvm_project: Path, tmp_path: Path) -> None:

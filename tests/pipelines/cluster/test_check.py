@@ -237,6 +237,13 @@ def test_runs_without_ray_need_neither_kuberay_nor_capacity(api: Api, check: Che
     assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"]
 
 
+@pytest.mark.parametrize("answer", [{}, [], "a page to log in"])
+def test_other_server_than_kubernetes_ends_the_check(api: Api, check: Check, answer: Any) -> None:
+    api.answers["/version/"] = answer
+    done = check()
+    assert done.returncode == 1 and "is no Kubernetes API" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_rejected_credentials_end_the_check(check: Check) -> None:
     done = check(token="expired")
     assert done.returncode == 1 and "does not answer: 401 Unauthorized" in done.stderr and not lines(done, "missing")

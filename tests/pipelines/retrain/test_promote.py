@@ -34,6 +34,7 @@ from components.evaluation.metrics_types import (
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
+from pipelines.retrain.evaluate_deployed import evaluate_deployed
 from pipelines.retrain.promote import compare, promote, promotion, regressed_modules
 from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
@@ -295,6 +296,13 @@ def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: 
             promotion(State(), {**other, name: str(place)}, None)
 
 
+def test_failed_evaluation_of_the_deployed_policy_keeps_its_remedy(run: dict[str, str], tmp_path: Path) -> None:
+    """A wrong corpus is no reason to roll back."""
+    with pytest.raises(UserError, match=r"cannot be evaluated: .*corpus is not a corpus") as caught:
+        evaluate_deployed(run["policy"], run["corpus"], str(tmp_path / "nowhere"), "local:1")
+    assert caught.value.remedy and "rollback" not in caught.value.remedy
+
+
 def test_promoting_a_run_twice_changes_nothing(run: dict[str, str], tmp_path: Path) -> None:
     place = tmp_path / "state.json"
     command = ("promote", "--state", place, *(f"--{name}={where}" for name, where in run.items()))
@@ -303,7 +311,12 @@ def test_promoting_a_run_twice_changes_nothing(run: dict[str, str], tmp_path: Pa
     assert done.stdout == "promoted: nothing was deployed\n", done.stderr
     assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["by"] == "somebody"
     before = place.read_bytes()
-    assert "it is deployed already" in mlgo(*command, "--toolchain", tmp_path).stdout and place.read_bytes() == before
+    again = mlgo(*command, "--toolchain", tmp_path, "--output", tmp_path / "decision")
+    assert again.stdout.startswith("promoted: nothing was deployed (on "), again.stderr
+    assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["promoted"] == 1
+    shutil.copytree(run["policy"], tmp_path / "copy")
+    copy = mlgo(*command, "--toolchain", tmp_path, "--policy", tmp_path / "copy")
+    assert "it is deployed already" in copy.stdout and place.read_bytes() == before
     assert "by somebody" in mlgo("show", "--state", place).stdout
 
 
