@@ -169,7 +169,7 @@ def run(
     """Run the pipeline on this machine, compare its policy with the deployed one, promote a better one.
 
     A policy is better if it is smaller, or has lower scores, by more than chance on the held-out modules that judge in
-    this week (docs/pipeline.md), and the verdict against LLVM's own heuristic is `better`. Training starts from the
+    this week (docs/retraining.md), and the verdict against LLVM's own heuristic is `better`. Training starts from the
     deployed policy, unless `--param start_from=heuristic` says otherwise. Modules that the deployed policy made worse
     take part in every round of this training. Each problem needs its own state.
 
