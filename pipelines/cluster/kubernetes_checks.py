@@ -188,7 +188,12 @@ class Cluster:
             return [missing(f"there is no {what} in {self.namespace}", _APPLY)]
         identity = (account.metadata.annotations or {}).get(_WORKLOAD_IDENTITY, "")
         if "CHANGE-ME" in identity:
-            return [missing(f"{what} acts as {identity}", "replace CHANGE-ME in k8s/overlays/gke, and apply it again")]
+            return [
+                missing(
+                    f"{what} acts as {identity}",
+                    "set google_service_account in k8s/base/values.env, and apply overlays/gke again",
+                )
+            ]
         return [ok(f"{what}{f', as {identity}' if identity else ''}")]
 
     @_or_unknown

@@ -373,3 +373,45 @@ def test_ray_heads_are_not_evicted(place: str) -> None:
     assert not matches(budget["spec"]["selector"], known["worker"].labels)
     # An integer: of pods whose controller has no scale, as RayCluster, Kubernetes takes nothing else.
     assert isinstance(budget["spec"]["minAvailable"], int) and budget["spec"]["minAvailable"] > 100
+
+
+def test_values_reach_every_manifest(place: str, tmp_path: Path) -> None:
+    shutil.copytree(K8S, tmp_path / "k8s")
+    digest = "sha256:" + "1" * 64
+    values = {
+        "toolchain_image": f"registry.example/team/mlgo-toolchain@{digest}",
+        "cluster_image": f"registry.example/team/mlgo-cluster@{digest}",
+        "bucket": "team-bucket",
+        "state": "s3://team-bucket/state.json",
+        "corpus": "s3://team-bucket/own",
+        "check_schedule": "5 4 * * 1",
+        "kuberay_namespace": "operators",
+        "max_workers": "3",
+        "google_service_account": "trainer@team.iam.gserviceaccount.com",
+    }
+    file = tmp_path / "k8s" / "base" / "values.env"
+    assert set(values) == set(re.findall(r"^(\w+)=", file.read_text(), re.MULTILINE))
+    file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+    command = [str(KUBECTL), "kustomize", str(tmp_path / "k8s" / place)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "CHANGE-ME" not in done.stdout
+    documents = list(yaml.safe_load_all(done.stdout))
+    by_kind = {document["kind"]: document for document in documents}
+
+    images = set(re.findall(r"\bimage: (\S+)", done.stdout))
+    assert images == {values["toolchain_image"], values["cluster_image"]}
+    job = by_kind["RayJob"]["spec"]
+    buckets = re.findall(r"gs://([^/]+)/", job["entrypoint"])
+    assert buckets == ["team-bucket"] * 6
+    for cluster in (by_kind["RayCluster"]["spec"], job["rayClusterSpec"]):
+        assert cluster["workerGroupSpecs"][0]["maxReplicas"] == 3
+    assert by_kind["CronJob"]["spec"]["schedule"] == "5 4 * * 1"
+    assert "kubernetes.io/metadata.name: operators" in done.stdout and "ray-system" not in done.stdout
+    data = by_kind["ConfigMap"]["data"]
+    assert (data["state"], data["corpus"]) == (values["state"], values["corpus"])
+    accounts = [document["metadata"] for document in documents if document["kind"] == "ServiceAccount"]
+    expected = values["google_service_account"] if place == "overlays/gke" else None
+    for account in accounts:
+        assert account.get("annotations", {}).get("iam.gke.io/gcp-service-account") == expected
