@@ -7,6 +7,7 @@ import os
 import shutil
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import gin
 import tensorflow as tf
@@ -17,7 +18,7 @@ from components.core.policy.export import export_policy
 from components.core.policy.tf_errors import explain_resource_exhausted
 from components.core.storage import publish
 from components.core.storage.directory import make_directory
-from components.core.storage.uri import display_path
+from components.core.storage.uri import REMOTE_SCHEMES, display_path, uri_of
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.checkpointing.training_lease import LeaseLost, TrainingLease
@@ -51,10 +52,17 @@ def run(config: PpoConfig) -> None:
     root = config.root_dir
     make_directory(root)
     with shutdown_deadline(), explain_resource_exhausted(root), TrainingLease(root) as lease:
+        _say_logdir(root / "tensorboard")
         trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints))
         trained = _train(trainer)
         lease.update()  # a training that lost its lease publishes nothing
         _publish(config, trainer, trained)
+
+
+def _say_logdir(directory: Path) -> None:
+    uri = uri_of(directory)
+    if uri is None or uri.scheme in REMOTE_SCHEMES:  # KFP copies a kfp-local:// directory only after the step
+        say(f"training curve, updated with each checkpoint: tensorboard --logdir {display_path(directory)}")
 
 
 def _train(trainer: Trainer) -> Trained:

@@ -165,6 +165,7 @@ def test_signal_keeps_the_last_iteration(inputs, undisturbed, tmp_path):
         assert run.process.returncode == status and "Traceback" not in said, said
         assert iteration(root) > before and f"the state after iteration {iteration(root)} is saved in {root}" in said
         assert "run the same command again to continue" in said
+        assert f"tensorboard --logdir {root / 'tensorboard'}\n" in said
         assert json.loads((root / "latest.json").read_text())["released"]
     assert iteration(root) < ITERATIONS
     assert Run(inputs, root, tmp_path).learned() == undisturbed
