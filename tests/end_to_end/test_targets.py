@@ -7,11 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from components.core.compiler.elf import Elf
 from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
-from tests.end_to_end.chain import RECIPES, mlgo_run
+from tests.end_to_end.chain import TINY, mlgo_run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -34,10 +35,9 @@ int main(int argc, char **) {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("riscv64")
     recipe = directory / "recipe.yaml"
-    projects = ", ".join(str(RECIPES / name) for name in ("tinyxml2.yaml", "cjson.yaml"))
-    recipe.write_text(
-        f"projects: [{projects}]\ntarget: {{triple: {TRIPLE}}}\nsplit: {{heldout_projects: [tinyxml2]}}\n"
-    )
+    document = yaml.safe_load(TINY.read_text())
+    document["projects"] = [str(TINY.parent / name) for name in document["projects"]]
+    recipe.write_text(yaml.safe_dump({**document, "target": {"triple": TRIPLE}}))
     mlgo_run(directory / "run", "--strategy", "plugin", "--start-from", "pretrained", recipe=recipe)
     return directory / "run"
 
