@@ -34,11 +34,13 @@ class Behaviour:
     Attributes:
         faults: requests that fail. One "whose answer is lost" ends without an answer.
         conditions: "kept", "ignored" or "rejected" conditions of writes.
+        deletes_are_checked: whether deleting an object that does not exist answers 404, as Cloud Storage does.
         requests: methods and paths so far.
     """
 
     faults: Faults = field(default_factory=Faults)
     conditions: str = "kept"
+    deletes_are_checked: bool = False
     requests: list[str] = field(default_factory=list)
 
 
@@ -63,6 +65,8 @@ class Application:
                 return _error(start, "501 Not Implemented", "NotImplemented", "A header is not implemented.")
             if behaviour.conditions == "ignored":
                 environ = {name: value for name, value in environ.items() if name not in CONDITIONS}
+        if behaviour.deletes_are_checked and environ["REQUEST_METHOD"] == "DELETE" and not self._exists(environ):
+            return _error(start, "404 Not Found", "NoSuchKey", "The specified key does not exist.")
         with self._lock:
             answer = list(self._moto(environ, start if not fault else _discard))
         if fault == "answer is an error":
@@ -71,6 +75,12 @@ class Application:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionResetError
         return answer
+
+    def _exists(self, environ: dict[str, Any]) -> bool:
+        found: list[str] = []
+        with self._lock:
+            list(self._moto(environ | {"REQUEST_METHOD": "HEAD"}, lambda status, *_: found.append(status)))
+        return found == ["200 OK"]
 
 
 def _discard(*_answer: object) -> None:

@@ -28,7 +28,7 @@ from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.extract_command import extract
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.report import DAMAGED, Report, Skipped
-from components.corpus.split import split_modules
+from components.corpus.split import MIN_CONTENTS, split_modules
 from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
 
 _PROBLEM = click.option(
@@ -297,6 +297,12 @@ def obtain(
 def _require_parts(directory: Path) -> None:
     """Check that a corpus has modules for each step that follows. UserError if a part of its split is empty."""
     corpus = load_corpus(directory)
+    if len(corpus.modules) < MIN_CONTENTS:
+        raise UserError(
+            f"{len(corpus.modules)} modules are too few to train on, to select the best policy with, and to report on",
+            f"train on at least {MIN_CONTENTS} modules, better on a hundred; mlgo toolchain --mode release --policy "
+            "pretrained needs no training",
+        )
     uses: dict[Part, str] = {"train": "train on", "validation": "select the best policy with", "heldout": "report on"}
     for part, use in uses.items():
         if not corpus.split(part):

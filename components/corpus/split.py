@@ -10,6 +10,9 @@ from components.core.console import UserError
 from components.core.formats.corpus import Module
 from components.core.formats.splits import Splits
 
+MIN_CONTENTS = 3
+"""Distinct contents from which on each part of a split has one."""
+
 
 @dataclass(frozen=True)
 class SplitConfig:
@@ -43,8 +46,8 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
 
     Contents are ordered by the SHA-256 of seed and bitcode, so that the result depends neither on names nor on the
     order of the corpus. The first contents are held out, the next ones are for validation, the rest for training. Each
-    part with a fraction above 0 gets at least one content if there are at least three. Modules of held-out projects,
-    and modules with the same content as one of them, are held out.
+    part with a fraction above 0 gets at least one content if there are at least MIN_CONTENTS. Modules of held-out
+    projects, and modules with the same content as one of them, are held out.
 
     Raises:
         UserError: the corpus does not have a held-out project, or no module is left to train on.
@@ -89,7 +92,7 @@ def _content(module: Module, seed: int) -> str:
 
 
 def _part_size(count: int, fraction: float) -> int:
-    """Return the number of contents for `fraction` of `count`: at least 1 if count >= 3, otherwise 0."""
-    if fraction == 0 or count < 3:
+    """Return the number of contents for `fraction` of `count`: at least 1 if count >= MIN_CONTENTS, otherwise 0."""
+    if fraction == 0 or count < MIN_CONTENTS:
         return 0
     return max(1, int(count * fraction))

@@ -20,7 +20,7 @@ _OUTPUT = click.option(
 )
 
 
-@click.group("images")
+@click.group("images", short_help="Build and push the container images.")
 def images_group() -> None:
     """Build and push the container images of the steps and of a Ray cluster's nodes.
 

@@ -23,15 +23,15 @@ from pipelines.cli.storage import storage_group
 from pipelines.cli.submit import SERVER_COMMANDS
 
 STEPS = {
-    "toolchain": "build a training clang, or a release clang that embeds a policy",
-    "corpus": "turn code into a corpus: bitcode and compile command of each module",
-    "trace": "record every decision of the default heuristic, or export a trace for ml-compiler-opt",
-    "vocab": "compute the quantiles of each feature of a trace",
-    "warmstart": "train a policy that imitates the default heuristic",
-    "ppo": "train a policy with PPO, starting from the warmstart",
-    "policy": "explain the decisions of a policy, export or import it",
-    "evaluation": "measure a policy on held-out code",
-    "tune": "search for the inlining decisions that make one program smallest: a plan for the release clang",
+    "toolchain": "Build a training clang, a release clang that embeds a policy, or LLVM's libraries.",
+    "corpus": "Turn code into a corpus: bitcode and compile command of each module.",
+    "trace": "Record every decision of the default heuristic, or export a trace for ml-compiler-opt.",
+    "vocab": "Compute the quantiles of each feature of a trace.",
+    "warmstart": "Train a policy that imitates the default heuristic.",
+    "ppo": "Train a policy by reinforcement learning (DQN, PPO, ES), starting from the warmstart.",
+    "policy": "Explain the decisions of a policy, export or import it.",
+    "evaluation": "Measure a policy on held-out code.",
+    "tune": "Search for the inlining decisions that make one program smallest: a plan for the release clang.",
 }
 """Subcommands that run a step (`mlgo vocab ...`), with their short help."""
 

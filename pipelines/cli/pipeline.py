@@ -34,7 +34,7 @@ _PATHS = {
 }
 
 
-@click.group("pipeline")
+@click.group("pipeline", short_help="Compile the pipeline; run it here or on a server.")
 def pipeline_group() -> None:
     """Compile the pipeline, run it on this machine, or run it on Kubeflow Pipelines or Vertex AI.
 

@@ -64,7 +64,7 @@ _SEED = click.option(
 _STATE = click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
 
 
-@click.group("retrain")
+@click.group("retrain", short_help="Retrain, and promote policies that are clearly better.")
 def retrain_group() -> None:
     """Decide whether to retrain, retrain, and promote a policy that is clearly better than the deployed one.
 

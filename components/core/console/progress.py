@@ -56,8 +56,8 @@ def say_if_slow(text: str, after_s: float = SLOW_S) -> Iterator[Callable[[], Non
 class Progress:
     """Counts completed units of work: `with Progress("compiling", total=len(modules)) as p: p.advance(reward=0.01)`.
 
-    Thread-safe. On a terminal it shows a bar with the number of completed units, the rate per second, the remaining
-    time and the latest fields; otherwise it prints a line with the same content at most every PLAIN_INTERVAL_S seconds,
+    Thread-safe. On a terminal it shows a bar with the number of completed units, the rate, the remaining time
+    and the latest fields; otherwise it prints a line with the same content at most every PLAIN_INTERVAL_S seconds,
     and a last one at the end.
 
     Args:
@@ -115,7 +115,8 @@ class Progress:
 
     def _note(self) -> str:
         elapsed_s = max(time.monotonic() - self._started_s, 1e-6)
-        notes = [f"{self.done / elapsed_s:.1f}/s"]
+        rate = self.done / elapsed_s
+        notes = [f"{rate:.1f}/s" if rate >= 0.1 or not self.done else f"{60 * rate:.1f}/min"]
         notes += [f"{name} {_format(value)}" for name, value in self._fields.items()]
         return ", ".join(notes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -240,9 +241,13 @@ def explain_command(
         raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")
     if load_policy_info(policy).problem != "inlining":
         raise UserError(f"{policy} is no inlining policy", "register allocation has no calls to explain")
-    found = {candidate.name: candidate for candidate in load_corpus(corpus).modules}.get(module)
+    modules = {candidate.name: candidate for candidate in load_corpus(corpus).modules}
+    found = modules.get(module)
     if found is None:
-        raise UserError(f"{corpus} has no module {module}", "its corpus_description.json lists the names")
+        near = get_close_matches(module, modules, n=3, cutoff=0) or ["none"]
+        raise UserError(
+            f"{corpus} has no module {module}", f"its corpus_description.json lists them, such as {', '.join(near)}"
+        )
     if toolchain is not None:
         compiler = load_toolchain(toolchain).require_mode("training").clang
         explanation = explain_with_training_clang(policy, found, compiler, flip_compiles, seed)

@@ -170,7 +170,8 @@ class S3Store:
             found = self.head(uri)
             if found is None or found.version != version:
                 return
-        with translate_s3_errors(uri), suppress(ObjectMissing):
+        # Amazon's S3 does not say that there was no object; Cloud Storage's answer to S3's protocol does.
+        with suppress(ObjectMissing), translate_s3_errors(uri):
             try:
                 client.delete_object(Bucket=uri.bucket, Key=uri.path, **({"IfMatch": version} if version else {}))
             except client.exceptions.ClientError as error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 
 def obtain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -12,13 +15,23 @@ def obtain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_corpus_too_small_to_be_split_is_refused_before_anything_is_trained(make_corpus, tmp_path: Path) -> None:
-    corpus = make_corpus(
-        tmp_path / "corpus", {"one.c": "static int f(int x) { return x; } int g(void) { return f(1); }"}
-    )
+@pytest.mark.parametrize(
+    ("count", "problem", "remedy"),
+    [
+        (2, "2 modules are too few to train on", "train on at least 3 modules"),
+        (3, "none of the 3 modules is left to select the best policy with: validation is empty", "add code"),
+    ],
+)
+def test_corpus_too_small_to_be_split_is_refused_before_anything_is_trained(
+    make_corpus, tmp_path: Path, count: int, problem: str, remedy: str
+) -> None:
+    """Three modules of the same content cannot be split either."""
+    code = "static int f(int x) { return x; } int g(void) { return f(1); }"
+    corpus = make_corpus(tmp_path / "corpus", {f"{number}.c": code for number in range(count)})
+    for module in corpus.modules[1:]:
+        shutil.copyfile(corpus.modules[0].bitcode, module.bitcode)
     done = obtain("--existing", corpus.directory, "--output", tmp_path / "out")
-    assert done.returncode == 1
-    assert "none of the 1 modules is left to" in done.stderr and "is empty in the corpus's split" in done.stderr
+    assert done.returncode == 1 and problem in done.stderr and f"remedy: {remedy}" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
 
 

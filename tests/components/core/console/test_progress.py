@@ -25,6 +25,13 @@ def test_plain_lines_have_count_rate_fields_and_time_left(
     assert last.startswith("compiling: 2/4, ") and ", done in " in last
 
 
+def test_slow_work_has_a_rate_per_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("training") as bar:
+        bar._started_s -= 119.9
+        bar.advance(4)
+    assert capsys.readouterr().out.startswith("training: 4, 2.0/min, done in 1")
+
+
 def test_few_lines_are_printed_on_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("compiling", total=10_000) as bar:
         for _ in range(10_000):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
@@ -18,9 +19,12 @@ from components.core.counterfactual.explain import (
     explain_with_training_clang,
 )
 from components.core.formats.toolchain import load_toolchain
+from components.core.policy import pretrained
+from components.core.policy.__main__ import main
 from components.core.policy.export import export_fast
 from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
+PRETRAINED = Path(pretrained.__file__).parent / "inlining"
 CLANG_22 = Path("/usr/lib/llvm-22/bin/clang")
 
 
@@ -97,3 +101,11 @@ def test_stock_clang_lacks_the_extended_features(training_toolchain: Path, modul
     dense.save(tmp_path)
     with pytest.raises(UserError, match=r"does not have all features of the policy; missing: .*callee_linkage"):
         explain_with_stock_clang(tmp_path, module, CLANG_22, 22)
+
+
+def test_unknown_module_is_refused_with_similar_names(tiny_corpus) -> None:
+    name = tiny_corpus.modules[0].name
+    arguments = ["explain", name[:-1], f"--policy={PRETRAINED}", f"--corpus={tiny_corpus.directory}", "--clang=any"]
+    with pytest.raises(UserError, match="has no module") as caught:
+        CliRunner().invoke(main, arguments, catch_exceptions=False, standalone_mode=False)
+    assert f"such as {name}" in caught.value.remedy

@@ -108,6 +108,19 @@ def test_versions_decide_who_writes_reads_and_deletes(behaviour: Behaviour, tmp_
         store.read_range(uri)
 
 
+@pytest.mark.parametrize("checked", [False, True])
+def test_deleting_what_is_gone_changes_nothing(behaviour: Behaviour, checked: bool) -> None:
+    behaviour.deletes_are_checked = checked
+    store, uri = store_of(PLACE), PLACE / "a"
+    store.write(uri, b"1", NO_VERSION)
+    store.delete(uri)
+    assert store.head(uri) is None
+    store.delete(uri)
+    behaviour.deletes_are_checked = False
+    with pytest.raises(UserError, match="is there a bucket nowhere"):
+        store.delete(ObjectUri("s3", "nowhere", "a"))
+
+
 def test_ranges_and_large_files_are_transferred(
     behaviour: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
