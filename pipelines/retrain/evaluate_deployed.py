@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,12 +31,18 @@ def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) ->
     command += ["--workers", workers, "--thresholds", "", "--quiet", "--output", str(output)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        problem, _, remedy = done.stderr.strip().rpartition("error: ")[2].partition("\n  remedy: ")
+        problem, remedy = reported_error(done.stderr)
         raise UserError(
             f"the deployed policy at {policy} cannot be evaluated: {problem or f'status {done.returncode}'}",
             remedy or "see the log above",
         )
     return str(output)
+
+
+def reported_error(stderr: str) -> tuple[str, str]:
+    """Return problem and remedy of the UserError that a step printed; without one, all of `stderr` and ""."""
+    found = re.search(r"^error: (.*?)\n  remedy: (.*)\Z", stderr.strip(), re.MULTILINE | re.DOTALL)
+    return (found[1], found[2]) if found else (stderr.strip(), "")
 
 
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []

@@ -34,7 +34,7 @@ from components.evaluation.metrics_types import (
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
-from pipelines.retrain.evaluate_deployed import evaluate_deployed
+from pipelines.retrain.evaluate_deployed import evaluate_deployed, reported_error
 from pipelines.retrain.promote import compare, promote, promotion, regressed_modules
 from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
@@ -301,6 +301,19 @@ def test_failed_evaluation_of_the_deployed_policy_keeps_its_remedy(run: dict[str
     with pytest.raises(UserError, match=r"cannot be evaluated: .*corpus is not a corpus") as caught:
         evaluate_deployed(run["policy"], run["corpus"], str(tmp_path / "nowhere"), "local:1")
     assert caught.value.remedy and "rollback" not in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        ("error: a failed\n  remedy: do b\n", ("a failed", "do b")),
+        ("a warning\nerror: a:\nclang: error: no c\n  remedy: do b", ("a:\nclang: error: no c", "do b")),
+        ("Traceback\nValueError: a\n", ("Traceback\nValueError: a", "")),
+        ("", ("", "")),
+    ],
+)
+def test_error_of_a_step_is_passed_on_whole(stderr: str, expected: tuple[str, str]) -> None:
+    assert reported_error(stderr) == expected
 
 
 def test_promoting_a_run_twice_changes_nothing(run: dict[str, str], tmp_path: Path) -> None:
