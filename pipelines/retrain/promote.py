@@ -117,14 +117,8 @@ def promotion(
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     info, content = load_policy_info(policy), digest(policy)
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
-    _require_evaluation_of(content, metrics, run["evaluation"])
-    if metrics.verdict != "better":
-        return state, f"not promoted: the verdict on the new policy is {verdict(metrics)}"
-    if "release_report" in run:
-        report = read_metrics(local(run["release_report"]))
-        _require_evaluation_of(content, report, run["release_report"])
-        if report.verdict != "better":
-            return state, f"not promoted: the verdict on the release clang of the new policy is {verdict(report)}"
+    if why := own_verdict(run, content):
+        return state, why
     modules = module_checksums(run["corpus"])
     if missing := sorted(set(measured.modules) - set(modules)):
         raise UserError(
@@ -172,6 +166,26 @@ def promotion(
         evaluation=run.get("release_report", run["evaluation"]),
     )
     return state.promoted(deployed, decision), f"promoted: {decision.reason}"
+
+
+def own_verdict(run: Mapping[str, str], policy_digest: str) -> str:
+    """Return why a run's own reports rule out its promotion, "" if they do not.
+
+    Args:
+        run: as for `promotion`.
+
+    Raises:
+        UserError: a report is of another policy.
+    """
+    subjects = {"evaluation": "the new policy", "release_report": "the release clang of the new policy"}
+    for name, subject in subjects.items():
+        if name not in run:
+            continue
+        metrics = read_metrics(local(run[name]))
+        _require_evaluation_of(policy_digest, metrics, run[name])
+        if metrics.verdict != "better":
+            return f"not promoted: the verdict on {subject} is {verdict(metrics)}"
+    return ""
 
 
 def _require_evaluation_of(policy_digest: str, metrics: Metrics, place: str) -> None:
@@ -234,6 +248,8 @@ def promote(
             )
         if known := state.comparison_of(content, week_of(time.time())):
             return f"not promoted: {known.reason} (compared on {describe_day(known.at)})"
+        if why := own_verdict(run, content):
+            return why  # without the minutes that the deployed policy's evaluation takes
         require_deployed(state)
         evaluated = evaluate_deployed(state.deployed.policy) if state.deployed is not None else None
         after, why = promotion(state, run, evaluated, by=by, seed=seed)

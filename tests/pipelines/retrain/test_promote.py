@@ -360,6 +360,18 @@ def test_training_starts_from_deployed_policy_of_same_llvm(before: State, given:
     assert training_start(before, given) == start
 
 
+def test_deployed_policy_is_not_evaluated_for_a_bad_verdict(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.json")
+    promote(place, artifacts(tmp_path / "first", [950] * 8), lambda _: "", "me")
+    before = load_state(place)
+
+    def evaluate(_policy: str) -> str:
+        raise AssertionError("the deployed policy is evaluated")
+
+    why = promote(place, artifacts(tmp_path / "second", [900] * 8, "not better"), evaluate, "me")
+    assert why.startswith("not promoted: the verdict on the new policy is") and load_state(place) == before
+
+
 def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
     same, why = promotion(State(), artifacts(tmp_path / "run", [1000] * 8, "not better"), None)
     assert same.deployed is None and "not promoted: the verdict" in why
