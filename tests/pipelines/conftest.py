@@ -19,6 +19,8 @@ def main():
     flags = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     with open(flags["--count"], "a") as stream:
         stream.write("x")
+    while "--after" in flags and "running" not in Path(flags["--after"]).read_text():
+        time.sleep(0.02)
     if "--fail" in flags:
         raise UserError("the toy is broken")
     if "--meet" in flags:

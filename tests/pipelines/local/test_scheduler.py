@@ -130,8 +130,9 @@ def test_damaged_artifact_is_rebuilt(toys: Toys, damage: str) -> None:
 def test_failing_step_is_reported_with_log_and_stops_the_others(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
     sleeper = toys.step("sleeper", (), "--sleep", "60")
     last, follows = toys.step("last", ("next",)), toys.step("next", ("bad",))
+    bad = toys.step("bad", (), "--fail", "1", "--after", str(toys.directory / "logs" / "sleeper.log"))
     with pytest.raises(UserError, match=r"step bad failed \(exit status 1\).*logs/bad\.log") as raised:
-        toys.run(last, sleeper, toys.step("bad", (), "--fail", "1"), follows)
+        toys.run(last, sleeper, bad, follows)
     assert raised.value.problem.endswith("\n  not done: sleeper, next, last")
     out = capsys.readouterr().out
     assert out.endswith("[bad] error: the toy is broken\n[sleeper] stopped\n"), "output of a stopped step is not shown"
