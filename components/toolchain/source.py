@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from components.core.console import UserError, say
@@ -94,13 +94,7 @@ def whole_source(origin: str, major: int, cache: Path) -> Path:
         source = _whole_git(origin.removeprefix("git:"), cache)
     else:
         source = Path(origin).absolute()
-    needed = (*FILES, *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld")))
-    missing = [name for name in needed if not (source / name).is_file()]
-    if missing:
-        raise UserError(
-            f"--llvm-source {origin}: {source} is not an LLVM source tree: {missing[0]} is missing",
-            "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
-        )
+    _require_files(source, (*FILES, *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld"))), origin)
     version = source_version(source / VERSION_FILE)
     if version.partition(".")[0] != str(major):
         raise UserError(
@@ -116,18 +110,23 @@ def check_source(source: Path, sdk: Sdk, origin: str) -> None:
     Raises:
         UserError: a file is missing, or the versions differ.
     """
-    missing = [name for name in FILES if not (source / name).is_file()]
-    if missing:
-        raise UserError(
-            f"--llvm-source {origin}: {source} is not an LLVM source tree: {missing[0]} is missing",
-            "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
-        )
+    _require_files(source, FILES, origin)
     version = source_version(source / VERSION_FILE)
     if version != sdk.version:
         raise UserError(
             f"--llvm-source {origin} is LLVM {version}, but the installed SDK in {sdk.prefix} is LLVM {sdk.version}",
             f"pass --llvm-source git:llvmorg-{sdk.version}, or upgrade the installed packages",
         )
+
+
+def _require_files(source: Path, names: Iterable[str], origin: str) -> None:
+    """Raise UserError if a file is missing in `source`."""
+    for name in names:
+        if not (source / name).is_file():
+            raise UserError(
+                f"--llvm-source {origin}: {source} is not an LLVM source tree: {name} is missing",
+                "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
+            )
 
 
 def source_version(path: Path) -> str:

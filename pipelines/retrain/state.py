@@ -144,13 +144,16 @@ class State:
         Args:
             decision: the comparison that decided; None if there was none.
         """
-        before = self._count(decision)
+        before = self if decision is None else self.compared(decision)
         history = ((before.deployed,) if before.deployed else ()) + before.history
         return replace(before, deployed=deployed, history=history[:KEPT])
 
     def compared(self, decision: Decision) -> State:
-        """Return the state after a comparison that the deployed policy survived."""
-        return self._count(decision)
+        """Return the state with another decision; one against the deployed policy counts as a comparison with it."""
+        deployed = self.deployed
+        if deployed is not None and decision.against == deployed.policy_digest:
+            deployed = replace(deployed, comparisons=deployed.comparisons + 1)
+        return replace(self, deployed=deployed, decisions=_newest(decision, self.decisions))
 
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
         """Return the state with the previous policy deployed again.
@@ -179,15 +182,6 @@ class State:
         against = self.deployed.policy_digest if self.deployed else ""
         wanted = ("not promoted", policy_digest, against, week)
         return next((e for e in self.decisions if (e.kind, e.policy_digest, e.against, e.week) == wanted), None)
-
-    def _count(self, decision: Decision | None) -> State:
-        """Return the state with another decision; one against the deployed policy counts as a comparison with it."""
-        if decision is None:
-            return self
-        deployed = self.deployed
-        if deployed is not None and decision.against == deployed.policy_digest:
-            deployed = replace(deployed, comparisons=deployed.comparisons + 1)
-        return replace(self, deployed=deployed, decisions=_newest(decision, self.decisions))
 
 
 def load_state(place: str) -> State:
