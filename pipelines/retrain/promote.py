@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from components.core.console import UserError, say
@@ -93,7 +94,7 @@ def regressed_modules(measured: Measurements) -> tuple[str, ...]:
 def promotion(
     state: State,
     run: Mapping[str, str],
-    deployed_evaluation: str | None,
+    evaluate_deployed: Callable[[str], str],
     now: float | None = None,
     by: str = "",
     seed: int = 0,
@@ -103,8 +104,8 @@ def promotion(
     Args:
         run: locations of its artifacts: policy, evaluation, corpus, and release_report if a release clang was built.
             The release report decides last, because the training clang's evaluation runs no programs.
-        deployed_evaluation: location of an evaluation of the deployed policy on the same corpus; None if no policy is
-            deployed.
+        evaluate_deployed: returns the location of an evaluation of a policy, by its location, on the run's corpus. It
+            takes minutes, so it is called only for a deployed policy, and if the run's own reports allow a promotion.
         now: seconds since the epoch; None for this moment.
         by: who promotes.
         seed: of the rotation of the modules that judge.
@@ -116,9 +117,9 @@ def promotion(
     now = time.time() if now is None else now
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     info, content = load_policy_info(policy), digest(policy)
-    metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
     if why := own_verdict(run, content):
         return state, why
+    metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
     modules = module_checksums(run["corpus"])
     if missing := sorted(set(measured.modules) - set(modules)):
         raise UserError(
@@ -129,9 +130,7 @@ def promotion(
     decision = Decision("promoted", now, by, "nothing was deployed", run["policy"], content, run.get("run", ""))
     against = None
     if state.deployed is not None:
-        if deployed_evaluation is None:
-            raise UserError("the deployed policy was not evaluated on this corpus", "use mlgo retrain run")
-        old, week = read_measurements(local(deployed_evaluation)), week_of(now)
+        old, week = read_measurements(local(evaluate_deployed(state.deployed.policy))), week_of(now)
         against = compare(measured, old, state.deployed.comparisons + 1, week, seed)
         decision = replace(
             decision,
@@ -218,8 +217,7 @@ def promote(
     Args:
         place: of the state.
         run: as for `promotion`.
-        evaluate_deployed: returns the location of an evaluation of a policy, by its location, on the run's corpus.
-        by, seed: as for `promotion`.
+        evaluate_deployed, by, seed: as for `promotion`.
         again: judge a policy even if it was rolled back.
 
     Returns:
@@ -248,11 +246,7 @@ def promote(
             )
         if known := state.comparison_of(content, week_of(time.time())):
             return f"not promoted: {known.reason} (compared on {describe_day(known.at)})"
-        if why := own_verdict(run, content):
-            return why  # without the minutes that the deployed policy's evaluation takes
-        require_deployed(state)
-        evaluated = evaluate_deployed(state.deployed.policy) if state.deployed is not None else None
-        after, why = promotion(state, run, evaluated, by=by, seed=seed)
+        after, why = promotion(state, run, partial(_evaluate_unchanged, state, evaluate_deployed), by=by, seed=seed)
         if after is state:
             return why
         try:
@@ -271,6 +265,11 @@ def require_deployed(state: State) -> None:
             f"the deployed policy at {state.deployed.policy} is missing or has changed",
             "run mlgo retrain rollback, or restore it",
         )
+
+
+def _evaluate_unchanged(state: State, evaluate_deployed: Callable[[str], str], policy: str) -> str:
+    require_deployed(state)
+    return evaluate_deployed(policy)
 
 
 def describe_day(seconds: float) -> str:

@@ -172,8 +172,12 @@ def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dic
     return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
 
 
+def none_deployed(policy: str) -> str:
+    pytest.fail(f"evaluated {policy}, although nothing is deployed")
+
+
 def test_first_policy_better_than_oz_is_promoted(run: dict[str, str]) -> None:
-    after, why = promotion(State(), run, None, now=5.0)
+    after, why = promotion(State(), run, none_deployed, now=5.0)
     assert after.deployed is not None and "nothing was deployed" in why
     assert after.deployed.policy == run["policy"] and after.deployed.promoted_at == 5.0
     assert after.deployed.features == ("callee_users",) and after.deployed.modules == module_checksums(run["corpus"])
@@ -182,12 +186,12 @@ def test_first_policy_better_than_oz_is_promoted(run: dict[str, str]) -> None:
 
 def test_only_policy_better_than_deployed_is_promoted(run: dict[str, str], tmp_path: Path) -> None:
     worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
-    after, why = promotion(state(), run, worse, now=5.0)
+    after, why = promotion(state(), run, lambda _: worse, now=5.0)
     assert after.deployed is not None and after.deployed.policy == run["policy"] and why.startswith("promoted")
     assert after.history == (replace(OLD, comparisons=1),)
     assert after.deployed.better_ci95 is not None and after.deployed.better_ci95[0] > 0
     as_good = artifacts(tmp_path / "same", [951, 941, 959, 954, 946, 951, 951, 1047])["evaluation"]
-    same, why = promotion(state(), run, as_good)
+    same, why = promotion(state(), run, lambda _: as_good)
     assert same.deployed == replace(OLD, comparisons=1) and why.startswith("not promoted: against the deployed policy")
     (decision,) = same.decisions
     assert decision.kind == "not promoted" and why == f"not promoted: {decision.reason}"
@@ -197,16 +201,16 @@ def test_only_policy_better_than_deployed_is_promoted(run: dict[str, str], tmp_p
 def test_each_comparison_must_be_surer_than_the_last(run: dict[str, str], tmp_path: Path) -> None:
     """A difference that suffices the first time does not after a year of comparisons."""
     slightly = artifacts(tmp_path / "old", [975, 960, 985, 950, 970, 975, 940, 1055])["evaluation"]
-    first, why = promotion(state(), run, slightly, now=5.0)
+    first, why = promotion(state(), run, lambda _: slightly, now=5.0)
     assert first.deployed is not None and first.deployed.policy == run["policy"] and first.deployed.comparisons == 0, (
         why
     )
-    later, why = promotion(state(comparisons=51), run, slightly, now=5.0)
+    later, why = promotion(state(comparisons=51), run, lambda _: slightly, now=5.0)
     assert later.deployed == replace(OLD, comparisons=52) and "99.9982% interval" in why
 
 
 def test_promotion_says_who_and_why(run: dict[str, str]) -> None:
-    after, _why = promotion(State(), run, None, now=5.0, by="somebody")
+    after, _why = promotion(State(), run, none_deployed, now=5.0, by="somebody")
     assert after.deployed is not None
     assert (after.deployed.promoted_by, after.deployed.reason) == ("somebody", "nothing was deployed")
 
@@ -293,7 +297,7 @@ def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: 
         ("corpus", tmp_path / "nothing", "nothing"),
     ):
         with pytest.raises(UserError, match=named):
-            promotion(State(), {**other, name: str(place)}, None)
+            promotion(State(), {**other, name: str(place)}, none_deployed)
 
 
 def test_failed_evaluation_of_the_deployed_policy_keeps_its_remedy(run: dict[str, str], tmp_path: Path) -> None:
@@ -373,7 +377,7 @@ def test_deployed_policy_is_not_evaluated_for_a_bad_verdict(tmp_path: Path) -> N
 
 
 def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
-    same, why = promotion(State(), artifacts(tmp_path / "run", [1000] * 8, "not better"), None)
+    same, why = promotion(State(), artifacts(tmp_path / "run", [1000] * 8, "not better"), none_deployed)
     assert same.deployed is None and "not promoted: the verdict" in why
 
 
@@ -383,7 +387,7 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
         report = summarize(scored([0.95e6] * 8), 0.1, 0, WholeProjects(BinariesComparison(), summarize_programs(ran)))
         with publish(tmp_path / str(policy)) as directory:
             (directory / "metrics.json").write_text(encode_json(report))
-        after, why = promotion(State(), {**run, "release_report": str(tmp_path / str(policy))}, None)
+        after, why = promotion(State(), {**run, "release_report": str(tmp_path / str(policy))}, none_deployed)
         assert (after.deployed is not None) == promoted
         assert why.startswith("promoted" if promoted else "not promoted")
         assert ("the release clang of the new policy is not better, because programs execute more" in why) != promoted
@@ -468,7 +472,7 @@ def test_check_writes_github_output(tmp_path: Path, run: dict[str, str]) -> None
     done = mlgo("check", "--state", place, "--github-output", output)
     assert done.returncode == 0 and "retrain: nothing is deployed yet" in done.stdout
     assert output.read_text().startswith("retrain=true\n")
-    save_state(str(place), promotion(load_state(str(place)), run, None)[0])
+    save_state(str(place), promotion(load_state(str(place)), run, none_deployed)[0])
     done = mlgo("check", "--state", place, "--corpus", run["corpus"], "--llvm-major", 19, "--github-output", output)
     assert done.returncode == 0 and "no reason to retrain" in done.stdout, done.stdout + done.stderr
     assert output.read_text().splitlines()[-2] == "retrain=false"
@@ -485,6 +489,6 @@ def test_reason_is_posted_to_webhook_without_revealing_its_url(
     done = mlgo("check", "--state", place, "--github-output", output)
     assert done.returncode == 1 and "the webhook at 127.0.0.1 did not accept the notification" in done.stderr
     assert "s3cret" not in done.stdout + done.stderr and output.read_text().startswith("retrain=true\n")
-    save_state(str(place), promotion(load_state(str(place)), run, None)[0])
+    save_state(str(place), promotion(load_state(str(place)), run, none_deployed)[0])
     done = mlgo("check", "--state", place, "--corpus", run["corpus"])
     assert done.returncode == 0, "no notification without a reason"
