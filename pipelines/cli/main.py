@@ -254,14 +254,14 @@ def run(
         strategy=strategy,
         targets=targets,
         llvm_major=llvm_major,
-        llvm_source=str(Path(llvm_source).absolute()) if Path(llvm_source).is_dir() else llvm_source,
-        sdk=str(Path(sdk).absolute()) if sdk and Path(sdk).is_dir() else sdk,
+        llvm_source=_absolute_directory(llvm_source),
+        sdk=_absolute_directory(sdk),
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,
         max_slowdown_percent=max_slowdown_percent,
         extra_policy=_absolute(extra_policy),
-        start_from=str(Path(start_from).absolute()) if Path(start_from).is_dir() else start_from,
+        start_from=_absolute_directory(start_from),
         tune_minutes=tune_minutes,
     )
     run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
@@ -273,6 +273,11 @@ def run(
 
 def _absolute(path: Path | None) -> Path | None:
     return path.absolute() if path else None
+
+
+def _absolute_directory(place: str) -> str:
+    """Return the absolute path of a directory, and any other place, such as a URI or "", as it is."""
+    return str(Path(place).absolute()) if place and Path(place).is_dir() else place
 
 
 def main() -> None:
