@@ -26,17 +26,26 @@ def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) ->
     directory = tempfile.TemporaryDirectory(prefix="mlgo-deployed-")
     _KEPT.append(directory)
     output = Path(directory.name) / "evaluation"
-    command = [sys.executable, "-P", "-m", "components.evaluation", "run", "--policy", policy, "--corpus", corpus]
-    command += ["--toolchain", toolchain, "--problem", load_policy_info(local(policy)).problem]
-    command += ["--workers", workers, "--thresholds", "", "--quiet", "--output", str(output)]
+    problem = load_policy_info(local(policy)).problem
+    command = [sys.executable, "-P", "-m", "components.evaluation", "run"]
+    command += evaluation_arguments(policy, corpus, toolchain, problem, workers, str(output))
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        problem, remedy = reported_error(done.stderr)
+        reason, remedy = reported_error(done.stderr)
         raise UserError(
-            f"the deployed policy at {policy} cannot be evaluated: {problem or f'status {done.returncode}'}",
+            f"the deployed policy at {policy} cannot be evaluated: {reason or f'status {done.returncode}'}",
             remedy or "see the log above",
         )
     return str(output)
+
+
+def evaluation_arguments(
+    policy: str, corpus: str, toolchain: str, problem: str, workers: str, output: str
+) -> tuple[str, ...]:
+    """Return arguments of the evaluation of a deployed policy; no thresholds, because only its figures are compared."""
+    named = {"policy": policy, "corpus": corpus, "toolchain": toolchain, "problem": problem, "workers": workers}
+    pairs = (named | {"thresholds": ",", "output": output}).items()
+    return (*(text for name, value in pairs for text in (f"--{name}", value)), "--quiet")
 
 
 def reported_error(stderr: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from pipelines.local.run_locally import run_locally
 from pipelines.local.runners.runner import Runner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
+from pipelines.retrain.evaluate_deployed import evaluation_arguments
 from pipelines.retrain.promote import other_problem, promote, require_deployed, run_artifacts
 from pipelines.retrain.state import State
 from pipelines.spec import COMPILED, load_spec, parameter_values
@@ -90,31 +91,16 @@ def training_start(state: State, given: Mapping[str, str]) -> str:
 
 def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:
     """Return a step that evaluates the deployed policy with the training clang on the corpus of the run at `root`."""
-    arguments = (
-        "evaluation",
-        "--corpus",
-        f"{root}/corpus",
-        "--toolchain",
-        f"{root}/training",
-        "--policy",
-        policy,
-        "--problem",
-        given.get("problem", "inlining"),
-        "--workers",
-        given.get("workers", "local"),
-        "--thresholds",
-        ",",
-        "--quiet",
-        "--output",
-        f"{root}/deployed_evaluation",
-    )
+    output = "deployed_evaluation"
+    problem, workers = given.get("problem", "inlining"), given.get("workers", "local")
+    arguments = evaluation_arguments(policy, f"{root}/corpus", f"{root}/training", problem, workers, f"{root}/{output}")
     return Step(
         name="deployed-evaluation",
         image=IMAGES["toolchain"],
         module="components.evaluation",
         command=("python", "-m", "components.core.launcher"),
-        arguments=arguments,
-        output="deployed_evaluation",
+        arguments=("evaluation", *arguments),
+        output=output,
         # The content at these locations may have changed although their names have not.
         facts=tuple(artifact_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
     )
