@@ -1,14 +1,51 @@
-"""Web servers for tests: one serves a directory, one answers given bytes."""
+"""Web servers for tests: one serves a directory, one answers given bytes; and what others need to answer in JSON."""
 
 from __future__ import annotations
 
+import json
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def serving(server: socketserver.TCPServer) -> Iterator[str]:
+    """Serve in a thread during the block, and close the server; yield its URL without a trailing slash."""
+    thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.02))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class JsonHandler(BaseHTTPRequestHandler):
+    """Reads and answers JSON, and logs nothing."""
+
+    def read_json(self) -> Any:
+        """Return the request's body, None without one."""
+        length = int(self.headers.get("Content-Length") or 0)
+        return json.loads(self.rfile.read(length)) if length else None
+
+    def answer(self, document: Any, status: int = 200) -> None:
+        self.send(json.dumps(document).encode(), "application/json", status)
+
+    def send(self, content: bytes, kind: str, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
 
 
 class _QuietHandler(SimpleHTTPRequestHandler):
@@ -19,8 +56,9 @@ class _QuietHandler(SimpleHTTPRequestHandler):
 @contextmanager
 def serve(directory: Path) -> Iterator[str]:
     """Serve the directory's files; yield the URL without a trailing slash."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_QuietHandler, directory=str(directory))) as server:
-        yield from _serving(server)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_QuietHandler, directory=str(directory)))
+    with serving(server) as url:
+        yield url
 
 
 class RawServer(socketserver.ThreadingTCPServer):
@@ -56,19 +94,9 @@ class _RawHandler(socketserver.BaseRequestHandler):
 
 @contextmanager
 def raw_server() -> Iterator[RawServer]:
-    with RawServer() as server:
-        for _url in _serving(server):
-            try:
-                yield server
-            finally:
-                server.ended.set()
-
-
-def _serving(server: socketserver.TCPServer) -> Iterator[str]:
-    thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.02), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
+    server = RawServer()
+    with serving(server):
+        try:
+            yield server
+        finally:
+            server.ended.set()

@@ -19,8 +19,7 @@ import email
 import json
 import re
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,6 +28,9 @@ import yaml
 from google.protobuf import json_format
 from kfp.compiler import compiler_utils
 from kfp.pipeline_spec import pipeline_spec_pb2
+
+from tests.http_server import JsonHandler, serving
+from tests.schemas import check_fields
 
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
 EXPERIMENTS: list[dict[str, Any]] = []
@@ -92,24 +94,6 @@ def check_model(value: Any, kind: str, where: str) -> None:
         raise ValueError(f"{where}: {value!r} is no {kind}")
 
 
-def check_kubernetes(value: Any, kind: Any, where: str) -> None:
-    """Raise ValueError unless `value` fits a type of KUBERNETES."""
-    if isinstance(kind, list):
-        for item in value:
-            check_kubernetes(item, kind[0], where)
-    elif isinstance(kind, dict):
-        for item in value.values():
-            check_kubernetes(item, kind[str], where)
-    elif isinstance(kind, type):
-        if not isinstance(value, kind):
-            raise ValueError(f"{where}: {value!r} is no {kind.__name__}")
-    else:
-        for key, item in value.items():
-            if key not in KUBERNETES[kind]:
-                raise ValueError(f"{where}: {kind} has no field {key}")
-            check_kubernetes(item, KUBERNETES[kind][key], f"{where}.{key}")
-
-
 def checked_pipeline(document: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the parsed PipelineSpec, and settings for Kubernetes by executor. ValueError or ParseError if invalid."""
     plain = document.get("pipeline_spec", document)
@@ -135,7 +119,7 @@ def checked_pipeline(document: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     for label, config in configs.items():
         if label not in plain["deploymentSpec"]["executors"]:
             raise ValueError(f"settings for {label}, which is no executor")
-        check_kubernetes(config, "KubernetesExecutorConfig", label)
+        check_fields(config, "KubernetesExecutorConfig", KUBERNETES, label)
     return spec, configs
 
 
@@ -198,10 +182,10 @@ def looked_at(run: dict[str, Any]) -> dict[str, Any]:
     return {"run_id": run["run_id"], "state": run["state"], "run_details": {"task_details": details}}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     def do_GET(self) -> None:
         if self.path == "/requests":
-            self._answer(REQUESTS)
+            self.answer(REQUESTS)
         elif route := self._route():
             self._get(route)
 
@@ -209,15 +193,15 @@ class Handler(BaseHTTPRequestHandler):
         if route == "healthz":
             self._health()
         elif route == "experiments":
-            self._answer({"experiments": self._named(EXPERIMENTS)})
+            self.answer({"experiments": self._named(EXPERIMENTS)})
         elif route == "pipelines":
-            self._answer({"pipelines": self._named(PIPELINES.values())})
+            self.answer({"pipelines": self._named(PIPELINES.values())})
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions", route):
-            self._answer({"pipeline_versions": self._named(PIPELINES[match[1]]["versions"])})
+            self.answer({"pipeline_versions": self._named(PIPELINES[match[1]]["versions"])})
         elif route.startswith("runs/") and route.removeprefix("runs/") in RUNS:
             self._look_at(RUNS[route.removeprefix("runs/")])
         else:
-            self._answer({"message": f"no route {self.path}"}, 404)
+            self.answer({"message": f"no route {self.path}"}, 404)
 
     def _route(self) -> str:
         """Return the route below the API, empty if this server has answered in another way."""
@@ -229,9 +213,9 @@ class Handler(BaseHTTPRequestHandler):
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         kind = self.server_kind
         if kind == "expired" or (kind == "multi" and token != "good"):
-            self._answer({"message": "Unauthenticated"}, 401)
+            self.answer({"message": "Unauthenticated"}, 401)
         elif kind == "locked":
-            self._answer({"message": "User 'x' is not authorized to list experiments"}, 403)
+            self.answer({"message": "User 'x' is not authorized to list experiments"}, 403)
         elif kind == "login" or (kind == "session" and route != "healthz"):
             self._page(200)
         elif kind == "redirect":
@@ -242,11 +226,11 @@ class Handler(BaseHTTPRequestHandler):
         elif kind == "other":
             self._page(404)
         elif kind == "v1" and version == "v1beta1" and route == "healthz":
-            self._answer({"commit_sha": "1", "tag_name": "1.8.5", "multi_user": False})
+            self.answer({"commit_sha": "1", "tag_name": "1.8.5", "multi_user": False})
         elif kind == "v1" or version != "v2beta1":
-            self._answer({"message": "Not Found"}, 404)
+            self.answer({"message": "Not Found"}, 404)
         elif kind == "multi" and self.query.get("namespace", "team") != "team":
-            self._answer({"message": "not your namespace"}, 403)
+            self.answer({"message": "not your namespace"}, 403)
         else:
             return route
         return ""
@@ -258,7 +242,7 @@ class Handler(BaseHTTPRequestHandler):
             health = {"frontendTagName": "2.5.0", "apiServerTagName": "2.5.0", "multi_user": False}
         if self.server_kind == "starting":
             health = {"frontendTagName": "2.17.0", "apiServerReady": False}
-        self._answer(health)
+        self.answer(health)
 
     def _named(self, found: Any) -> list[dict[str, Any]]:
         """Return the objects that the request's filter and namespace select."""
@@ -274,13 +258,13 @@ class Handler(BaseHTTPRequestHandler):
         run["asked"] += 1
         kind = run["display_name"]
         if kind == "forbidden":
-            self._answer({"message": "no access to runs"}, 403)
+            self.answer({"message": "no access to runs"}, 403)
         elif (kind == "lossy" and run["asked"] % 3 == 1) or (kind == "gone" and run["asked"] > 1):
-            self._answer({"message": "no healthy upstream"}, 503)
+            self.answer({"message": "no healthy upstream"}, 503)
         elif kind == "lossy" and run["asked"] % 3 == 2:
             self.close_connection = True  # without an answer
         else:
-            self._answer(looked_at(run))
+            self.answer(looked_at(run))
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -294,29 +278,29 @@ class Handler(BaseHTTPRequestHandler):
             REQUESTS.append({"route": route, "body": body, "token": self.headers.get("Authorization")})
             self._post(route, body)
         except (ValueError, KeyError, json_format.ParseError) as error:
-            self._answer({"message": f"invalid run: {error}"}, 400)
+            self.answer({"message": f"invalid run: {error}"}, 400)
 
     def _post(self, route: str, body: Any) -> None:
         if match := re.fullmatch(r"runs/(run-\d+):terminate", route):
             RUNS[match[1]]["state"] = "CANCELING"
-            self._answer({})
+            self.answer({})
         elif route == "experiments":
             check_model(body, "V2beta1Experiment", route)
             EXPERIMENTS.append({**body, "experiment_id": f"e-{len(EXPERIMENTS) + 1}"})
-            self._answer(EXPERIMENTS[-1])
+            self.answer(EXPERIMENTS[-1])
         elif route == "runs":
             check_model(body, "V2beta1Run", route)
-            self._answer(created(body))
+            self.answer(created(body))
         elif route == "recurringruns":
             check_model(body, "V2beta1RecurringRun", route)
-            self._answer(scheduled(body))
+            self.answer(scheduled(body))
         elif route == "pipelines":
             check_model(body, "V2beta1Pipeline", route)
             pipeline = {**body, "pipeline_id": f"p-{len(REQUESTS)}", "versions": []}
             PIPELINES[pipeline["pipeline_id"]] = pipeline
-            self._answer({key: value for key, value in pipeline.items() if key != "versions"})
+            self.answer({key: value for key, value in pipeline.items() if key != "versions"})
         else:
-            self._answer({"message": f"no route {self.path}"}, 404)
+            self.answer({"message": f"no route {self.path}"}, 404)
 
     def _upload_version(self, content: bytes) -> None:
         """Answer as backend/src/apiserver/server/pipeline_upload_server.go."""
@@ -329,36 +313,23 @@ class Handler(BaseHTTPRequestHandler):
         checked_pipeline(body)
         pipeline, name = PIPELINES[self.query["pipelineid"]], self.query["name"]
         if name == "broken" or name in [version["display_name"] for version in pipeline["versions"]]:
-            self._answer({"error_message": "Failed to create a pipeline version", "error_details": ""}, 409)
+            self.answer({"error_message": "Failed to create a pipeline version", "error_details": ""}, 409)
             return
         version = {"pipeline_id": pipeline["pipeline_id"], "pipeline_version_id": f"v-{name}", "display_name": name}
         pipeline["versions"].append(version)
-        self._answer(version)
+        self.answer(version)
 
     def do_DELETE(self) -> None:
         if route := self._route():
             del PIPELINES[route.removeprefix("pipelines/")]
-            self._answer({})
+            self.answer({})
 
     def _page(self, status: int) -> None:
-        self._send(b"<!doctype html><title>Log in</title>", "text/html; charset=utf-8", status)
-
-    def _answer(self, document: Any, status: int = 200) -> None:
-        self._send(json.dumps(document).encode(), "application/json", status)
-
-    def _send(self, content: bytes, kind: str, status: int) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: Any) -> None:
-        pass
+        self.send(b"<!doctype html><title>Log in</title>", "text/html; charset=utf-8", status)
 
 
 if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_port, flush=True)
-    sys.stdin.read()
+    with serving(server):
+        print(server.server_port, flush=True)
+        sys.stdin.read()

@@ -17,12 +17,13 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.crd import SCHEMAS, Invalid, check
+from tests.http_server import JsonHandler, serving
 
 NAMESPACE = "mlgo"
 RAYJOBS = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs"
@@ -150,7 +151,7 @@ def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
     return code, {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # one packet an answer: two would wait for each other
     cluster: Cluster
@@ -158,8 +159,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
+        body = self.read_json()
         cluster = self.cluster
         with cluster.lock:
             scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
@@ -175,16 +175,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             content = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "text/plain" if isinstance(answer, str) else "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.send(content, "text/plain" if isinstance(answer, str) else "application/json", code)
 
     do_POST = do_DELETE = do_GET
-
-    def log_message(self, *_arguments: Any) -> None:
-        pass
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
@@ -226,11 +219,5 @@ def kubernetes_server(cluster: Cluster, certificate: Path, key: Path) -> Iterato
     context.load_cert_chain(certificate, key)
     # The handshake in the connection's own thread, not where the next connection is waited for.
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(server):
         yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

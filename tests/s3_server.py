@@ -20,6 +20,7 @@ from typing import Any
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from tests.http_server import serving
 from tests.storage_server import FORBIDDEN, Faults
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -117,17 +118,12 @@ def s3_server(bucket: str, behaviour: Behaviour | None = None) -> Iterator[str]:
     """Serve from memory during the block; yield the URL for AWS_ENDPOINT_URL_S3."""
     behaviour = behaviour or Behaviour()
     server = make_s3_server("127.0.0.1", 0, behaviour)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}"
-        create_bucket(url, bucket)
-        yield url
-    finally:
-        behaviour.faults.silent.clear()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(server) as url:
+        try:
+            create_bucket(url, bucket)
+            yield url
+        finally:
+            behaviour.faults.silent.clear()
 
 
 def main() -> None:

@@ -28,6 +28,8 @@ from gcp_storage_emulator.handlers.buckets import create_bucket
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
 
+from tests.http_server import serving
+
 FORBIDDEN = "forbidden"
 
 
@@ -192,15 +194,11 @@ def storage_server(bucket: str, host: str = "127.0.0.1", faults: Faults | None =
     """Serve from memory during the block; yield the URL for STORAGE_EMULATOR_HOST."""
     faults = faults or Faults()
     server = make_server(host, 0, bucket, faults=faults)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        faults.silent.clear()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(server) as url:
+        try:
+            yield url
+        finally:
+            faults.silent.clear()
 
 
 def main() -> None:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.http_server import serving
+
 FAULTS = ("refused", "dropped", "error", "lost", "cut", "slow")
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
@@ -109,12 +111,5 @@ def spoiling_proxy(target: str, spoiling: Spoiling) -> Iterator[str]:
         def handle_error(self, *_arguments: object) -> None:
             """Print nothing: killed clients break their connections."""
 
-    proxy = Proxy(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{proxy.server_port}"
-    finally:
-        proxy.shutdown()
-        thread.join()
-        proxy.server_close()
+    with serving(Proxy(("127.0.0.1", 0), Handler)) as url:
+        yield url

@@ -11,9 +11,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ import pytest
 import requests
 import yaml
 
+from tests.http_server import JsonHandler, serving
 from tests.kubernetes_server import status
 from tests.storage_server import storage_server
 
@@ -103,28 +103,18 @@ def api() -> Api:
 def check(api: Api, tmp_path: Path) -> Iterator[Check]:
     """Run `mlgo cluster check` with a kubeconfig of `api`; returns when it ended."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(JsonHandler):
         def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.read_json()
             if self.headers.get("Authorization") != "Bearer mine":
                 code, answer = status(401, "Unauthorized", "Unauthorized")
             else:
-                code, answer = api.answer(self.command, urlsplit(self.path).path, json.loads(body) if body else None)
-            content = json.dumps(answer).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+                code, answer = api.answer(self.command, urlsplit(self.path).path, body)
+            self.answer(answer, code)
 
         do_POST = do_GET
 
-        def log_message(self, *_arguments: Any) -> None:
-            pass
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
 
     def run(*arguments: str, token: str = "mine", **variables: str) -> subprocess.CompletedProcess[str]:
         kubeconfig = {
@@ -142,10 +132,8 @@ def check(api: Api, tmp_path: Path) -> Iterator[Check]:
             [*command, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120, check=False
         )
 
-    yield run
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield run
 
 
 def lines(done: subprocess.CompletedProcess[str], status: str) -> list[str]:

@@ -20,8 +20,8 @@ Mlgo = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def host() -> Iterator[str]:
     """Start tests/kfp_server.py; yield its URL."""
-    command = [str(KFP_PYTHON), str(ROOT / "tests" / "kfp_server.py")]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [str(KFP_PYTHON), "-m", "tests.kfp_server"]
+    server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
     server.communicate("", timeout=30)

@@ -7,11 +7,9 @@ pipeline_job.py, schedule.py, pipeline_service.py, encryption_spec.py). The pack
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import click
@@ -31,7 +29,9 @@ from pipelines.submit.vertex import (
     schedule_vertex,
     submit_vertex,
 )
+from tests.http_server import JsonHandler, serving
 from tests.pipelines.submit.conftest import Mlgo
+from tests.schemas import check_fields
 
 JOB = "projects/p/locations/r/pipelineJobs/7"
 KEY = "projects/p/locations/r/keyRings/ring/cryptoKeys/key"
@@ -73,25 +73,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def check_message(value: Any, kind: Any) -> None:
-    """Raise ValueError unless `value` fits a type of MESSAGES."""
-    if isinstance(kind, list):
-        for item in value:
-            check_message(item, kind[0])
-    elif isinstance(kind, dict):
-        for item in value.values():
-            check_message(item, kind[str])
-    elif isinstance(kind, type):
-        if not isinstance(value, kind):
-            raise ValueError(f"{value!r} is no {kind.__name__}")
-    else:
-        for key, item in value.items():
-            if key not in MESSAGES[kind]:
-                raise ValueError(f"{kind} has no field {key}")
-            check_message(item, MESSAGES[kind][key])
-
-
-class Vertex(BaseHTTPRequestHandler):
+class Vertex(JsonHandler):
     """A fake of Vertex AI with one PipelineJob, which ends at the second poll."""
 
     jobs: list[dict[str, Any]]
@@ -101,22 +83,22 @@ class Vertex(BaseHTTPRequestHandler):
     ends: str
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.read_json()
         self.posts.append((self.path, body))
         try:
             if self.path == "/v1/projects/p/locations/r/pipelineJobs":
-                check_message(body, "PipelineJob")
+                check_fields(body, "PipelineJob", MESSAGES)
                 self.jobs.append(body)
-                self._answer({"name": JOB})
+                self.answer({"name": JOB})
             elif self.path == "/v1/projects/p/locations/r/schedules":
-                check_message(body, "Schedule")
-                self._answer({"name": "projects/1/locations/r/schedules/3"})
+                check_fields(body, "Schedule", MESSAGES)
+                self.answer({"name": "projects/1/locations/r/schedules/3"})
             elif self.path == f"/v1/{JOB}:cancel":
-                self._answer({})
+                self.answer({})
             else:
-                self._answer({"error": {"message": "permission denied"}}, 403)
+                self.answer({"error": {"message": "permission denied"}}, 403)
         except ValueError as error:
-            self._answer({"error": {"message": f"Invalid JSON payload received: {error}"}}, 400)
+            self.answer({"error": {"message": f"Invalid JSON payload received: {error}"}}, 400)
 
     def do_GET(self) -> None:
         if self.lost:
@@ -127,36 +109,21 @@ class Vertex(BaseHTTPRequestHandler):
                 self.close_connection = True
             return
         if self.path != f"/v1/{JOB}":
-            self._answer({"error": {"message": f"{self.path} is not found"}}, 404)
+            self.answer({"error": {"message": f"{self.path} is not found"}}, 404)
             return
         self.jobs.append({})
         state = "RUNNING" if len(self.jobs) < 3 else self.ends
         tasks = [{"taskName": "ppo", "state": state}]
-        self._answer(
+        self.answer(
             {"state": f"PIPELINE_STATE_{state}", "jobDetail": {"taskDetails": tasks}, "error": {"message": "no quota"}}
         )
-
-    def _answer(self, document: dict[str, Any], status: int = 200) -> None:
-        content = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: Any) -> None:
-        pass
 
 
 @pytest.fixture
 def vertex() -> Iterator[VertexServer]:
     Vertex.jobs, Vertex.posts, Vertex.lost, Vertex.ends = [], [], [], "SUCCEEDED"
-    server = HTTPServer(("127.0.0.1", 0), Vertex)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield VertexServer("p", "r", requests.Session(), f"http://127.0.0.1:{server.server_port}")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(HTTPServer(("127.0.0.1", 0), Vertex)) as url:
+        yield VertexServer("p", "r", requests.Session(), url)
 
 
 def request(**changes: Any) -> RunRequest:

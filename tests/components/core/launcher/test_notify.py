@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 import requests
 
 from components.core.console import UserError
 from components.core.launcher.notify import NOTIFY_VARIABLE, notify
+from tests.http_server import serving
 
 SECRET = "T024-s3cret"
 
@@ -29,10 +29,8 @@ def webhook(status: int, received: list[bytes]) -> Iterator[str]:
         def log_message(self, *_arguments: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://user:{SECRET}@127.0.0.1:{server.server_port}/services/{SECRET}?key={SECRET}"
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield f"http://user:{SECRET}@127.0.0.1:{server.server_port}/services/{SECRET}?key={SECRET}"
 
 
 def test_webhook_receives_the_outcome(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import tarfile
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from components.core.console import UserError
 from components.core.projects import source as source_module
 from components.core.projects.recipe import Recipe, Source
 from components.core.projects.source import fetch_recipe
-from tests.http_server import serve
+from tests.http_server import serve, serving
 
 
 def fetch(source: Source, where: Path, **recipe: object) -> Path:
@@ -94,14 +93,9 @@ def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_
             self.wfile.write(content[20:])
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        slow = Source("url", f"http://127.0.0.1:{server.server_port}/p.tar.gz", pin)
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(server) as url, ThreadPoolExecutor(4) as pool:
+        slow = Source("url", f"{url}/p.tar.gz", pin)
+        found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
     assert [(where / "lib/a.c").read_text() for where in found] == ["int a;\n"] * 4
     assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from components.core.storage import publish
 from components.evaluation.report.model_card import MARKDOWN
 from pipelines.retrain.state import Deployed
+from tests.http_server import JsonHandler, serving
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -46,51 +45,17 @@ def recording_server(answer: Callable[[Request], Answer]) -> Iterator[RecordingS
     """Serve on a free port; `answer` returns status and document."""
     record = RecordingServer()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(JsonHandler):
         def _handle(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            request = Request(self.command, self.path, body, dict(self.headers))
+            request = Request(self.command, self.path, self.read_json(), dict(self.headers))
             record.requests.append(request)
             status, document = answer(request)
-            content = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(document, status)
 
         do_GET = do_POST = do_PATCH = _handle
 
-        def log_message(self, *_arguments: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        record.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield record
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def check_fields(value: Any, kind: Any, messages: dict[str, dict[str, Any]]) -> None:
-    """Raise ValueError unless `value` fits a type: a Python type, [type], {str: type}, or the name of a message."""
-    if isinstance(kind, list):
-        for item in value:
-            check_fields(item, kind[0], messages)
-    elif isinstance(kind, dict):
-        for item in value.values():
-            check_fields(item, kind[str], messages)
-    elif isinstance(kind, type):
-        if not isinstance(value, kind):
-            raise ValueError(f"{value!r} is no {kind.__name__}")
-    else:
-        for key, item in value.items():
-            if key not in messages[kind]:
-                raise ValueError(f"{kind} has no field {key}")
-            check_fields(item, messages[kind][key], messages)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as record.url:
+        yield record
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.kubeflow import TOKEN_VARIABLE, KubeflowRegistry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed, load_state, save_state
-from tests.pipelines.retrain.registry.conftest import Answer, Request, check_fields, recording_server
+from tests.pipelines.retrain.registry.conftest import Answer, Request, recording_server
+from tests.schemas import check_fields
 
 ROOT = "/api/model_registry/v1alpha3/"
 _RESOURCE = {"name": str, "description": str, "externalId": str, "customProperties": {str: "MetadataValue"}}

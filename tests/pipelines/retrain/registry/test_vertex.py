@@ -21,7 +21,8 @@ from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
 from pipelines.submit.vertex import VertexServer
-from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, check_fields, recording_server
+from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, recording_server
+from tests.schemas import check_fields
 
 PARENT = "projects/p/locations/r"
 MODEL = f"{PARENT}/models/mlgo-inlining"
