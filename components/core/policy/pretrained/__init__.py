@@ -11,6 +11,7 @@ in the cache directory.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import shutil
 from pathlib import Path
@@ -23,6 +24,7 @@ from components.core.formats.policy import POLICY_JSON, PRETRAINED
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.export import write_source, write_weights
 from components.core.policy.fixed_point import round_weights
+from components.core.policy.shared_object import build_shared_object
 from components.core.storage import MANIFEST, publish
 from components.core.storage.cache import default_cache_dir
 
@@ -36,11 +38,12 @@ def pretrained_problems() -> tuple[str, ...]:
     return tuple(name for name in problems.names() if (_HERE / name / WEIGHTS_FILE).is_file())
 
 
-def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
+def pretrained_policy(problem: str, cache: Path | None = None, clang: Path | None = None) -> Path:
     """Return the directory of the pretrained policy for a problem: all that a release clang is built from.
 
     Args:
         cache: parent directory, by default the user's cache directory.
+        clang: compiles policy.so, which a training clang loads; None leaves that out.
 
     Raises:
         UserError: this problem has no pretrained policy.
@@ -52,12 +55,21 @@ def pretrained_policy(problem: str, cache: Path | None = None) -> Path:
     content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
     content += sorted(_HERE.parent.glob("*.inc"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
-    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / f"{problem}-{digest}"
+    name = f"{problem}-{digest}-training" if clang else f"{problem}-{digest}"
+    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / name
     if not (directory / MANIFEST).is_file():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with publish(directory) as partial:
             _write_artifact(read_dense(released), released, partial)
+            if clang:
+                build_shared_object(partial, clang)
     return directory
+
+
+def pretrained_projects(problem: str) -> set[str]:
+    """Return the projects in by_package.csv that the pretrained policy for a problem was trained on."""
+    with (_HERE / problem / BY_PACKAGE).open(newline="") as file:
+        return {row["project"] for row in csv.DictReader(file) if row["trained_on"] != "no"}
 
 
 def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:

@@ -134,13 +134,13 @@ def test_packages_are_projects_that_build_by_their_own_rules(tmp_path: Path) -> 
     assert xml == Recipe("libxml++2.6", Source("deb", "libxml++2.6=2.40.1-3"), debian=True)
 
 
-def test_the_debian_recipe_has_no_project_of_another_one() -> None:
+def test_the_debian_recipe_has_no_project_of_another_one_for_inlining() -> None:
     debian = load_recipes(RECIPES / "debian.yaml")
     names = {recipe.name for recipe in debian.projects}
     assert len(names) >= 100 and len(debian.split["heldout_projects"]) >= 25
     assert set(debian.split["heldout_projects"]) < names
     for path in RECIPES.glob("*.yaml"):
-        if path.stem != "debian":
+        if path.stem not in ("debian", "debian-performance"):  # the second is for register allocation only
             others = load_recipes(path).projects
             assert not names & {name for recipe in others for name in (recipe.name, recipe.source.location)}, path
 
