@@ -9,12 +9,21 @@ from typing import Any, cast, get_args
 
 import click
 
+from components.core import problems
 from components.core.console import UserError, run_step
 from components.core.console.number_types import JOBS, LLVM_MAJOR
+from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import PRETRAINED
-from components.core.formats.strategy import Strategy, Targets
+from components.core.formats.strategy import (
+    EXTERNAL,
+    PLUGIN_PROBLEMS,
+    Strategy,
+    Targets,
+    check_strategy,
+    release_strategy,
+)
 from components.core.formats.toolchain import Mode
-from components.core.storage.options import ARTIFACT, OUTPUT, ArtifactOr
+from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.toolchain.config import SdkConfig, ToolchainConfig
 from components.toolchain.make import make_toolchain
 from components.toolchain.sdk_build import make_sdk
@@ -63,6 +72,8 @@ Examples:
   # a plugin for Debian's clang 22
   mlgo toolchain --strategy plugin --llvm-major 22 --mode release --policy runs/mine/policy \\
     --output runs/mine/plugin
+  # a clang that others built in LLVM's development mode, with TensorFlow Lite
+  mlgo toolchain --strategy external --clang ../llvm/build/bin/clang --mode training --output runs/mine/training
   # your own LLVM: build it once, then link clangs from it
   mlgo toolchain --mode sdk --llvm-source ../llvm-project --output gs://my-bucket/sdk
   mlgo toolchain --mode training --sdk gs://my-bucket/sdk --output runs/mine/training
@@ -74,12 +85,17 @@ Examples:
 @click.option("--output", type=OUTPUT, required=True, metavar="DIR", help="Directory of the toolchain.")
 @click.option("--strategy", type=click.Choice(get_args(Strategy)), default="sdk", show_default=True,
               help="sdk: link a clang from the installed LLVM SDK. plugin: build a pass plugin for the installed "
-                   "clang; inlining only.")
+                   "clang; inlining only. external: use a training clang that others built in LLVM's development mode; "
+                   "its release clang is built as sdk or plugin.")
+@click.option("--clang", default="", metavar="PATH",
+              help="training, external: the clang that others built.")
+@click.option("--problem", type=click.Choice(["", *problems.names()]), default="", metavar="NAME",
+              help="training, external: problem whose decisions the clang must log.  [default: any]")
 @click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True,
               help="Major version of the installed LLVM: 19, with --strategy plugin also 22.")
-@click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR",
+@click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR|URI",
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
-                   "directory.")
+                   "directory, also one in object storage.")
 @click.option("--policy", "policies", type=ArtifactOr(PRETRAINED), multiple=True, metavar="DIR|URI|pretrained",
               help="release: the policy to embed, or the pretrained ones of this project. Repeat for a policy of "
                    "another problem.")
@@ -87,6 +103,9 @@ Examples:
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: form of the policy to embed: generated C++, or the object of TensorFlow's AOT compiler.")
+@click.option("--ir2vec-vocab", type=ArtifactOr(RANDOM, kind=FILE), metavar="FILE|URI|random",
+              help="training: log IR2Vec's embeddings of functions as features, from this vocabulary of LLVM's format "
+                   "or from random vectors; LLVM 22 with --strategy plugin.")
 @click.option("--targets", type=CodeGenerators(), default="native", show_default=True, metavar="native|all|NAME,...",
               help="Code generators: this machine's, all of the SDK, or, with --mode sdk, a list such as X86,ARM.")
 @click.option("--define", "definitions", type=CmakeDefinition(), multiple=True, metavar="NAME=VALUE",
@@ -114,26 +133,39 @@ def main(
         return
     if definitions:
         raise UserError("--define is for LLVM's own build", "omit it, or pass --mode sdk")
+    if (given["clang"] or given["problem"]) and (mode, given["strategy"]) != ("training", EXTERNAL):
+        raise UserError(
+            "--clang and --problem describe a training clang that others built",
+            f"omit them, or pass --mode training --strategy {EXTERNAL}",
+        )
     if (targets := given["targets"]) not in get_args(Targets):
         raise UserError(
             f"--targets {targets}: a clang is linked with the code generator of this machine or with all of its SDK",
             f"pass --targets all, and --sdk with what --mode sdk --targets {targets} built",
         )
-    directories = [place for policy in policies for place in ([policy] if isinstance(policy, Path) else _pretrained())]
+    check_strategy(given["strategy"], given["llvm_major"], "--strategy {}", "--llvm-major {}")
+    pretrained = _pretrained(given["strategy"], given["llvm_major"]) if PRETRAINED in policies else []
+    directories = [place for policy in policies for place in ([policy] if isinstance(policy, Path) else pretrained)]
     directories += [extra_policy] if extra_policy else []
     make_toolchain(ToolchainConfig(mode=cast(Mode, mode), policies=tuple(directories), **given))
 
 
 def _make_sdk(policies: Collection[object], definitions: dict[str, str], given: dict[str, Any]) -> None:
-    if policies or "sdk" in given or given.pop("strategy") != "sdk" or given.pop("embed") != "cpp":
-        raise UserError("an SDK is LLVM alone", "omit --policy, --extra-policy, --embed, --sdk and --strategy")
+    unused = [*policies, given.pop("clang"), given.pop("problem"), given.pop("ir2vec_vocab", None), given.get("sdk")]
+    if any(unused) or given.pop("strategy") != "sdk" or given.pop("embed") != "cpp":
+        raise UserError(
+            "an SDK is LLVM alone",
+            "omit --policy, --extra-policy, --embed, --ir2vec-vocab, --sdk, --strategy, --clang and --problem",
+        )
     make_sdk(SdkConfig(definitions=definitions, **given))
 
 
-def _pretrained() -> list[Path]:
+def _pretrained(strategy: Strategy, llvm_major: int) -> list[Path]:
+    """Return the pretrained policies that a release clang of this strategy can embed."""
     from components.core.policy.pretrained import pretrained_policy, pretrained_problems  # imports NumPy
 
-    return [pretrained_policy(problem) for problem in pretrained_problems()]
+    decided = PLUGIN_PROBLEMS if release_strategy(strategy, llvm_major) == "plugin" else problems.names()
+    return [pretrained_policy(problem) for problem in pretrained_problems() if problem in decided]
 
 
 if __name__ == "__main__":

@@ -72,14 +72,17 @@ def build(
     return tree / target
 
 
-def build_plugin(tree: Path, target: str, sdk: Sdk, jobs: int, policies: Mapping[str, Path]) -> None:
+def build_plugin(
+    tree: Path, target: str, sdk: Sdk, jobs: int, policies: Mapping[str, Path], vocabulary: Path | None = None
+) -> None:
     """Build `target` of cmake/plugin/CMakeLists.txt ("training", "release") in the plugin's build tree.
 
-    Arguments and errors are those of `build`.
+    Arguments and errors are those of `build`; `vocabulary` is a directory with ir2vec.HEADER, for embeddings.
     """
     definitions = {
         "MLGO_CLANG_DIRECTORY": sdk.prefix / "bin",
         "MLGO_POLICY_INLINING": policies.get("inlining", ""),
+        "MLGO_IR2VEC_VOCABULARY": vocabulary or "",
     }
     _configure_and_build(PLUGIN_PROJECT, tree, target, sdk, jobs, definitions)
 

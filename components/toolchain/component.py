@@ -18,19 +18,24 @@ def toolchain_training(  # type: ignore[no-untyped-def]
     llvm_major: int,
     llvm_source: str,
     sdk: str,
+    clang: str,
+    ir2vec_vocab: str,
     training: dsl.Output[dsl.Artifact],
 ):
     """Build the training clang, which logs decisions and takes policies from the command line.
 
     Args:
-        strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one.
+        strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one, `external` uses `clang`.
         targets: Code generators to link: `native` or `all`. A plugin works with all.
         llvm_major: Major version of LLVM.
-        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, a path or a URI.
         sdk: Path or URI of an LLVM SDK that `mlgo toolchain --mode sdk` built. Empty: the image's.
+        clang: Path of a clang of LLVM's development mode, where all steps find it. Only for `external`.
+        ir2vec_vocab: Vocabulary of IR2Vec embeddings to log: a path, or `random`. Empty: none.
         training: Training clang.
     """
-    return _build("training", strategy, targets, llvm_major, llvm_source, sdk, training)
+    more = ["--clang", clang, "--ir2vec-vocab", ir2vec_vocab]
+    return _build("training", strategy, targets, llvm_major, llvm_source, sdk, training, more)
 
 
 @dsl.container_component
@@ -49,10 +54,10 @@ def toolchain_release(  # type: ignore[no-untyped-def]
     Args:
         policy: Policy to embed.
         extra_policy: Path or URI of a policy for another problem to embed as well. Empty: none.
-        strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one.
+        strategy: `sdk` links a clang, `plugin` builds a pass plugin for the installed one, `external` is one of them.
         targets: Code generators to link: `native` or `all`. A plugin works with all.
         llvm_major: Major version of LLVM.
-        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, a path or a URI.
         sdk: Path or URI of an LLVM SDK that `mlgo toolchain --mode sdk` built. Empty: the image's.
         release: Release clang.
     """

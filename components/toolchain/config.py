@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.console import UserError
-from components.core.formats.strategy import SUPPORTED_LLVM_MAJORS, Strategy, Targets, check_strategy
+from components.core.formats.strategy import (
+    EXTERNAL,
+    MIN_IR2VEC_MAJOR,
+    SUPPORTED_LLVM_MAJORS,
+    Strategy,
+    Targets,
+    check_strategy,
+    release_strategy,
+)
 from components.core.formats.toolchain import Mode
 from components.core.storage.cache import default_cache_dir
 
@@ -23,11 +31,16 @@ class ToolchainConfig:
     Attributes:
         mode: "training" or "release".
         output: directory of the toolchain.
-        strategy: "sdk" links a clang, "plugin" builds a pass plugin for the installed one.
+        strategy: "sdk" links a clang, "plugin" builds a pass plugin for the installed one, "external" wraps `clang`. A
+            release clang of "external" is built by the first of the others that works with `llvm_major`.
         llvm_major: major version of LLVM.
-        llvm_source: "deb", "git:TAG" or a path; not used with an SDK that brings its source files.
+        clang: path or name of the training clang of "external", "" for other strategies; ignored for release clangs.
+        problem: name of the problem that it must log; "": any.
+        llvm_source: "deb", "git:TAG", a path or a URI; not used with an SDK that brings its source files.
         policies: policies to embed, at most one per problem; not empty if and only if the mode is release.
         embed: form of the policies.
+        ir2vec_vocab: IR2Vec vocabulary of a training plugin that logs embeddings: a file, or "random".
+            A release plugin has that of its policy.
         targets: code generators to link.
         sdk: prefix of the LLVM SDK, also one of mode "sdk"; None: the installed one of `llvm_major`.
         cache: directory for downloads and build trees.
@@ -38,9 +51,12 @@ class ToolchainConfig:
     output: Path
     strategy: Strategy = "sdk"
     llvm_major: int = 19
+    clang: str = ""
+    problem: str = ""
     llvm_source: str = "deb"
     policies: tuple[Path, ...] = ()
     embed: Embed = "cpp"
+    ir2vec_vocab: Path | str | None = None
     targets: Targets = "native"
     sdk: Path | None = None
     cache: Path = field(default_factory=default_cache_dir)
@@ -48,8 +64,22 @@ class ToolchainConfig:
 
     def __post_init__(self) -> None:
         check_strategy(self.strategy, self.llvm_major, "--strategy {}", "--llvm-major {}")
+        if self.mode == "training" and (self.strategy == EXTERNAL) != bool(self.clang):
+            problem = "needs the training clang" if self.strategy == EXTERNAL else "builds the training clang"
+            raise UserError(
+                f"--strategy {self.strategy} {problem}", "pass --clang PATH together with --strategy external, only"
+            )
+        if self.mode == "release":
+            object.__setattr__(self, "strategy", release_strategy(self.strategy, self.llvm_major))
         if self.strategy == "plugin" and self.embed != "cpp":
             raise UserError("a plugin embeds a policy as C++ only", "omit --embed, or pass --strategy sdk")
+        if self.ir2vec_vocab and (self.strategy != "plugin" or self.llvm_major < MIN_IR2VEC_MAJOR):
+            raise UserError(
+                f"LLVM {self.llvm_major} in a toolchain of --strategy {self.strategy} has no IR2Vec embeddings",
+                f"pass --strategy plugin --llvm-major {MIN_IR2VEC_MAJOR}, or omit --ir2vec-vocab",
+            )
+        if self.ir2vec_vocab and self.mode == "release":
+            raise UserError("a release clang has the IR2Vec vocabulary of its policy", "omit --ir2vec-vocab")
         if self.mode == "release" and not self.policies:
             raise UserError(
                 "a release clang needs a policy, and none was given",
@@ -69,7 +99,7 @@ class SdkConfig:
     Attributes:
         output: prefix of the SDK.
         llvm_major: major version of LLVM, which the source must have.
-        llvm_source: "deb", "git:TAG" or a path.
+        llvm_source: "deb", "git:TAG", a path or a URI.
         targets: code generators: "native", "all", or LLVM's names of targets with commas between.
         definitions: further variables of LLVM's CMake project.
         cache: directory for downloads and build trees.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,14 @@ def install_plugin(tree: Path, mode: str, sdk: Sdk, into: Path) -> None:
     shutil.copy2(tree / f"{mode}-plugin" / PLUGIN, into / "lib" / PLUGIN)
     shutil.copy2(tree / "launcher", into / "bin" / "clang")
     _link_names(sdk, into)
+
+
+def install_wrapper(clang: Path, into: Path) -> None:
+    """Create bin/clang in `into`, a script that runs `clang`, which finds its headers where it is installed."""
+    (into / "bin").mkdir(parents=True)
+    script = into / "bin" / "clang"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(clang))} "$@"\n')
+    script.chmod(0o755)
 
 
 def _link_names(sdk: Sdk, into: Path) -> None:

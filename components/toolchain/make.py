@@ -5,24 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from components.core import problems
+from components.core.compiler import probe
 from components.core.compiler.advisor import Advisor
+from components.core.compiler.external_clang import inspect_clang
 from components.core.console import UserError, say
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import IMPORTED, check_features, load_policy_info
-from components.core.formats.strategy import PLUGIN_PROBLEMS
+from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
+from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
+from components.core.formats.strategy import EXTERNAL, PLUGIN_PROBLEMS
 from components.core.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
-from components.toolchain import probe
 from components.toolchain.build import allocator, build, build_plugin, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
-from components.toolchain.install import LINKER, install, install_plugin
+from components.toolchain.install import LINKER, install, install_plugin, install_wrapper
+from components.toolchain.ir2vec import make_vocabulary, write_header
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import bundled_source, llvm_source
 
@@ -33,6 +36,8 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
     Raises:
         UserError: a part of the SDK, the source or the policy is missing or does not match; a build failed.
     """
+    if config.strategy == EXTERNAL:
+        return _wrap_external(config)
     sdk = find_sdk(config.llvm_major, config.sdk, config.strategy)
     policies = _check_policies(config)
     make = _make_plugin if config.strategy == "plugin" else _make_clang
@@ -46,6 +51,27 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
         flags = [problems.get(problem).optimization, *Advisor("release").flags(problem, None, None)]
         say(f"{problem}: {' '.join(flags)}")
     return load_toolchain(config.output)
+
+
+def _wrap_external(config: ToolchainConfig) -> Toolchain:
+    """Publish a toolchain whose bin/clang runs a training clang that others built, where that is now."""
+    external = inspect_clang(config.clang, config.llvm_major, config.problem)
+    with publish(config.output) as partial:
+        install_wrapper(external.clang, partial)
+        # The digest of the clang makes steps run again that used another one at the same place.
+        built = {"strategy": EXTERNAL, "clang": str(external.clang), "clang_sha256": _sha256(external.clang)}
+        known = {name: tuple(spec.name for spec in specs) for name, specs in external.known.items()}
+        toolchain = Toolchain(
+            partial, "training", external.version, external.triple, external.features, built, known, frozenset()
+        )
+        (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
+    say(f"training clang {external.version}, built by others: {external.clang}, logs {', '.join(external.features)}")
+    return load_toolchain(config.output)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:
@@ -74,9 +100,19 @@ def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path]
         build_tree(config.cache, sdk, None, config.targets) as tree,
         _copy_policies(tree, policies, config.embed) as copies,
     ):
-        build_plugin(tree, config.mode, sdk, config.jobs, copies)
+        vocabulary = _vocabulary(config, sdk, policies, output)
+        header = write_header(vocabulary, tree / "ir2vec") if vocabulary else None
+        build_plugin(tree, config.mode, sdk, config.jobs, copies, header)
         install_plugin(tree, config.mode, sdk, output)
-    return {"clang": str(sdk.clang), "targets": "all"}
+    return {"clang": str(sdk.clang), "targets": "all"} | ({DIGEST: vocabulary.digest} if vocabulary else {})
+
+
+def _vocabulary(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> Vocabulary | None:
+    """Return the IR2Vec vocabulary to build into a plugin, if any: the given one, or that of the policy to embed."""
+    if config.mode == "training":
+        return make_vocabulary(config.ir2vec_vocab, sdk, output / VOCABULARY) if config.ir2vec_vocab else None
+    policy = policies["inlining"]
+    return read_vocabulary(policy / VOCABULARY) if uses_embeddings(load_policy_info(policy).features) else None
 
 
 def _describe(
@@ -85,8 +121,9 @@ def _describe(
     clang = directory / "bin" / "clang"
     features: dict[str, tuple[FeatureSpec, ...]] = {}
     for problem, policy in policies.items():
-        features[problem] = load_policy_info(policy).features
-        check_features(features[problem], probe.known_features(clang, problem))
+        info = load_policy_info(policy)
+        features[problem] = info.features
+        check_embedded(info, probe.known_features(clang, problem), config.embed)
         probe.check_release(clang, problem)
     if policies:
         built |= {"embed": config.embed, "policies": {name: digest(policy) for name, policy in policies.items()}}
@@ -97,6 +134,23 @@ def _describe(
         # In release mode a training clang uses LLVM's own advisors.
         upstream[problem] = tuple(spec.name for spec in probe.known_features(clang, problem))
     return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built, upstream)
+
+
+def check_embedded(info: PolicyInfo, known: Sequence[FeatureSpec], embed: Embed) -> None:
+    """Raise UserError unless a clang that knows the features `known` can decide with a policy in the form `embed`.
+
+    TensorFlow's AOT class does not have the values of optional features: those that a clang does not set are 0.
+    """
+    if embed == "cpp":
+        check_features(info.features, known, info.optional_features)
+        return
+    names = {spec.name for spec in known}
+    if assumed := [name for name in info.optional_features if name not in names]:
+        raise UserError(
+            f"this compiler lacks {', '.join(assumed)}, for which the policy cannot assume values with --embed {embed}",
+            "use --embed cpp",
+        )
+    check_features(info.features, known)
 
 
 def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:

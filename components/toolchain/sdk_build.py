@@ -29,7 +29,8 @@ _COMPONENTS = (
     "lld;llvm-headers;llvm-libraries;cmake-exports"
 )
 _LLD_ARCHIVES = ("lldELF", "lldCommon")
-"""Archives of the linker for LTO; LLVM's distributions cannot contain them, so they are copied."""
+"""Archives of the linker for LTO; LLVM's distributions cannot contain them and their headers, so both are copied."""
+_LLD_HEADERS = "lld/include/lld"
 _FIXED = {
     "LLVM_DISTRIBUTION_COMPONENTS": _COMPONENTS,
     "LLVM_ENABLE_PROJECTS": "clang;lld",
@@ -163,6 +164,7 @@ def _install(tree: Path, source: Path, prefix: Path) -> None:
         shutil.move(entry, prefix / entry.name)
     for archive in _LLD_ARCHIVES:
         shutil.copyfile(tree / "lib" / f"lib{archive}.a", prefix / "lib" / f"lib{archive}.a")
+    shutil.copytree(source / _LLD_HEADERS, prefix / "include" / "lld")
     for name in FILES:
         copy = prefix / BUNDLED / name
         copy.parent.mkdir(parents=True, exist_ok=True)

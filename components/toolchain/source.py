@@ -1,4 +1,4 @@
-"""LLVM's source, whole or only the files to recompile: from Debian's source package, a git tag, or a directory."""
+"""LLVM's source, whole or only the files to recompile: from Debian's source package, a git tag, or a folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from components.core.console import UserError, say
 from components.core.storage import MANIFEST, publish
 from components.core.storage.debsource import download_deb_source
+from components.core.storage.fetch import fetch_tree
+from components.core.storage.uri import ObjectUri, parse_place
 from components.toolchain.sdk import Sdk
 
 VERSION_FILE = "cmake/Modules/LLVMVersion.cmake"
@@ -54,7 +56,7 @@ def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
     """Return a directory with FILES of the SDK's version.
 
     Args:
-        origin: "deb", "git:TAG" or a path of an llvm-project tree.
+        origin: "deb", "git:TAG", or a path or URI of an llvm-project tree.
         sdk: the LLVM SDK.
         cache: directory for downloads, so that each is fetched once.
 
@@ -66,7 +68,7 @@ def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
     elif origin.startswith("git:"):
         source = _from_git(origin.removeprefix("git:"), sdk, cache)
     else:
-        source = Path(origin).absolute()
+        source = _from_folder(origin)
     check_source(source, sdk, origin)
     return source
 
@@ -81,7 +83,7 @@ def whole_source(origin: str, major: int, cache: Path) -> Path:
     """Return an llvm-project tree that LLVM, clang and lld can be built from.
 
     Args:
-        origin: "deb", "git:TAG" or a path of an llvm-project tree.
+        origin: "deb", "git:TAG", or a path or URI of an llvm-project tree.
         major: major version that the tree must have.
         cache: directory for downloads, so that each is fetched once.
 
@@ -93,7 +95,7 @@ def whole_source(origin: str, major: int, cache: Path) -> Path:
     elif origin.startswith("git:"):
         source = _whole_git(origin.removeprefix("git:"), cache)
     else:
-        source = Path(origin).absolute()
+        source = _from_folder(origin)
     _require_files(source, (*FILES, *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld"))), origin)
     version = source_version(source / VERSION_FILE)
     if version.partition(".")[0] != str(major):
@@ -125,7 +127,7 @@ def _require_files(source: Path, names: Iterable[str], origin: str) -> None:
         if not (source / name).is_file():
             raise UserError(
                 f"--llvm-source {origin}: {source} is not an LLVM source tree: {name} is missing",
-                "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory of llvm-project",
+                "pass deb, git:TAG (git:llvmorg-19.1.7), or the directory or URI of llvm-project",
             )
 
 
@@ -139,6 +141,12 @@ def source_version(path: Path) -> str:
     if not all(parts):
         raise UserError(f"{path} does not state the LLVM version", "pass another --llvm-source")
     return ".".join(part[1] for part in parts if part)
+
+
+def _from_folder(origin: str) -> Path:
+    """Return the directory of an llvm-project tree; one in object storage is downloaded, once a version."""
+    place = parse_place(origin)
+    return fetch_tree(place) if isinstance(place, ObjectUri) else place.absolute()
 
 
 def _from_deb(sdk: Sdk, cache: Path) -> Path:

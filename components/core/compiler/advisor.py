@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from components.core import problems
+from components.core.formats.policy import OUTPUT_SPEC_JSON, TFLITE_MODEL
 
 Mode = Literal["default", "log", "heuristic", "policy", "release"]
-POLICY_FILES = ("policy.so", "output_spec.json")
+POLICY_FILES = ("policy.so", OUTPUT_SPEC_JSON)
 """The files of a policy directory that a training clang reads."""
 
 
@@ -75,3 +76,8 @@ class Advisor:
         elif self.logs:
             options.append(f"{definition.llvm.log_option}={log}")
         return [argument for option in options for argument in ("-mllvm", option)]
+
+
+def shared_files(policy: Path) -> tuple[str, ...]:
+    """Return the names of the files that workers need to compile with a policy, whichever training clang they have."""
+    return (*POLICY_FILES, TFLITE_MODEL) if (policy / TFLITE_MODEL).is_file() else POLICY_FILES

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import mmap
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,6 @@ Reason = Literal["failed", "timeout", "log"]
 
 FLIPS_PER_TIMEOUT = 1000
 """Number of flips that together take at most about as long as a compile."""
-_NO_SPACE = "No space left on device"
 _NO_ROWS = np.empty(0, np.intp)
 
 
@@ -150,6 +148,9 @@ class Compiler:
     timeout_s: float = 60.0
     allowed_options: tuple[str, ...] = ()
 
+    names_callsites: ClassVar[bool] = True
+    """Whether this clang writes the callers and callees of its decisions, for problems that have them."""
+
     def __call__(self, request: Request) -> Result:
         """Compile a module.
 
@@ -194,8 +195,7 @@ class Compiler:
             completed = supervision.run([self.clang, *arguments], timeout_s, cwd=prefix.parent, writable=prefix.parent)
         except supervision.ProcessTimeout as error:
             raise CompileError(module.name, "timeout", f"more than {error.timeout_s:g} s; {error.stderr}") from None
-        if _NO_SPACE in completed.stderr:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(prefix.parent))
+        completed.require_disk_space(prefix.parent)
         if completed.returncode != 0:
             how = f"signal {-completed.returncode}" if completed.returncode < 0 else f"status {completed.returncode}"
             raise CompileError(module.name, "failed", f"{how}; {completed.stderr}")
@@ -217,12 +217,15 @@ class Compiler:
     def _makes_object(self, advisor: Advisor) -> bool:
         return problems.get(self.problem).objective == "size" or not (advisor.logs or advisor.samples)
 
+    def _read_log(self, path: Path) -> TrainingLog:
+        return read_log(path)
+
     def _read_sample(self, stem: Path, request: Request, forced: ForcedDecisions | None) -> Sample:
         """Read the files that the compiler wrote: `stem`.o, .log, and .log.calls or .calls."""
         problem = problems.get(self.problem)
         text_size_bytes, function_sizes = 0, None
         if self._makes_object(request.advisor):
-            text_size_bytes, function_sizes = _read_object(Path(f"{stem}.o"), request.want_functions)
+            text_size_bytes, function_sizes = read_object(Path(f"{stem}.o"), request.want_functions)
         unreached = _NO_ROWS
         if forced is not None:
             report = Path(f"{stem}.forced" if request.advisor.samples else f"{stem}.log.forced")
@@ -236,9 +239,9 @@ class Compiler:
             object_digest = hashlib.sha256(Path(f"{stem}.o").read_bytes()).hexdigest() if request.want_digest else ""
             return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, object_digest)
         log_path = Path(f"{stem}.log")
-        log = read_log(log_path)
+        log = self._read_log(log_path)
         callsites = None
-        if problem.llvm.callsites:
+        if problem.llvm.callsites and self.names_callsites:
             calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
             callsites = read_callsites(calls_path)
             if len(callsites.caller) != log.decisions:
@@ -265,7 +268,8 @@ def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
     return scores
 
 
-def _read_object(path: Path, want_functions: bool) -> tuple[int, FunctionSizes | None]:
+def read_object(path: Path, want_functions: bool) -> tuple[int, FunctionSizes | None]:
+    """Return the text size in bytes and, if wanted, the sizes of the functions. ElfError if it is not an object."""
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_size == 0:
             raise ElfError(f"{path} is empty")

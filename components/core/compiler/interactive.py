@@ -11,11 +11,11 @@ import json
 import os
 import select
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,43 @@ INCLUDE_DEFAULT = "-inliner-interactive-include-default"
 _READ_BYTES = 1 << 16
 _POLL_S = 0.05
 
-Columns = Mapping[str, npt.NDArray[Any]]
+
+class Columns(Mapping[str, npt.NDArray[Any]]):
+    """Feature name -> value [1, *shape] of one decision, converted when it is read: a policy uses a part of them.
+
+    Attributes:
+        record: [1] of `record_dtype(features)`, all values.
+        features: those that the compiler sends, in its order.
+    """
+
+    def __init__(self, record: npt.NDArray[Any], features: Sequence[FeatureSpec], places: Mapping[str, str]) -> None:
+        self.record = record
+        self.features = features
+        self._places = places
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return np.ascontiguousarray(self.record[self._places[name]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 Decide = Callable[[str, Columns], int]
 """Takes the context (a function for register allocation, "" for inlining) and the features of one decision, each of
 shape [1, *shape], and returns the action."""
+
+
+class InteractiveError(UserError):
+    """A compile in interactive mode failed ("failed"), took too long ("timeout") or sent something else ("log")."""
+
+    def __init__(self, reason: Literal["failed", "timeout", "log"], problem: str) -> None:
+        super().__init__(
+            problem, "check that it compiles this module without the mode, and that it is LLVM 17 or later"
+        )
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -68,7 +101,10 @@ def compile_interactively(
         cwd: working directory of the compile, and the only directory that it may write to.
 
     Raises:
-        UserError: the compile fails, takes too long, or sends something else than features.
+        InteractiveError: the compile fails, takes too long, or sends something else than features.
+        ProcessKilled: `kill_running` killed the compile, which works for the calling thread.
+        OSError: ENOSPC, the compiler said that the disk is full.
+        UserError: there is no such program.
     """
     llvm = problems.get(problem).llvm
     with TemporaryDirectory(prefix="mlgo-channel-", dir=cwd) as directory:
@@ -86,6 +122,14 @@ def compile_interactively(
             os.close(requests)
 
 
+def stacked(decisions: Sequence[InteractiveDecision]) -> dict[str, npt.NDArray[Any]]:
+    """Return feature name -> contiguous array [N, *shape] of N decisions of one compile; empty without decisions."""
+    if not decisions:
+        return {}
+    records = np.concatenate([decision.columns.record for decision in decisions])
+    return columns_of(records, decisions[0].columns.features)
+
+
 class _Compile:
     """A compile in a thread of its own, so that this one can answer it."""
 
@@ -93,23 +137,25 @@ class _Compile:
         self._command = command
         self._timeout_s = timeout_s
         self._cwd = cwd
-        self._problem = ""
+        self._host = threading.get_ident()
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            done = supervision.run(self._command, self._timeout_s, cwd=self._cwd, writable=self._cwd)
+            done = supervision.run(self._command, self._timeout_s, cwd=self._cwd, writable=self._cwd, thread=self._host)
+            done.require_disk_space(self._cwd)
         except supervision.ProcessTimeout as error:
-            self._problem = f"it took longer than {error.timeout_s:g} s"
-            return
-        except supervision.ProcessKilled:
-            return
-        except UserError as error:
-            self._problem = error.problem
-            return
-        if done.returncode != 0:
-            self._problem = f"status {done.returncode}; {done.stderr}"
+            self._error = self._failure("timeout", f"it took longer than {error.timeout_s:g} s")
+        except (supervision.ProcessKilled, UserError, OSError) as error:
+            self._error = error
+        else:
+            if done.returncode != 0:
+                self._error = self._failure("failed", f"status {done.returncode}; {done.stderr}")
+
+    def _failure(self, reason: Literal["failed", "timeout"], what: str) -> InteractiveError:
+        return InteractiveError(reason, f"{self._command[0]} failed in LLVM's interactive mode: {what}")
 
     @property
     def is_running(self) -> bool:
@@ -117,17 +163,14 @@ class _Compile:
 
     def stop(self) -> None:
         """End the compile if it runs."""
-        supervision.kill_running({self._thread.ident or 0})
+        supervision.kill_running({self._host})
         self._thread.join()
 
     def check(self) -> None:
-        """Raise UserError if the compile failed."""
+        """Raise the error of the compile if it failed."""
         self._thread.join()
-        if self._problem:
-            raise UserError(
-                f"{self._command[0]} failed in LLVM's interactive mode: {self._problem}",
-                "check that it compiles this module without the mode, and that it is LLVM 17 or later",
-            )
+        if self._error is not None:
+            raise self._error
 
 
 def _serve(compile_: _Compile, requests: int, replies: int, decide: Decide) -> list[InteractiveDecision]:
@@ -154,6 +197,8 @@ class _Reader:
         self._compile = compile_
         self._data = bytearray()
         self._features: list[FeatureSpec] = []
+        self._record: np.dtype[Any] = record_dtype([])
+        self._places: dict[str, str] = {}
         self._context = ""
         self.reply_type: np.dtype[Any] = np.dtype(np.int64)
 
@@ -166,6 +211,8 @@ class _Reader:
                     raise TypeError(record)
                 if "features" in record:
                     self._features = [read_spec(tensor) for tensor in record["features"]]
+                    self._record = record_dtype(self._features)
+                    self._places = {spec.name: str(i) for i, spec in enumerate(self._features)}
                     if advice := record.get("advice"):
                         self.reply_type = np.dtype(read_spec(advice).dtype)
                 elif "context" in record:
@@ -173,16 +220,16 @@ class _Reader:
                 elif "observation" in record:
                     return self._observation()
             except (ValueError, TypeError, KeyError, AttributeError):
-                raise UserError(
-                    f"the compiler sent {bytes(line[:60])!r}, which is not what LLVM's interactive mode sends",
-                    "use a clang of LLVM 17 or later",
-                ) from None
+                what = f"the compiler sent {bytes(line[:60])!r}, which is not what LLVM's interactive mode sends"
+                raise InteractiveError("log", what) from None
         return None
 
     def _observation(self) -> tuple[str, Columns] | None:
-        record = record_dtype(self._features)
-        data = self._take(record.itemsize + 1)  # a new line
-        return None if data is None else (self._context, columns_of(np.frombuffer(data, record, 1), self._features))
+        data = self._take(self._record.itemsize + 1)  # a new line
+        return None if data is None else (self._context, self._columns(data))
+
+    def _columns(self, data: bytes) -> Columns:
+        return Columns(np.frombuffer(data, self._record, 1), self._features, self._places)
 
     def _line(self) -> bytes | None:
         while (end := self._data.find(b"\n")) < 0:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from components.core.compiler.advisor import POLICY_FILES
+from components.core.compiler.advisor import shared_files
 from components.core.compiler.compile import CompileError, Request
 from components.core.console import Progress, UserError
 from components.core.workers.pool import WorkerPool
@@ -125,7 +125,7 @@ def compile_all(
     first = [request for request in requests if request.module.name not in quarantine]
     for policy in {request.advisor.policy for request in first}:
         if policy is not None:
-            pool.share(policy, POLICY_FILES)
+            pool.share(policy, shared_files(policy))
     for retrying, batch in ((False, first), (True, failed)):
         for index, outcome in pool.map_unordered(compiler, batch):
             request = batch[index]

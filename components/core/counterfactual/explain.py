@@ -17,7 +17,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ordinals
-from components.core.compiler.interactive import INCLUDE_DEFAULT, compile_interactively
+from components.core.compiler.interactive import INCLUDE_DEFAULT, compile_interactively, stacked
 from components.core.console import UserError
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.inlining import measure_flips, plan_flips
@@ -143,10 +143,8 @@ def explain_with_stock_clang(policy: Path, module: Module, clang: Path, llvm_maj
             module.arguments(), module.bitcode, scratch / "m.o", flags, module.thinlto_index, (), module.directory
         )
         decisions = compile_interactively(clang, arguments, INLINING.name, decide, TIMEOUT_S, scratch)
-    columns: dict[str, npt.NDArray[Any]] = {}
+    columns = stacked(decisions)
     if decisions:
-        for name in decisions[0].columns:
-            columns[name] = np.concatenate([decision.columns[name] for decision in decisions])
         columns[INLINING.policy.decision] = np.array([decision.action for decision in decisions], np.int64)
     return _explanation(dense, (), (), np.empty(0, np.int64), columns, 0)
 
@@ -166,7 +164,7 @@ def _explanation(
         callers,
         callees,
         ordinal,
-        {spec.name: columns[spec.name].reshape(-1) for spec in dense.features} if n else {},
+        {spec.name: columns[spec.name].reshape(-1) for spec in dense.network_features} if n else {},
         dense.logits(columns) if n else np.empty((0, 2), np.float32),
         decided,
         np.full(n, -1, np.int64) if default is None else default.reshape(-1).astype(np.int64),

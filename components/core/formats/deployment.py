@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
-from components.core.storage.input_files import expect_shape
+from components.core.storage.input_files import typed
 from components.core.storage.versioned_json import read_versioned
 
 
@@ -49,5 +48,4 @@ def read_deployment(place: str) -> Deployment:
     content = read_versioned(place).content
     if content is None:
         return Deployment()
-    with expect_shape(place, "a state of retraining", "restore an older one"):
-        return msgspec.convert(content, Deployment)
+    return typed(content, Deployment, place, "a state of retraining", "restore an older one")

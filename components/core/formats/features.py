@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
 _DTYPES = {"int64_t": "int64", "int32_t": "int32", "float": "float32", "double": "float64", "int8_t": "int8"}
 _LLVM_TYPES = {numpy: llvm for llvm, numpy in _DTYPES.items()}
+
+
+class TensorSpec(Struct):
+    """A feature in JSON, as LLVM writes it in the header of a training log."""
+
+    name: str
+    type: Literal["int64_t", "int32_t", "float", "double", "int8_t"]
+    shape: tuple[Annotated[int, Meta(gt=0, lt=2**31)], ...]
+
+    @property
+    def feature(self) -> FeatureSpec:
+        return FeatureSpec(self.name, _DTYPES[self.type], self.shape)
 
 
 @dataclass(frozen=True)
@@ -34,15 +48,10 @@ class FeatureSpec:
         return {"name": self.name, "type": _LLVM_TYPES[self.dtype], "shape": list(self.shape)}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> FeatureSpec:
+    def from_json(cls, value: object) -> FeatureSpec:
         """Parse the result of `to_json`, or a TensorSpec from a training log's header.
 
         Raises:
-            KeyError, ValueError, TypeError: it is not a TensorSpec of a type that LLVM logs.
+            ValueError: it is not a TensorSpec of a type that LLVM logs.
         """
-        if value["type"] not in _DTYPES:
-            raise ValueError(f"LLVM does not log tensors of type {value['type']!r}")
-        shape = tuple(int(n) for n in value["shape"])
-        if not all(0 < n < 2**31 for n in shape):
-            raise ValueError(f"invalid tensor shape {list(shape)!r:.60}")
-        return cls(str(value["name"]), _DTYPES[value["type"]], shape)
+        return msgspec.convert(value, TensorSpec).feature

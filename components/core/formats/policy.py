@@ -9,21 +9,26 @@ A policy directory holds:
     vocab/            <feature>.buckets, the boundaries as written by the vocab step
     saved_model/      TensorFlow's form, signature "action"
     model.tflite      TensorFlow Lite's form
+    ir2vec-vocabulary.json  only of a policy that reads embeddings: the vocabulary that they are computed from
     aot/              only on request: the object of TensorFlow's AOT compiler and its runtime
     regressed.json    only of a warmstart with --retrain-state: names of the modules that the deployed policy regressed
 
 policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
 "vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
-"metrics": {}}.
+"ir2vec_vocabulary", "metrics": {}, "optional_features": {}}; optional_features
+only if there are some.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
@@ -31,6 +36,7 @@ from components.core.storage.input_files import MissingFile, expect_shape, read_
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
+TFLITE_MODEL = "model.tflite"
 REGRESSED_JSON = "regressed.json"
 VERSION = 1
 HEURISTIC = "heuristic"
@@ -54,7 +60,9 @@ class PolicyInfo:
         vocab_digest, trace_digest, corpus_digest, toolchain_digest: `storage.digest` of the artifacts that the policy
             was made from, empty if there was none.
         image: digest of the container image that trained the policy.
+        ir2vec_vocabulary: digest of ir2vec-vocabulary.json, empty if there is none.
         metrics: training figures, for people.
+        optional_features: scalar features that a compiler need not have -> the value that the policy then assumes.
     """
 
     problem: str
@@ -68,12 +76,16 @@ class PolicyInfo:
     llvm_version: str = ""
     git_commit: str = ""
     image: str = ""
+    ir2vec_vocabulary: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    optional_features: Mapping[str, float] = field(default_factory=dict)
 
 
 def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
     """Write policy.json; return its path."""
     document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
+    optional = dict(document.pop("optional_features"))
+    document |= {"optional_features": optional} if optional else {}
     document["features"] = [f.to_json() for f in info.features]
     path = directory / POLICY_JSON
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -101,7 +113,29 @@ def load_policy_info(directory: Path) -> PolicyInfo:
             raise ValueError("problem or num_actions is of the wrong type")
         if not isinstance(info.llvm_version, str) or not isinstance(info.metrics, Mapping):
             raise ValueError("llvm_version or metrics is of the wrong type")
+        check_optional_features(info.optional_features, info.features)
     return info
+
+
+def check_optional_features(optional: Mapping[str, float], features: Sequence[FeatureSpec]) -> None:
+    """Raise ValueError unless these are values of scalar features of a policy that the features' types can hold."""
+    if not isinstance(optional, Mapping):
+        raise ValueError("optional_features is of the wrong type")
+    scalar = {spec.name: spec.numpy_dtype for spec in features if math.prod(spec.shape) == 1}
+    for name, value in optional.items():
+        if name not in scalar:
+            raise ValueError(f"the optional feature {name} is no scalar feature of the policy")
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise ValueError(f"the optional feature {name} has the value {value!r}, which is no number")
+        dtype = scalar[name]
+        # Python compares its integers of any size and floats exactly.
+        if dtype.kind == "i":
+            limits = np.iinfo(dtype)
+            fits = limits.min <= value <= limits.max and value == int(value)
+        else:
+            fits = abs(value) <= float(np.finfo(dtype).max)
+        if not fits:
+            raise ValueError(f"the optional feature {name} has the value {value!r:.40}, which is no {dtype}")
 
 
 def write_regressed(directory: Path, modules: Sequence[str]) -> None:
@@ -110,16 +144,20 @@ def write_regressed(directory: Path, modules: Sequence[str]) -> None:
         (directory / REGRESSED_JSON).write_text(json.dumps(list(modules), indent=1) + "\n", encoding="utf-8")
 
 
-def check_features(policy_features: Sequence[FeatureSpec], compiler_features: Sequence[FeatureSpec]) -> None:
+def check_features(
+    policy_features: Sequence[FeatureSpec],
+    compiler_features: Sequence[FeatureSpec],
+    optional: Collection[str] = (),
+) -> None:
     """Raise UserError with the differences unless the compiler logs every feature of a policy with its type and shape.
 
-    Features that the compiler logs and the policy does not use are allowed: LLVM lets a model use fewer features than
-    the compiler has, so that compilers can add some.
+    Features in `optional` may be missing, see PolicyInfo. Features that the compiler logs and the policy does not use
+    are allowed: LLVM lets a model use fewer features than the compiler has, so that compilers can add some.
     """
     logged = {f.name: f for f in compiler_features}
     used = {f.name for f in policy_features}
     differences = []
-    if missing := [f.name for f in policy_features if f.name not in logged]:
+    if missing := [f.name for f in policy_features if f.name not in logged and f.name not in optional]:
         differences.append(f"this compiler does not log: {', '.join(missing)}")
         if added := [name for name in logged if name not in used]:
             differences.append(f"the policy does not use: {', '.join(added)}")

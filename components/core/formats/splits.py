@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from components.core.console import UserError
-from components.core.storage.input_files import MissingFile, expect_shape, read_json
+from components.core.storage.input_files import MissingFile, read_document
 from components.core.storage.output_files import replace_text
 
 FILE = "splits.json"
@@ -63,17 +63,11 @@ def read_splits(directory: Path, modules: Sequence[str]) -> Splits:
     path = directory / FILE
     remedy = f"write it with mlgo corpus split --corpus {directory}"
     try:
-        data = read_json(path, remedy)
+        splits = read_document(path, Splits, "what the corpus step writes", remedy, _VERSION)
     except MissingFile:
         problem = f"the corpus in {directory} has no {FILE}, which defines the held-out modules"
         raise UserError(problem, remedy) from None
-    with expect_shape(path, "what the corpus step writes", remedy):
-        if data["version"] != _VERSION:
-            raise UserError(f"{path} has version {data['version']!r:.20}; this program reads {_VERSION}", remedy)
-        parts = {which: tuple(map(str, data[which])) for which in SPLITS}
-        projects = tuple(map(str, data["heldout_projects"]))
-        splits = Splits(int(data["seed"]), **parts, heldout_projects=projects)
-    listed = [name for which in SPLITS for name in parts[which]]
+    listed = [name for which in SPLITS for name in splits.part(which)]
     if len(set(listed)) != len(listed):
         twice = next(name for name in listed if listed.count(name) > 1)
         raise UserError(f"{path} has the module {twice} in two parts", remedy)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from msgspec import UNSET, Struct, UnsetType
 
 from components.core.console import UserError
-from components.core.formats.features import FeatureSpec
-from components.core.storage.input_files import MissingFile, expect_shape, read_json
+from components.core.formats.features import FeatureSpec, TensorSpec
+from components.core.formats.strategy import EXTERNAL
+from components.core.storage.input_files import MissingFile, expect_shape, read_document
 
 FILE_NAME = "toolchain.json"
+_VERSION = 1
 Mode = Literal["training", "release"]
+Capability = Literal["callsites", "samples", "forced decisions"]
+"""What training clangs of ours can do, and those of LLVM's own development mode cannot: name the callers and callees of
+decisions, sample from a policy and fork after the common passes, take given decisions instead of the policy's."""
+CAPABILITIES: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Toolchain:
 
     Attributes:
         upstream_features: for a training clang, per problem the names of the features that upstream LLVM also has.
+        capabilities: of a training clang.
     """
 
     directory: Path
@@ -32,6 +41,7 @@ class Toolchain:
     features: dict[str, tuple[FeatureSpec, ...]]
     built: dict[str, Any]
     upstream_features: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    capabilities: frozenset[Capability] = CAPABILITIES
 
     @property
     def clang(self) -> Path:
@@ -41,14 +51,23 @@ class Toolchain:
     def to_json(self) -> dict[str, Any]:
         """Return the content of toolchain.json."""
         return {
-            "version": 1,
+            "version": _VERSION,
             "mode": self.mode,
             "llvm_version": self.llvm_version,
             "triple": self.triple,
             "features": {name: [spec.to_json() for spec in specs] for name, specs in self.features.items()},
             "upstream_features": {name: list(names) for name, names in self.upstream_features.items()},
+            "capabilities": sorted(self.capabilities),
             "built": self.built,
         }
+
+    def require_capability(self, capability: Capability, user: str) -> None:
+        """Raise UserError unless the training clang has a capability that `user`, the subject of a sentence, needs."""
+        if capability not in self.capabilities:
+            raise UserError(
+                f"{user} needs {capability}, which the clang in {self.directory}, built by others, does not have",
+                "use a training clang of --strategy sdk or plugin",
+            )
 
     def require_mode(self, mode: Mode) -> Toolchain:
         """Return this toolchain if it has the given mode.
@@ -64,6 +83,18 @@ class Toolchain:
         return self
 
 
+class _Document(Struct):
+    """toolchain.json."""
+
+    mode: Mode
+    llvm_version: str
+    triple: str
+    features: dict[str, tuple[TensorSpec, ...]]
+    built: dict[str, Any]
+    upstream_features: dict[str, tuple[str, ...]] = {}
+    capabilities: frozenset[Capability] | UnsetType = UNSET
+
+
 def load_toolchain(directory: Path) -> Toolchain:
     """Read DIR/toolchain.json.
 
@@ -74,19 +105,25 @@ def load_toolchain(directory: Path) -> Toolchain:
     path = directory / FILE_NAME
     remedy = "pass `training` or `release` of a run, or make one: mlgo toolchain --help"
     try:
-        value = read_json(path, remedy)
+        read = read_document(path, _Document, "a toolchain description", remedy, _VERSION)
     except MissingFile:
         raise UserError(f"{directory} is not a toolchain: it has no {FILE_NAME}", remedy) from None
-    with expect_shape(path, "a toolchain description", remedy):
-        features = {
-            name: tuple(FeatureSpec.from_json(spec) for spec in specs) for name, specs in value["features"].items()
-        }
-        upstream = {name: tuple(names) for name, names in value.get("upstream_features", {}).items()}
-        toolchain = Toolchain(
-            directory, value["mode"], value["llvm_version"], value["triple"], features, value["built"], upstream
-        )
-        if not all(isinstance(text, str) for text in (toolchain.mode, toolchain.llvm_version, toolchain.triple)):
-            raise ValueError("mode, llvm_version or triple is not a string")
+    features = {name: tuple(spec.feature for spec in specs) for name, specs in read.features.items()}
+    toolchain = Toolchain(
+        directory,
+        read.mode,
+        read.llvm_version,
+        read.triple,
+        features,
+        read.built,
+        read.upstream_features,
+        CAPABILITIES if read.capabilities is UNSET else read.capabilities,
+    )
     if not toolchain.clang.exists():
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)
+    if toolchain.built.get("strategy") == EXTERNAL:
+        with expect_shape(path, "a toolchain description", remedy):
+            external = Path(toolchain.built["clang"])
+        if not external.exists():
+            raise UserError(f"the clang of {directory} is gone: {external}", remedy)
     return toolchain

@@ -32,12 +32,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from components.core.console import UserError
 from components.core.formats.corpus import project_of
-from components.core.formats.features import FeatureSpec
+from components.core.formats.features import FeatureSpec, TensorSpec
 from components.core.formats.names import replace_invalid_utf8
-from components.core.storage.input_files import MissingFile, expect_shape, read_json
+from components.core.storage.input_files import MissingFile, read_document
 from components.core.storage.manifest import require_artifact
 
 Array = npt.NDArray[Any]
@@ -254,30 +255,30 @@ def _dictionary(codes: Array, values: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32, copy=False)), pa.array(values, pa.string()))
 
 
+class _Description(Struct):
+    """trace.json."""
+
+    problem: str
+    decision: str
+    features: tuple[TensorSpec, ...]
+    decisions: int
+    modules: int
+    corpus: str
+    toolchain: str
+
+
 def load_trace(directory: Path) -> Trace:
     """Read trace.json. UserError if `directory` is not a complete trace artifact."""
     require_artifact(directory, "trace")
     path = directory / DESCRIPTION
     try:
-        document = read_json(path, _REMEDY)
+        read = read_document(path, _Description, "a trace description", _REMEDY, _VERSION)
     except MissingFile:
         raise UserError(f"{directory} is not a trace: there is no {DESCRIPTION}", _REMEDY) from None
-    with expect_shape(path, "a trace description", _REMEDY):
-        if document["version"] != _VERSION:
-            raise UserError(f"{path} has version {document['version']!r:.20}, this program reads {_VERSION}", _REMEDY)
-        features = tuple(FeatureSpec.from_json(spec) for spec in document["features"])
-        if not all(isinstance(document[key], str) for key in ("problem", "decision", "corpus", "toolchain")):
-            raise ValueError("problem, decision, corpus or toolchain is not a string")
-        return Trace(
-            directory,
-            document["problem"],
-            document["decision"],
-            features,
-            int(document["decisions"]),
-            int(document["modules"]),
-            document["corpus"],
-            document["toolchain"],
-        )
+    features = tuple(spec.feature for spec in read.features)
+    return Trace(
+        directory, read.problem, read.decision, features, read.decisions, read.modules, read.corpus, read.toolchain
+    )
 
 
 def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from components.core.console import UserError
-from components.core.storage.input_files import MissingFile, expect_shape, read_bytes, read_json
+from components.core.storage.input_files import MissingFile, expect_shape, read_bytes, read_document
 from components.core.storage.manifest import require_artifact
 
 DESCRIPTION = "vocab.json"
@@ -35,6 +36,12 @@ def write_vocab(
     (directory / DESCRIPTION).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+class _Description(Struct):
+    """vocab.json, what reading the vocab needs of it."""
+
+    features: tuple[str, ...]
+
+
 def load_vocab(directory: Path) -> dict[str, npt.NDArray[np.float64]]:
     """Return each feature's quantiles, float64 [1000] nondecreasing, in the order in which they were written.
 
@@ -44,14 +51,10 @@ def load_vocab(directory: Path) -> dict[str, npt.NDArray[np.float64]]:
     require_artifact(directory, "vocab")
     path = directory / DESCRIPTION
     try:
-        document = read_json(path, _REMEDY)
+        description = read_document(path, _Description, "a vocab description", _REMEDY, _VERSION)
     except MissingFile:
         raise UserError(f"{directory} is not a vocab: there is no {DESCRIPTION}", _REMEDY) from None
-    with expect_shape(path, "a vocab description", _REMEDY):
-        if document["version"] != _VERSION:
-            raise UserError(f"{path} has version {document['version']!r:.20}, this program reads {_VERSION}", _REMEDY)
-        names = [str(name) for name in document["features"]]
-    return {name: read_buckets(directory / f"{name}{SUFFIX}") for name in names}
+    return {name: read_buckets(directory / f"{name}{SUFFIX}") for name in description.features}
 
 
 def read_buckets(path: Path) -> npt.NDArray[np.float64]:

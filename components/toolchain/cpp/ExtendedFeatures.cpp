@@ -21,6 +21,11 @@ const std::vector<TensorSpec> &mlgo::inliningFeatures() {
   Result.push_back(TensorSpec::createSpec<int64_t>(#NAME, {1}));
     MLGO_EXTENDED_FEATURES(MLGO_SPEC)
 #undef MLGO_SPEC
+    // LLVM's names, in its order.
+    if (EmbeddingDimension)
+      for (const char *Name : {"callee_embedding", "caller_embedding"})
+        Result.push_back(
+            TensorSpec::createSpec<float>(Name, {EmbeddingDimension}));
     return Result;
   }();
   return Features;

@@ -67,11 +67,18 @@ inline constexpr size_t NumLLVMFeatures = 0
 #undef MLGO_COUNT
 
 /// Returns the index of \p Feature in `inliningFeatures`.
-inline size_t indexOf(ExtendedFeature Feature) {
+inline constexpr size_t indexOf(ExtendedFeature Feature) {
   return NumLLVMFeatures + static_cast<size_t>(Feature);
 }
 
-/// Returns LLVM's features followed by the extended ones, each int64 [1].
+/// Number of features that are numbers; the indices of the embeddings follow.
+inline constexpr size_t NumScalarFeatures = indexOf(ExtendedFeature::Count);
+inline constexpr size_t CalleeEmbedding = NumScalarFeatures;
+inline constexpr size_t CallerEmbedding = NumScalarFeatures + 1;
+
+/// Returns LLVM's features and the extended ones, each int64 [1], and, where a
+/// vocabulary was built in, LLVM's two embeddings of functions, float32
+/// [EmbeddingDimension], which are last.
 const std::vector<llvm::TensorSpec> &inliningFeatures();
 
 /// Counts of the decisions so far about the calls of each function. Functions

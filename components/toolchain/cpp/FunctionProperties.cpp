@@ -47,6 +47,8 @@ static void add(const BasicBlock &Block, FunctionProperties &Properties,
       Properties.Allocas += Sign;
     }
     Properties.Instructions += Sign;
+    if (EmbeddingDimension)
+      countEntities(I, Properties.Entities, Sign);
   }
 }
 
@@ -76,6 +78,10 @@ FunctionPropertiesUpdater::FunctionPropertiesUpdater(
   } else {
     AfterCall = CallBlock->getTerminator();
   }
+  // The result may become a constant, which is another entity.
+  if (EmbeddingDimension)
+    for (const User *U : Call.users())
+      Beyond.insert(cast<Instruction>(U)->getParent());
   Beyond.erase(CallBlock);
   // Inlining moves allocas to the entry.
   const BasicBlock *Entry = &CallBlock->getParent()->getEntryBlock();

@@ -3,6 +3,7 @@
 #ifndef MLGO_FUNCTION_PROPERTIES_H
 #define MLGO_FUNCTION_PROPERTIES_H
 
+#include "IR2VecEmbedding.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/InstrTypes.h"
@@ -13,8 +14,8 @@
 namespace mlgo {
 
 /// The five properties of LLVM's FunctionPropertiesInfo that are features of an
-/// inlining decision, with equal values, and those that only the extended
-/// features need. Everything but `Uses` is counted in reachable blocks only.
+/// inlining decision, with equal values, and those that only our own features
+/// need. Everything but `Uses` is counted in reachable blocks only.
 struct FunctionProperties {
   /// Blocks that can be reached from the entry.
   int64_t Blocks = 0;
@@ -33,6 +34,8 @@ struct FunctionProperties {
   int64_t MemoryAccesses = 0;
   /// Stack objects.
   int64_t Allocas = 0;
+  /// The function's embedding, before it is multiplied with the vocabulary.
+  EntityCounts Entities;
   /// Uses of the function, plus one if it can be called from outside of the
   /// module.
   int64_t Uses = 0;
@@ -94,7 +97,7 @@ private:
   const llvm::Instruction *AfterCall = nullptr;
   /// Normal destination of an invoke.
   const llvm::BasicBlock *NormalDest = nullptr;
-  /// Blocks at which the inlined code ends.
+  /// Blocks at which the inlined code ends, and others that it changes.
   BlockSet Beyond;
   /// Properties of the caller without CallBlock, the entry and Beyond.
   FunctionProperties Rest;

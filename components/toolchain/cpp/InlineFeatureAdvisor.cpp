@@ -194,6 +194,12 @@ void InlineFeatureAdvisor::setFeatures(CallBase &Call,
                               *ModelRunner->getTensor<int64_t>(
                                   indexOf(Feature)) = Value;
                             });
+  if (EmbeddingDimension) {
+    embed(CalleeProperties.Entities,
+          ModelRunner->getTensor<float>(CalleeEmbedding));
+    embed(CallerProperties.Entities,
+          ModelRunner->getTensor<float>(CallerEmbedding));
+  }
 }
 
 std::unique_ptr<InlineAdvice>
@@ -287,7 +293,7 @@ void InlineFeatureAdvisor::TrackedAdvice::remark(StringRef Name) {
   ORE.emit([&] {
     Remark R(RemarkPass, Name, DLoc, Block);
     R << ore::NV("Callee", Callee->getName());
-    for (size_t I = 0; I < inliningFeatures().size(); ++I)
+    for (size_t I = 0; I < NumScalarFeatures; ++I)
       R << ore::NV(inliningFeatures()[I].name(),
                    *owner().ModelRunner->getTensor<int64_t>(I));
     R << ore::NV("ShouldInline", isInliningRecommended());

@@ -10,9 +10,12 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.elf import Elf
+from components.core.console import UserError
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo
 from components.core.formats.toolchain import load_toolchain
 from components.toolchain.config import ToolchainConfig
-from components.toolchain.make import make_toolchain
+from components.toolchain.make import check_embedded, make_toolchain
 
 
 def compiled(toolchain: Path, advisor: Advisor, module: Path, output: Path) -> bytes:
@@ -36,6 +39,17 @@ def test_aot_policy_decides_like_the_native_policy(
     ours = compiled(release_toolchain, Advisor("release"), module, tmp_path / "ours.o")
     assert compiled(embedded, Advisor("release"), module, tmp_path / "theirs.o") == ours
     assert compiled(embedded, Advisor("default"), module, tmp_path / "heuristic.o") != ours
+
+
+def test_aot_policy_cannot_assume_values_of_features_that_the_compiler_lacks() -> None:
+    """Its class has no values to assume, so that the features would be 0."""
+    known, lacking = FeatureSpec("known", "int64"), FeatureSpec("lacking", "int64")
+    info = PolicyInfo("inlining", (known, lacking), 2, "ppo", optional_features={"known": 2.0, "lacking": 1.0})
+    check_embedded(info, [known], "cpp")
+    with pytest.raises(UserError, match=r"lacks lacking, .* with --embed tf-aot") as caught:
+        check_embedded(info, [known], "tf-aot")
+    assert caught.value.remedy == "use --embed cpp"
+    check_embedded(info, [known, lacking], "tf-aot")
 
 
 @pytest.mark.toolchain

@@ -30,6 +30,7 @@ def test_help_shows_both_modes_in_examples() -> None:
         (["--mode", "sdk", "--llvm-major", "22"], "pass --llvm-major 19"),
         (["--mode", "sdk", "--extra-policy", "."], "omit --policy, --extra-policy"),
         (["--mode", "sdk", "--embed", "tf-aot"], "an SDK is LLVM alone"),
+        (["--mode", "sdk", "--ir2vec-vocab", "random"], "an SDK is LLVM alone"),
         (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is not an LLVM source tree"),
     ],
 )

@@ -5,7 +5,10 @@ test_advisor.py compares the plugin's features and code with those of LLVM's own
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -22,6 +25,7 @@ from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.storage import publish
+from components.toolchain.build import PLUGIN_PROJECT
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.install import PLUGIN
 from components.toolchain.make import make_toolchain
@@ -157,12 +161,96 @@ def test_release_plugin_refuses_to_train(release_plugin: Callable[[int], Path], 
     assert "needs a training plugin: mlgo toolchain --mode training --strategy plugin" in done.stderr
 
 
+def test_launcher_passes_arguments_and_environment_on(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
+    """The name without the version decides which driver runs: clang++-19 links the C++ library."""
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "value.h").write_text("#define VALUE 3\n")
+    (tmp_path / "a file.cc").write_text("#include <string>\n#include <value.h>\nint main() { return VALUE; }\n")
+    (tmp_path / "clang++-19").symlink_to(release_plugin(19) / "bin" / "clang")
+    command: list[str | Path] = [
+        tmp_path / "clang++-19",
+        "a file.cc",
+        *[f"-DUNUSED_{i}" for i in range(5000)],
+        "-o",
+        "program",
+    ]
+    environment = os.environ | {"CPATH": str(tmp_path / "include")}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    assert subprocess.run([tmp_path / "program"], check=False).returncode == 3
+    failed = subprocess.run([tmp_path / "clang++-19", "-c", "a file.cc"], cwd=tmp_path, capture_output=True, text=True)
+    assert failed.returncode == 1 and "value.h' file not found" in failed.stderr
+
+
 def test_launcher_names_what_is_missing(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
     shutil.copytree(release_plugin(19), tmp_path / "copy", symlinks=True)
     os.unlink(tmp_path / "copy" / "lib" / PLUGIN)
     done = subprocess.run([tmp_path / "copy" / "bin" / "clang++", "--version"], capture_output=True, text=True)
     assert done.returncode == 1
     assert f"{PLUGIN} is missing" in done.stderr and "--strategy plugin" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A launcher of WRAPPED/clang, built with the flags of distributions; there is no clang yet."""
+    directory = tmp_path_factory.mktemp("launcher")
+    flags = "-O2 -D_FORTIFY_SOURCE=2 -Wp,-D_FORTIFY_SOURCE=3 -ftrivial-auto-var-init=zero -fstack-protector-strong"
+    llvm = Path(STOCK[19]).parents[1]
+    definitions = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_PREFIX_PATH": llvm,
+        "CMAKE_C_COMPILER": llvm / "bin" / "clang",
+        "CMAKE_CXX_COMPILER": llvm / "bin" / "clang++",
+        "MLGO_CLANG_DIRECTORY": directory / "wrapped",
+    }
+    configure = ["cmake", "-G", "Ninja", *(f"-D{name}={value}" for name, value in definitions.items())]
+    environment = os.environ | {"CFLAGS": flags, "CXXFLAGS": flags}
+    subprocess.run([*configure, "-S", PLUGIN_PROJECT, "-B", directory / "bin"], env=environment, check=True)
+    subprocess.run(["cmake", "--build", directory / "bin", "--target", "launcher"], check=True)
+    for name in ("lib", "wrapped"):
+        (directory / name).mkdir()
+    (directory / "lib" / PLUGIN).touch()
+    (directory / "bin" / "clang").symlink_to("launcher")
+    return directory / "bin" / "clang"
+
+
+@pytest.mark.parametrize(
+    ("clang", "mode", "said"),
+    [
+        ("", 0, "clang is missing; install it"),
+        ("#!/bin/sh\n", 0o644, "clang cannot be used: permission denied; install it"),
+        ("no program", 0o755, "clang does not run: it is no program for this machine"),
+        ("#!/nowhere/sh\n", 0o755, "clang does not run: it, or the loader that it names, does not exist"),
+    ],
+)
+def test_launcher_says_why_clang_does_not_run(launcher: Path, clang: str, mode: int, said: str) -> None:
+    wrapped = launcher.parents[1] / "wrapped" / "clang"
+    wrapped.unlink(missing_ok=True)
+    if clang:
+        wrapped.write_text(clang)
+        wrapped.chmod(mode)
+    done = subprocess.run([launcher, "-c", "m.c"], capture_output=True, text=True)
+    assert done.returncode == 1 and said in done.stderr
+
+
+def test_launcher_says_that_arguments_are_too_long(launcher: Path) -> None:
+    """Arguments that just reach the launcher do not reach clang, because it adds some."""
+    wrapped = launcher.parents[1] / "wrapped" / "clang"
+    wrapped.unlink(missing_ok=True)
+    wrapped.symlink_to(STOCK[19])
+    # The kernel limits arguments to a quarter of the stack, but not to less than 128 KiB.
+    limit = 128 << 10
+    stack = functools.partial(resource.setrlimit, resource.RLIMIT_STACK, (4 * limit, resource.RLIM_INFINITY))
+    for size in range(limit, limit // 2, -64):
+        halves = ["-D" + "x" * (size // 2)] * 2
+        try:
+            done = subprocess.run([launcher, *halves], env={}, preexec_fn=stack, capture_output=True, text=True)
+        except OSError as error:
+            assert error.errno == errno.E2BIG
+            continue
+        assert done.returncode == 1
+        assert "clang does not run: its arguments and environment are too long" in done.stderr
+        return
+    pytest.fail("no arguments were short enough for the launcher")
 
 
 def test_description_says_how_it_was_built(plugin_toolchain: Callable[[int], Path]) -> None:

@@ -55,7 +55,8 @@ install(TARGETS LLVMAnalysis)
 def llvm_project(tmp_path: Path) -> Path:
     """An llvm-project tree whose LLVM is three small libraries."""
     root = tmp_path / "llvm-project"
-    texts = {name: f"// {name}\n" for name in (*source.FILES, "clang/CMakeLists.txt", "lld/CMakeLists.txt")}
+    required = (*source.FILES, "clang/CMakeLists.txt", "lld/CMakeLists.txt", "lld/include/lld/Common/Driver.h")
+    texts = {name: f"// {name}\n" for name in required}
     texts |= {f"llvm/installed/{name}": "" for name in _INSTALLED if name != "lib/libLLVMAnalysis.a"}
     texts |= {f"llvm/{name}.cpp": f"int of_{name};\n" for name in ("lldELF", "lldCommon", "LLVMAnalysis")}
     texts["llvm/CMakeLists.txt"] = _PROJECT
@@ -87,7 +88,7 @@ def test_sdk_is_complete_and_brings_its_source(llvm_project: Path, tmp_path: Pat
     bundled = source.bundled_source(sdk)
     assert bundled is not None
     source.check_source(bundled, sdk, "SDK")
-    assert (prefix / "lib/liblldELF.a").is_file()
+    assert (prefix / "lib/liblldELF.a").is_file() and (prefix / "include/lld/Common/Driver.h").is_file()
     assert (prefix / "share/targets").read_text() == "X86;ARM"
     described = json.loads((prefix / DESCRIPTION).read_text())
     assert described["llvm_version"] == "19.1.9" and described["cmake"]["LLVM_ENABLE_LTO"] == "Thin"

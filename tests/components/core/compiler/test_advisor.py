@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.advisor import Advisor
+from components.core.compiler.advisor import Advisor, shared_files
 from components.core.console import UserError
 
 DEVELOPMENT = ["-mllvm", "-enable-ml-inliner=development"]
@@ -68,3 +68,9 @@ def test_unknown_problem_is_refused() -> None:
 def test_relative_policy_path_becomes_absolute() -> None:
     flags = Advisor("policy", Path("policy")).flags("inlining", None, None)
     assert flags[-1] == f"-ml-inliner-model-under-training={Path.cwd() / 'policy'}"
+
+
+def test_workers_get_the_tflite_form_where_there_is_one(tmp_path: Path) -> None:
+    assert shared_files(tmp_path) == ("policy.so", "output_spec.json")
+    (tmp_path / "model.tflite").touch()
+    assert shared_files(tmp_path) == ("policy.so", "output_spec.json", "model.tflite")

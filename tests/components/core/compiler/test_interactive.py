@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from components.core.compiler.interactive import compile_interactively
 from components.core.console import UserError
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.export import export_fast
+from components.core.processes import supervision
 from tests.components.toolchain.conftest import random_upstream_policy
 
 pytestmark = pytest.mark.toolchain
@@ -103,6 +105,21 @@ def test_compiler_that_fails_is_reported(tmp_path: Path, program: str, said: str
     with pytest.raises(UserError, match=said):
         compile_interactively(clang, [], "inlining", lambda *_: 0, 1, tmp_path)
     assert time.monotonic() - started < 30
+
+
+def test_cancelled_work_ends_its_compiler(tmp_path: Path) -> None:
+    """Worker pools kill the children of the threads whose work they cancel."""
+    clang = tmp_path / "clang"
+    clang.write_text("#!/bin/sh\ntouch started\nsleep 60\n")
+    clang.chmod(0o755)
+    with ThreadPoolExecutor(1) as pool:
+        worker = pool.submit(threading.get_ident).result()
+        compile_ = pool.submit(compile_interactively, clang, [], "inlining", lambda *_: 0, 60, tmp_path)
+        while not (tmp_path / "started").exists():
+            time.sleep(0.02)
+        supervision.kill_running({worker})
+        with pytest.raises(supervision.ProcessKilled):
+            compile_.result(timeout=30)
 
 
 def test_missing_compiler_is_reported(tmp_path: Path) -> None:

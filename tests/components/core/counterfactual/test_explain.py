@@ -105,7 +105,13 @@ def test_stock_clang_lacks_the_extended_features(training_toolchain: Path, modul
 
 def test_unknown_module_is_refused_with_similar_names(tiny_corpus) -> None:
     name = tiny_corpus.modules[0].name
-    arguments = ["explain", name[:-1], f"--policy={PRETRAINED}", f"--corpus={tiny_corpus.directory}", "--clang=any"]
+    arguments = [
+        "explain",
+        name[:-1],
+        f"--policy={PRETRAINED}",
+        f"--corpus={tiny_corpus.directory}",
+        "--clang=clang-19",
+    ]
     with pytest.raises(UserError, match="has no module") as caught:
         CliRunner().invoke(main, arguments, catch_exceptions=False, standalone_mode=False)
     assert f"such as {name}" in caught.value.remedy

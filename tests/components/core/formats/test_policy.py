@@ -11,6 +11,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import (
     PolicyInfo,
     check_features,
+    check_optional_features,
     load_policy_info,
     output_spec,
     write_output_spec,
@@ -57,6 +58,11 @@ def test_directory_without_policy_json_is_refused(tmp_path):
         ('{"version": 2}', "has version 2"),
         ('{"version": 1, "problem": "p", "features": [{"name": "f", "type": "odd", "shape": [1]}]}', "odd"),
         ('{"version": 1, "problem": "p", "features": [], "num_actions": 2, "trained_by": "", "x": 1}', "'x'"),
+        (
+            '{"version": 1, "problem": "p", "features": [], "num_actions": 2, "trained_by": "",'
+            ' "optional_features": {"a": 1}}',
+            "the optional feature a is no scalar feature",
+        ),
     ],
 )
 def test_invalid_policy_json_is_refused(tmp_path, text, message):
@@ -70,6 +76,31 @@ A, B, C = (FeatureSpec(name, "int64") for name in "abc")
 
 def test_compiler_may_log_more_features_than_a_policy_uses():
     check_features([A, B], [C, B, A])
+
+
+def test_optional_features_may_be_missing(tmp_path):
+    info = PolicyInfo("inlining", (A, B), 2, "ppo", optional_features={"b": 3.0})
+    write_policy_info(tmp_path, info)
+    assert load_policy_info(tmp_path) == info
+    check_features(info.features, [A, C], info.optional_features)
+    with pytest.raises(UserError, match="does not log: a;"):
+        check_features(info.features, [B, C], info.optional_features)
+
+
+@pytest.mark.parametrize("value", [0.5, 1e30, 2**63, float(2**63), -(2**63) - 1, 10**400, float("inf"), float("nan")])
+def test_optional_value_that_an_integer_cannot_hold_is_refused(value):
+    with pytest.raises(ValueError, match=r"the optional feature a has the value .*, which is no (int64|number)"):
+        check_optional_features({"a": value}, [A])
+
+
+@pytest.mark.parametrize("value", [1e39, 10**400, float("-inf"), float("nan"), True, "1", None])
+def test_optional_value_that_a_float_cannot_hold_is_refused(value):
+    with pytest.raises(ValueError, match=r"the optional feature a has the value .*, which is no (float32|number)"):
+        check_optional_features({"a": value}, [FeatureSpec("a", "float32")])
+
+
+def test_optional_values_are_those_of_the_features_type():
+    check_optional_features({"a": -(2.0**63), "b": 2**63 - 1, "c": -1e30}, [A, B, FeatureSpec("c", "float32")])
 
 
 def test_missing_and_additional_features_are_named():

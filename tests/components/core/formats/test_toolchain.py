@@ -9,7 +9,7 @@ import pytest
 
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
-from components.core.formats.toolchain import FILE_NAME, Mode, Toolchain, load_toolchain
+from components.core.formats.toolchain import CAPABILITIES, FILE_NAME, Mode, Toolchain, load_toolchain
 
 
 def write(directory: Path, mode: Mode = "training") -> Toolchain:
@@ -27,11 +27,33 @@ def test_written_toolchain_is_read_back(tmp_path: Path) -> None:
     assert load_toolchain(tmp_path) == written
 
 
+def test_toolchain_of_an_earlier_version_has_all_capabilities(tmp_path: Path) -> None:
+    document = write(tmp_path).to_json()
+    assert document.pop("capabilities") == sorted(CAPABILITIES)
+    (tmp_path / FILE_NAME).write_text(json.dumps(document))
+    assert load_toolchain(tmp_path).capabilities == CAPABILITIES
+
+
 def test_other_mode_than_required_is_refused(tmp_path: Path) -> None:
     toolchain = write(tmp_path, "release")
     assert toolchain.require_mode("release") is toolchain
     with pytest.raises(UserError, match="is a release toolchain, but a training toolchain is needed"):
         toolchain.require_mode("training")
+
+
+@pytest.mark.parametrize(
+    ("built", "message"),
+    [
+        ({}, r"is not a toolchain description \(no 'clang'\)"),
+        ({"clang": None}, "is not a toolchain description"),
+        ({"clang": "/nowhere/clang"}, "the clang of .* is gone: /nowhere/clang"),
+    ],
+)
+def test_external_clang_that_is_not_there_is_refused(tmp_path: Path, built: dict[str, object], message: str) -> None:
+    document = write(tmp_path).to_json() | {"built": {"strategy": "external", **built}}
+    (tmp_path / FILE_NAME).write_text(json.dumps(document))
+    with pytest.raises(UserError, match=message):
+        load_toolchain(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Probes a clang that was just built by compiling a few lines with it."""
+"""Probes a clang by compiling a few lines with it: what it is, what it logs, what it can pass to a model."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _NO_DECISIONS_SOURCE = "int next(int x) { return x + 1; }\n"
 _TIMEOUT_S = 120.0
 _NUM_REPLIES = 1000
 """Number of replies for a compiler that asks nevertheless: at the end of the file it would wait forever."""
+
+
+class ProbeError(UserError):
+    """A probe did not compile."""
 
 
 def triple(clang: Path) -> str:
@@ -72,10 +76,10 @@ def _run(command: Sequence[str], stdout: int = subprocess.DEVNULL) -> None:
     try:
         done = supervision.run(command, _TIMEOUT_S, stdout=stdout)
     except supervision.ProcessTimeout as error:
-        raise UserError(f"{command[0]} did not compile a probe within {error.timeout_s:.0f} s", "rebuild it") from None
+        raise ProbeError(f"{command[0]} did not compile a probe within {error.timeout_s:.0f} s", "rebuild it") from None
     if done.returncode != 0:
-        raise UserError(
-            f"the new clang failed to compile a probe (status {done.returncode}):\n{done.stderr}\n"
+        raise ProbeError(
+            f"the clang failed to compile a probe (status {done.returncode}):\n{done.stderr}\n"
             f"command: {' '.join(command)}",
             "check that all packages of the SDK have the same version, or that the policy is complete",
         )

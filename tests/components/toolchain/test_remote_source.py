@@ -1,0 +1,41 @@
+"""LLVM's source in object storage, for clusters that reach nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.core.console import UserError
+from components.core.storage.uri import ObjectUri
+from components.toolchain import source
+from components.toolchain.sdk import Sdk
+from tests.buckets import put_object
+from tests.components.toolchain.test_source import tree
+
+
+@pytest.fixture
+def place(any_place: ObjectUri, tmp_path: Path) -> ObjectUri:
+    """Return a URI with the files of a tree and no manifest, as other tools upload it."""
+    root = tree(tmp_path / "llvm-project")
+    for path in root.rglob("*"):
+        if path.is_file():
+            put_object(any_place, path.relative_to(root).as_posix(), path.read_bytes())
+    return any_place
+
+
+def test_source_is_downloaded_once(place: ObjectUri, tmp_path: Path) -> None:
+    sdk = Sdk(tmp_path, 19, "19.1.7")
+    found = source.llvm_source(str(place), sdk, tmp_path / "other")
+    assert all((found / name).read_bytes() == (tmp_path / "llvm-project" / name).read_bytes() for name in source.FILES)
+    times = {path: path.stat().st_mtime_ns for path in found.rglob("*")}
+    assert source.llvm_source(str(place), sdk, tmp_path / "other") == found
+    assert times == {path: path.stat().st_mtime_ns for path in found.rglob("*")}
+    assert not (tmp_path / "other").exists()
+
+
+def test_other_version_and_missing_folder_are_refused(place: ObjectUri, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"{place} is LLVM 19\.1\.7, but the installed SDK"):
+        source.llvm_source(str(place), Sdk(tmp_path, 19, "19.1.6"), tmp_path)
+    with pytest.raises(UserError, match=f"nothing at {place}/nowhere"):
+        source.llvm_source(f"{place}/nowhere", Sdk(tmp_path, 19, "19.1.7"), tmp_path)
