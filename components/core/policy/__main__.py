@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import click
 from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, SEED
 from components.core.formats.corpus import load_corpus
-from components.core.formats.policy import load_policy_info
+from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.policy import PRETRAINED, PolicyInfo, check_optional_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.storage import publish, require_artifact
-from components.core.storage.options import ARTIFACT, OUTPUT
+from components.core.storage.options import ARTIFACT, OUTPUT, ArtifactOr
 from components.core.storage.uri import display_path
 
 
@@ -80,6 +82,14 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     metavar="DIR",
     help="Instead of --output: directory with what LLVM's own build needs to embed policies, at most one per problem.",
 )
+@click.option(
+    "--optional-feature",
+    "optional_features",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --output: feature that a compiler need not have, and the value that the policy then assumes. May be "
+    "repeated.",
+)
 @click.option("--target", default="", metavar="TRIPLE", help="Machine that the LLVM of --for-llvm runs on.")
 @click.option("--clang", help="Clang that compiles for --target.  [default: the toolchain's]")
 def export_command(
@@ -88,10 +98,13 @@ def export_command(
     output: Path | None,
     aot: bool,
     for_llvm: Path | None,
+    optional_features: tuple[str, ...],
     target: str,
     clang: str | None,
 ) -> None:
     """Write all forms of a policy again, from its weights, or the files that embed it in an LLVM that you build.
+
+    Optional features that a training toolchain does not log are removed: the new policy decides with their values.
 
     \b
     Examples:
@@ -105,21 +118,29 @@ def export_command(
         require_artifact(policy, "policy")
     compiler = load_toolchain(toolchain)
     if for_llvm is not None:
+        if optional_features:
+            raise UserError("--optional-feature with --for-llvm", "export the policy with --output first")
         _export_for_llvm(policies, compiler, for_llvm, target, clang)
     elif output is not None:
         if len(policies) != 1:
             raise UserError("--output takes one policy", "pass --policy once")
-        _export_again(policies[0], compiler, output, aot)
+        _export_again(policies[0], compiler, output, aot, optional_features)
 
 
-def _export_again(policy: Path, compiler: Toolchain, output: Path, aot: bool) -> None:
-    info = load_policy_info(policy)
-    dense = read_dense(policy)
-
+def _export_again(
+    policy: Path, compiler: Toolchain, output: Path, aot: bool, optional_features: tuple[str, ...]
+) -> None:
     from components.core.policy.export import export_policy
+    from components.core.policy.optional_features import fit_to_compiler
+
+    dense, info = read_dense(policy), load_policy_info(policy)
+    if optional_features:
+        info = replace(info, optional_features={**info.optional_features, **_parse_values(optional_features, info)})
+    if compiler.mode == "training" and info.optional_features:
+        dense, info = fit_to_compiler(dense, info, compiler.features.get(info.problem, ()))
 
     with publish(output) as partial:
-        export_policy(dense, partial, compiler.clang, info)
+        export_policy(dense, partial, compiler.clang, info, policy)
         for name in ("report.json", "tensorboard"):
             source = policy / name
             if source.is_dir():
@@ -131,6 +152,18 @@ def _export_again(policy: Path, compiler: Toolchain, output: Path, aot: bool) ->
 
             compile_aot(partial, dense.problem, compiler.clang)
     say(f"{display_path(output)}: all forms of {display_path(policy)}" + (", with aot/" if aot else ""))
+
+
+def _parse_values(texts: tuple[str, ...], info: PolicyInfo) -> dict[str, float]:
+    values = {}
+    try:
+        for text in texts:
+            name, _equals, value = text.partition("=")
+            values[name] = float(value)
+        check_optional_features(values, info.features)
+    except ValueError as error:
+        raise UserError(f"--optional-feature {text}: {error}", "pass NAME=VALUE of a scalar feature") from None
+    return values
 
 
 def _export_for_llvm(
@@ -196,7 +229,14 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
 
 @main.command("explain")
 @click.argument("module")
-@click.option("--policy", type=ARTIFACT, required=True, help="Output of the warmstart or ppo step, for inlining.")
+@click.option(
+    "--policy",
+    "given",
+    type=ArtifactOr(PRETRAINED),
+    required=True,
+    metavar="pretrained|DIR|URI",
+    help="Output of the warmstart or ppo step, for inlining.",
+)
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with the module.")
 @click.option("--toolchain", type=ARTIFACT, help="Training toolchain: names functions and measures decisions.")
 @click.option("--clang", help="Instead of --toolchain: any clang of LLVM 17 or later, for a policy of LLVM's features.")
@@ -212,7 +252,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed that selects the measured decisions.")
 def explain_command(
     module: str,
-    policy: Path,
+    given: Path | str,
     corpus: Path,
     toolchain: Path | None,
     clang: str | None,
@@ -235,10 +275,15 @@ def explain_command(
     """
     from components.core.counterfactual.explain import explain_with_stock_clang, explain_with_training_clang
     from components.core.counterfactual.explanation_table import print_explanation
+    from components.core.policy.pretrained import pretrained_policy
     from components.core.projects.build import clang_version
 
     if (toolchain is None) == (clang is None):
         raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")
+    path = str(toolchain / "bin" / "clang") if toolchain else shutil.which(str(clang))
+    if path is None:
+        raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
+    policy = given if isinstance(given, Path) else pretrained_policy("inlining", clang=Path(path))
     if load_policy_info(policy).problem != "inlining":
         raise UserError(f"{policy} is no inlining policy", "register allocation has no calls to explain")
     modules = {candidate.name: candidate for candidate in load_corpus(corpus).modules}
@@ -249,12 +294,15 @@ def explain_command(
             f"{corpus} has no module {module}", f"its corpus_description.json lists them, such as {', '.join(near)}"
         )
     if toolchain is not None:
-        compiler = load_toolchain(toolchain).require_mode("training").clang
-        explanation = explain_with_training_clang(policy, found, compiler, flip_compiles, seed)
+        compiler = load_toolchain(toolchain).require_mode("training")
+        check_vocabulary(load_policy_info(policy), compiler)
+        if "forced decisions" in compiler.capabilities:
+            explanation = explain_with_training_clang(policy, found, compiler.clang, flip_compiles, seed)
+        else:
+            explanation = explain_with_stock_clang(
+                policy, found, compiler.clang, int(compiler.llvm_version.partition(".")[0])
+            )
     else:
-        path = shutil.which(str(clang))
-        if path is None:
-            raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
         major = clang_version(path, "pass another --clang")[0]
         explanation = explain_with_stock_clang(policy, found, Path(path), major)
     print_explanation(explanation, limit)

@@ -70,16 +70,18 @@ def distinct_boundaries(
 
 
 def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer]:
-    """Return the tables of all features, and the first layer as ([rows of all tables in order, outputs], biases).
+    """Return the tables of `network_features`, and the first layer as ([rows of all tables in order, outputs], biases).
 
-    The last rows are for each feature's magnitude, or with a mask its action rank, in order.
+    The next rows are for each feature's magnitude, or with a mask its action rank, in order; the last ones for the
+    magnitudes of the elements of tensors.
 
     Weights are summed in float64 and rounded once, so the sums agree with the layer they replace to about 1e-7.
     """
     weights, bias = policy.layers[0]
     count, masked = len(policy.network_features), policy.mask is not None
     per_quantile = inputs_per_quantile(masked)
-    per_feature = weights.astype(np.float64).reshape(inputs_per_feature(masked), count, -1).swapaxes(0, 1)
+    scalar_rows = inputs_per_feature(masked) * count
+    per_feature = weights[:scalar_rows].astype(np.float64).reshape(-1, count, weights.shape[1]).swapaxes(0, 1)
     new_bias = bias.astype(np.float64)
     tables = []
     for spec, all_weights in zip(policy.network_features, per_feature, strict=True):
@@ -117,7 +119,7 @@ def feature_tables(policy: DensePolicy) -> tuple[tuple[FeatureTable, ...], Layer
             )
         )
     last_rows = per_feature[:, per_quantile].astype(np.float32)
-    all_rows = np.concatenate([*(table.rows for table in tables), last_rows])
+    all_rows = np.concatenate([*(table.rows for table in tables), last_rows, weights[scalar_rows:]])
     return tuple(tables), (all_rows, new_bias.astype(np.float32))
 
 

@@ -15,7 +15,7 @@ policy.so also exports two of them under names that do not depend on the problem
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from components.core import problems
 from components.core.formats.features import FeatureSpec
 from components.core.policy.bucket_tables import STORAGE_TYPES, FeatureTable, feature_tables
 from components.core.policy.dense import DensePolicy
-from components.core.policy.feature_encoding import MAGNITUDE_SCALE, Float32, inputs_per_feature, num_elements
+from components.core.policy.feature_encoding import MAGNITUDE_SCALE, Float32, num_elements, num_layer_inputs
 from components.core.policy.fixed_point import to_fixed_point
 
 POLICY_HEADER = "policy.h"
@@ -39,10 +39,16 @@ _BLOCKS = (32, 16, 8, 4)
 """Numbers of outputs of a layer whose sums stay in registers: SSE2 has 16 registers of four floats."""
 
 
-def generate(policy: DensePolicy, directory: Path) -> tuple[Path, Path]:
-    """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes."""
+def generate(
+    policy: DensePolicy, directory: Path, optional_features: Mapping[str, float] | None = None
+) -> tuple[Path, Path]:
+    """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes.
+
+    Args:
+        optional_features: see PolicyInfo; they hold in release clangs, which do not set features that they do not have.
+    """
     header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE
-    header.write_text(generate_header(policy), encoding="utf-8")
+    header.write_text(generate_header(policy, optional_features or {}), encoding="utf-8")
     source.write_text(generate_source(policy), encoding="utf-8")
     return header, source
 
@@ -58,10 +64,14 @@ def description_json(problem: str, features: Sequence[FeatureSpec], num_actions:
     return json.dumps({"version": 1, "problem": problem, "features": specs, "num_actions": num_actions})
 
 
-def generate_header(policy: DensePolicy) -> str:
+def generate_header(policy: DensePolicy, optional_features: Mapping[str, float]) -> str:
     """Return policy.h: the class that a release clang instantiates, with ReleaseModeModelRunner<>'s interface."""
     problem = problems.get(policy.problem)
     *offsets, words = word_offsets(policy.features)
+    initial = np.zeros(words, np.int64)
+    for feature, offset in zip(policy.features, offsets, strict=True):
+        elements = initial[offset : offset + 1].view(feature.dtype)
+        elements[:1] = optional_features.get(feature.name, 0)
     return _TEMPLATES.get_template("policy.h.jinja").render(
         name=policy.problem,
         guard=f"MLGO_POLICY_{policy.problem.upper()}_H",
@@ -70,6 +80,7 @@ def generate_header(policy: DensePolicy) -> str:
         num_features=len(policy.features),
         offsets=offsets,
         num_words=words,
+        initial=[str(word) for word in initial.tolist()] if initial.any() else [],
     )
 
 
@@ -88,17 +99,21 @@ def generate_source(policy: DensePolicy) -> str:
         description=describe(policy),
         shared_macro=SHARED_MACRO,
         num_actions=policy.num_actions,
-        max_inputs=max(inputs_per_feature(masked) * len(tables), *(bias.shape[0] for _, bias in layers)),
+        max_inputs=max(
+            num_layer_inputs(policy.network_features, policy.tensor_features, masked),
+            *(bias.shape[0] for _, bias in layers),
+        ),
         storages=STORAGE_TYPES,
         feature_names=[feature.name for feature in policy.features],
         name_bytes=max(len(feature.name) for feature in policy.features) + 1,
         **_feature_tables(tables),
         network=[_layer(weights, bias) for weights, bias in layers],
-        num_quantile_rows=len(first_layer[0]) - len(tables),
+        num_quantile_rows=sum(len(table.rows) for table in tables),
         magnitude_scale=_float_literal(MAGNITUDE_SCALE),
         usual_magnitudes=[] if masked else [_float_literal(table.usual_magnitude) for table in tables],
         mask=_input(policy, policy.mask) if policy.mask is not None else None,
         inputs=[_input(policy, feature) for feature in policy.network_features],
+        tensors=_tensors(policy, len(first_layer[0])),
     )
 
 
@@ -111,6 +126,17 @@ def _input(policy: DensePolicy, feature: FeatureSpec) -> dict[str, object]:
         "per_action": num_elements(feature) > 1,
         "element_bytes": feature.numpy_dtype.itemsize,
     }
+
+
+def _tensors(policy: DensePolicy, num_rows: int) -> list[dict[str, object]]:
+    """Return the tensors as the template needs them; their rows are the last of the first layer's `num_rows`."""
+    row = num_rows - sum(map(num_elements, policy.tensor_features))
+    tensors: list[dict[str, object]] = []
+    for feature in policy.tensor_features:
+        index, elements = policy.features.index(feature), num_elements(feature)
+        tensors.append({"index": index, "elements": elements, "first_row": row, "type": STORAGE_TYPES[feature.dtype]})
+        row += elements
+    return tensors
 
 
 def _layer(weights: Float32, bias: Float32) -> dict[str, object]:

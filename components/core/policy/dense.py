@@ -26,7 +26,14 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import IMPORTED, POLICY_JSON, load_policy_info
-from components.core.policy.feature_encoding import Float32, expand, inputs_per_feature, layer_inputs, num_elements
+from components.core.policy.feature_encoding import (
+    Float32,
+    expand,
+    layer_inputs,
+    num_elements,
+    num_layer_inputs,
+    tensor_features,
+)
 from components.core.storage.input_files import open_regular, parse_json
 
 WEIGHTS_FILE = "weights.npz"
@@ -60,11 +67,11 @@ Layer = tuple[Float32, Float32]
 class DensePolicy:
     """A policy as plain arrays.
 
-    Invariants (checked): every feature but the mask is a scalar (shape product 1), or with a mask has as many elements
-    as the mask, and has one or more nondecreasing boundaries; layer i is (W float32 [inputs, outputs], b float32
-    [outputs]) with inputs = inputs_per_feature * len(network_features) for the first and the outputs of the layer
-    before otherwise; relu follows every layer but the last, whose outputs are the logits of all actions, or with a
-    mask the logit of one.
+    Invariants (checked): every feature but the mask is a scalar (shape product 1) or, after all scalars, a tensor; with
+    a mask it is a scalar or has as many elements as the mask. Features but the mask and, without a mask, tensors have
+    one or more nondecreasing boundaries. Layer i is (W float32 [inputs, outputs], b float32 [outputs]) with inputs =
+    num_layer_inputs for the first and the outputs of the layer before otherwise; relu follows every layer but the last,
+    whose outputs are the logits of all actions, or with a mask the logit of one.
     """
 
     problem: str
@@ -77,9 +84,11 @@ class DensePolicy:
         if mask is not None and self.layers[-1][1].shape != (1,):
             raise ValueError(f"with a mask the last layer scores one action, this one {self.layers[-1][1].shape}")
         sizes = [1] if mask is None else [1, num_elements(mask)]
+        if self.tensor_features and self.features != (*self.network_features, *self.tensor_features):
+            raise ValueError("features of several elements must follow the others")
         for feature in self.network_features:
             if num_elements(feature) not in sizes:
-                allowed = "only scalars" + "".join(f" and tensors of {size}" for size in sizes[1:])
+                allowed = f"only scalars and tensors of {sizes[-1]}"
                 raise ValueError(f"feature {feature.name} has shape {feature.shape}; {allowed} are supported")
             boundaries = self.buckets.get(feature.name)
             if boundaries is None:
@@ -87,7 +96,7 @@ class DensePolicy:
             nondecreasing = boundaries.ndim == 1 and bool(np.all(np.diff(boundaries) >= 0))
             if not nondecreasing or not 1 <= len(boundaries) <= MAX_BOUNDARIES:
                 raise ValueError(f"boundaries of {feature.name} are not a nondecreasing list")
-        inputs = inputs_per_feature(mask is not None) * len(self.network_features)
+        inputs = num_layer_inputs(self.network_features, self.tensor_features, mask is not None)
         for i, (weights, bias) in enumerate(self.layers):
             if weights.ndim != 2 or weights.shape[0] != inputs or bias.shape != weights.shape[1:]:
                 raise ValueError(f"layer {i} is {weights.shape} + {bias.shape}, expected {inputs} inputs")
@@ -110,20 +119,25 @@ class DensePolicy:
 
     @cached_property
     def network_features(self) -> tuple[FeatureSpec, ...]:
-        """The features that the layers see, in order: all but the mask."""
-        return tuple(feature for feature in self.features if feature != self.mask)
+        """The features that have boundaries, in order: all but the mask and `tensor_features`."""
+        return tuple(f for f in self.features if f != self.mask and f not in self.tensor_features)
+
+    @cached_property
+    def tensor_features(self) -> tuple[FeatureSpec, ...]:
+        """The features of several elements, in order; none if there is a mask."""
+        return tensor_features(self.features, self.mask is not None)
 
     @cached_property
     def num_actions(self) -> int:
         return num_elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """Return the layers' inputs for N decisions, [N, 2 * F] or with a mask [N, A, 2 * F], see `layer_inputs`.
+        """Return the layers' inputs for N decisions, [N, 2 * F + E] or with a mask [N, A, 2 * F], see `layer_inputs`.
 
         Args:
             columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
         """
-        return layer_inputs(self.network_features, self.buckets, columns, self.mask)
+        return layer_inputs(self.network_features, self.buckets, columns, self.mask, self.tensor_features)
 
     def logits(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
         """Return float32 [N, num_actions] for N decisions, -inf for excluded actions; the reference that the other

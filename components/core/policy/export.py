@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from components.core import problems
+from components.core.formats.ir2vec_vocabulary import copy_vocabulary
 from components.core.formats.policy import IMAGE_VARIABLE, PolicyInfo, write_output_spec, write_policy_info
 from components.core.formats.vocab import write_vocab
 from components.core.policy.codegen import generate
@@ -18,22 +20,25 @@ from components.core.policy.shared_object import build_shared_object
 VOCAB = "vocab"
 
 
-def export_fast(dense: DensePolicy, directory: Path, clang: Path) -> None:
+def export_fast(
+    dense: DensePolicy, directory: Path, clang: Path, optional_features: Mapping[str, float] | None = None
+) -> None:
     """Write the files that the training clang reads, output_spec.json and policy.{h,cpp,so}, in half a second.
 
     Args:
         directory: existing directory; files of an earlier policy are replaced.
         clang: compiles policy.so.
+        optional_features: see PolicyInfo.
     """
-    write_source(dense, directory)
+    write_source(dense, directory, optional_features)
     build_shared_object(directory, clang)
 
 
-def write_source(dense: DensePolicy, directory: Path) -> None:
+def write_source(dense: DensePolicy, directory: Path, optional_features: Mapping[str, float] | None = None) -> None:
     """Write the files that a release clang is built from, output_spec.json and policy.{h,cpp}."""
     problem = problems.get(dense.problem)
     write_output_spec(directory, problem.policy.decision, problem.policy.logits, dense.num_actions)
-    generate(dense, directory)
+    generate(dense, directory, optional_features)
 
 
 def write_weights(dense: DensePolicy, directory: Path) -> None:
@@ -44,7 +49,13 @@ def write_weights(dense: DensePolicy, directory: Path) -> None:
     write_vocab(vocab, dict(dense.buckets))
 
 
-def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None) -> PolicyInfo:
+def export_policy(
+    dense: DensePolicy,
+    directory: Path,
+    clang: Path,
+    info: PolicyInfo | None = None,
+    vocabulary_of: Path = Path(),
+) -> PolicyInfo:
     """Write the whole policy artifact (see components/core/formats/policy.py) except its manifest and aot/.
 
     The weights are rounded to 16 bits, the same in every form.
@@ -54,6 +65,7 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
         clang: compiles policy.so.
         info: origin of the policy; its problem, features and number of actions are replaced by those of `dense`, its
             git commit, if empty, by that of this project's checkout.
+        vocabulary_of: toolchain or policy with the IR2Vec vocabulary, for a policy that reads embeddings.
 
     Returns:
         the contents of policy.json.
@@ -70,8 +82,9 @@ def export_policy(dense: DensePolicy, directory: Path, clang: Path, info: Policy
         num_actions=dense.num_actions,
         git_commit=origin.git_commit or git_commit(),
         image=origin.image or os.environ.get(IMAGE_VARIABLE, ""),
+        ir2vec_vocabulary=copy_vocabulary(vocabulary_of, dense.features, directory),
     )
-    export_fast(dense, directory, clang)
+    export_fast(dense, directory, clang, info.optional_features)
     write_weights(dense, directory)
     write_saved_model(dense, directory)
     write_policy_info(directory, info)

@@ -42,7 +42,7 @@ class InputScale:
     modules, otherwise 75% (docs/performance.md).
 
     Attributes:
-        mean, deviation: float32 [inputs_per_feature * F], ordered as in `expand`; deviations are positive.
+        mean, deviation: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive.
     """
 
     mean: NDArray[np.float32]
@@ -154,10 +154,10 @@ def actor_network(
     """The policy: a categorical distribution over the actions.
 
     Args:
-        num_features: F of the observation, the mask not counted.
+        num_features: F of the observation, the mask and tensors not counted.
         num_actions: number of logits.
         masked: whether each action is scored by its own features, and some are excluded.
-        scale: standardization of the inputs; None leaves them as they are.
+        scale: standardization of the inputs; None leaves them as they are, if there are no tensors.
         fc_layer_params: units of the hidden layers, relu after each.
         dropout: rate after every hidden layer while training; never active in an exported policy.
 
@@ -170,7 +170,7 @@ def actor_network(
         scores.create_variables()
         return scores
     actor = actor_distribution_network.ActorDistributionNetwork(
-        observation_spec(2 * num_features),
+        observation_spec(len(scale.mean)),
         action_spec(num_actions),
         preprocessing_layers=QuantileExpansion(scale),
         fc_layer_params=tuple(fc_layer_params),

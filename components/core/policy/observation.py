@@ -1,8 +1,8 @@
 """Observations of decisions for networks in training, and the logits of these.
 
-An observation is one float32 tensor: quantiles and magnitudes [2 * F] of the features, in the policy's order. For a
-problem with a mask it is [A, 2 * F + 1], a row for each of the A actions: quantiles, action ranks
-(`feature_encoding.py`), and in the last column 1 if the action is allowed, else 0.
+An observation is one float32 tensor: quantiles and magnitudes [2 * F] of the features, in the policy's order, and the
+magnitudes of all elements of tensors [E]. For a problem with a mask it is [A, 2 * F + 1], a row for each of the A
+actions: quantiles, action ranks (`feature_encoding.py`), and in the last column 1 if the action is allowed, else 0.
 
 The logits of observations are those of `DensePolicy.logits`, with EXCLUDED in place of -inf: the probability is also 0,
 and 0 * log 0, a term of entropies and divergences, is 0 and not NaN.
@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy
-from components.core.policy.feature_encoding import Float32, layer_inputs, num_elements
+from components.core.policy.feature_encoding import (
+    Float32,
+    layer_inputs,
+    num_elements,
+    num_layer_inputs,
+    tensor_features,
+)
 from components.core.problems import Problem
 
 EXCLUDED = -1e9
@@ -25,14 +31,18 @@ EXCLUDED = -1e9
 
 
 def network_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[FeatureSpec, ...]:
-    """Return the features that have quantiles: all but the mask."""
-    return tuple(feature for feature in features if feature.name != problem.policy.mask)
+    """Return the features that have quantiles: all but the mask, and without a mask all but tensors."""
+    mask = problem.policy.mask
+    tensors = tensor_features(features, mask is not None)
+    return tuple(feature for feature in features if feature.name != mask and feature not in tensors)
 
 
 def observation_shape(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[int, ...]:
-    """Return (2 * F,) or (A, 2 * F + 1) for a policy over `features`."""
-    count = len(network_features(problem, features))
-    return (2 * count,) if problem.policy.mask is None else (problem.policy.num_actions, 2 * count + 1)
+    """Return (2 * F + E,) or (A, 2 * F + 1) for a policy over `features`."""
+    scalars = network_features(problem, features)
+    if problem.policy.mask is not None:
+        return problem.policy.num_actions, 2 * len(scalars) + 1
+    return (num_layer_inputs(scalars, tensor_features(features, masked=False), masked=False),)
 
 
 def observations(
@@ -51,7 +61,8 @@ def observations(
         UserError: a column is missing.
     """
     mask = next((feature for feature in features if feature.name == problem.policy.mask), None)
-    inputs = layer_inputs(network_features(problem, features), buckets, columns, mask)
+    tensors = tensor_features(features, mask is not None)
+    inputs = layer_inputs(network_features(problem, features), buckets, columns, mask, tensors)
     if mask is None:
         return inputs
     allowed = np.asarray(columns[mask.name]).reshape(len(inputs), num_elements(mask), 1) != 0

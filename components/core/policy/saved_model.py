@@ -22,13 +22,12 @@ import tensorflow as tf
 from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import output_spec
+from components.core.formats.policy import TFLITE_MODEL, output_spec
 from components.core.policy.bucket_tables import distinct_boundaries
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import MAGNITUDE_SCALE, num_elements
 
 SAVED_MODEL = "saved_model"
-TFLITE_MODEL = "model.tflite"
 SIGNATURE = "action"
 
 TIME_STEP_INPUTS = {"discount": tf.float32, "reward": tf.float32, "step_type": tf.int32}
@@ -75,7 +74,7 @@ class PolicyModule(tf.Module):
             ranks.append(tf.broadcast_to(tf.reduce_sum(reached, axis=-1), [num_rows]))
         q = tf.cast(tf.stack(ranks, axis=-1), tf.float32) / self._scales
         if mask is None:
-            x = tf.concat([q, self._magnitudes(inputs)], axis=-1)  # [1, 2 * F], as feature_encoding.expand
+            x = tf.concat([q, self._magnitudes(inputs)], axis=-1)  # [1, 2 * F + E], as feature_encoding.expand
         else:
             x = tf.concat([q, tf.sqrt(q), q * q, self._action_ranks(inputs, mask)], axis=-1)  # [A, 4 * F]
         for i, (weights, bias) in enumerate(self._layers):
@@ -89,12 +88,13 @@ class PolicyModule(tf.Module):
         return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
 
     def _magnitudes(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Return float32 [1, F], as feature_encoding.magnitudes.
+        """Return float32 [1, F + E], as feature_encoding.magnitudes.
 
         A logarithm gives the exponent, because TensorFlow Lite has no other operation for it. Close to a power of two
         it may be off by one, which changes nothing: the linear pieces meet there.
         """
-        values = tf.stack([tf.cast(tf.reshape(inputs[f.name], []), tf.float32) for f in self._policy.network_features])
+        features = (*self._policy.network_features, *self._policy.tensor_features)
+        values = tf.concat([tf.cast(tf.reshape(inputs[f.name], [-1]), tf.float32) for f in features], axis=0)
         values = tf.where(tf.equal(values, values), values, 0.0)
         y = tf.minimum(1.0 + tf.abs(values), np.finfo(np.float32).max)
         exponent = tf.floor(tf.math.log(y) * np.float32(1 / np.log(2)))

@@ -35,10 +35,10 @@ def tosa_module(policy: DensePolicy) -> str:
     """Return an MLIR module with the function `action`, which returns the greedy decision of a policy.
 
     Raises:
-        ValueError: the policy's problem has a mask.
+        ValueError: the policy's problem has a mask, or a feature is a tensor.
     """
-    if policy.mask is not None:
-        raise ValueError(f"{policy.problem} has a mask, and policies with one have no form in TOSA")
+    if policy.mask is not None or policy.tensor_features:
+        raise ValueError(f"policies with a mask or tensors have no form in TOSA, this one is for {policy.problem}")
     names = [feature.name for feature in policy.network_features]
     body = _Body()
     inputs = _inputs(body, policy, names)

@@ -105,9 +105,13 @@ def test_class_decides_like_the_reference(make_policy, tmp_path, compiler):
 
 @pytest.mark.tf
 def test_llvms_release_mode_runs_the_class(make_policy, tmp_path):
-    """LLVM's ReleaseModeModelRunner, from the installed SDK, accepts features that the policy lacks."""
+    """LLVM's ReleaseModeModelRunner, from the installed SDK, accepts features that the policy lacks.
+
+    Optional features that a compiler does not have keep their values.
+    """
     policy, columns = make_policy(6)
-    generate(policy, tmp_path)
+    optional = {"count": 9.0, "weight": -0.75}
+    generate(policy, tmp_path, optional)
     (tmp_path / "driver.cpp").write_text(LLVM_DRIVER)
     config = subprocess.run(
         ["llvm-config-19", "--cxxflags", "--ldflags", "--libs", "--link-shared", "analysis"],
@@ -120,6 +124,12 @@ def test_llvms_release_mode_runs_the_class(make_policy, tmp_path):
     columns["of_a_newer_compiler"] = np.arange(len(columns["flag"]))
     expected = policy.logits(columns).argmax(axis=1)
     np.testing.assert_array_equal(decisions_of(tmp_path / "driver", columns, list(columns)), expected)
+    assumed = columns | {name: np.full_like(columns[name], value) for name, value in optional.items()}
+    kept = [name for name in columns if name not in optional]
+    assert (policy.logits(assumed).argmax(axis=1) != expected).any()
+    np.testing.assert_array_equal(
+        decisions_of(tmp_path / "driver", columns, kept), policy.logits(assumed).argmax(axis=1)
+    )
 
 
 def test_a_binary_can_hold_policies_of_two_problems(make_policy, clang, tmp_path):

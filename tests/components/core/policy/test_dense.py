@@ -52,7 +52,8 @@ def test_error_names_a_missing_column(make_policy):
     ("change", "message"),
     [
         ({"buckets": {}}, "no boundaries for feature constant"),
-        ({"features": (FeatureSpec("constant", "int64", (33,)),)}, "only scalars"),
+        ({"features": (FeatureSpec("constant", "int64", (33,)), FeatureSpec("flag", "int64"))}, "must follow"),
+        ({"features": (FeatureSpec("constant", "int64"), FeatureSpec("e", "float32", (3,)))}, "expected 5 inputs"),
         ({"layers": ((np.ones((5, 2), np.float32), np.ones(2, np.float32)),)}, "expected 16 inputs"),
         ({"layers": ((np.full((16, 2), np.nan, np.float32), np.ones(2, np.float32)),)}, "not finite"),
         ({"layers": ((np.ones((16, 2)), np.ones(2)),)}, "float64, expected float32"),

@@ -26,7 +26,7 @@ from components.core.storage import write_manifest
 @pytest.fixture(scope="module")
 def exported(make_policy, clang, tmp_path_factory):
     """Return (directory, exported policy, columns)."""
-    policy, columns = make_policy(11, (16, 8), decisions=200)
+    policy, columns = make_policy(11, (16, 8), decisions=200, tensors=True)
     directory = tmp_path_factory.mktemp("policy")
     export_policy(policy, directory, clang, PolicyInfo("", (), 0, trained_by="test", llvm_version="19.1.7"))
     write_manifest(directory)

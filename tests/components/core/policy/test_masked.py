@@ -17,6 +17,7 @@ from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast, export_policy
 from components.core.policy.feature_encoding import quantiles
 from components.core.policy.native_policy import NativePolicy
+from components.core.policy.optional_features import fix_features
 from components.core.storage import publish
 
 ACTIONS = 33
@@ -90,9 +91,17 @@ def test_an_action_is_scored_by_its_own_features(policy: DensePolicy, columns: d
     # Permuted columns give the same scores, permuted alike. A scalar feature applies to all actions.
     order = np.random.default_rng(5).permutation(ACTIONS)
     permuted = {name: c if c.shape[-1] == 1 else c[:, :, order] for name, c in columns.items()}
-    np.testing.assert_allclose(policy.logits(permuted), logits[:, order], rtol=1e-5)
+    # How matrix products round depends on the processor and on the place of a column.
+    np.testing.assert_allclose(policy.logits(permuted), logits[:, order], rtol=1e-5, atol=1e-5)
     without_progress = {**columns, "progress": np.zeros_like(columns["progress"])}
     assert (policy.logits(without_progress) != logits)[allowed].any()
+
+
+def test_scalar_feature_can_be_fixed(policy: DensePolicy, columns: dict[str, np.ndarray]) -> None:
+    fixed = fix_features(policy, {"progress": 0.25})
+    assert [spec.name for spec in fixed.features] == ["weight", "mask", "stage"]
+    assumed = columns | {"progress": np.full_like(columns["progress"], 0.25)}
+    np.testing.assert_allclose(fixed.logits(columns), policy.logits(assumed), atol=1e-4)
 
 
 def test_nan_is_above_all_numbers(policy: DensePolicy) -> None:
@@ -174,7 +183,11 @@ def test_llvms_release_mode_runs_the_class(policy: DensePolicy, columns: dict[st
         )
     )
     printed = subprocess.run([program], input=rows, check=True, capture_output=True).stdout.split()
-    np.testing.assert_array_equal(np.array(printed, int), policy.logits(columns).argmax(axis=1))
+    # Actions with the same features differ by rounding only, so another one of the best may be taken.
+    logits = policy.logits(columns)
+    assert len(printed) == len(logits)
+    taken = np.take_along_axis(logits, np.array(printed, int)[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(taken, logits.max(axis=1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

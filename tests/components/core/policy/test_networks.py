@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.policy import networks
+from components.core.policy.observation import observation_shape, observations
 
 pytestmark = pytest.mark.usefixtures("fresh_gin")
 
@@ -32,6 +34,16 @@ def test_arrays_loaded_into_another_network_give_the_same_logits(q):
     assert np.abs(networks.logits(second, q) - dense.logits_of_inputs(q)).max() > 0.01
     networks.load_dense(second, dense)
     np.testing.assert_allclose(networks.logits(second, q), dense.logits_of_inputs(q), atol=1e-5)
+
+
+def test_tensors_are_further_inputs():
+    features = (*FEATURES, FeatureSpec("embedding", "float32", (3,)))
+    columns = {f.name: np.arange(f.size_bytes // f.numpy_dtype.itemsize * 50).reshape(50, -1) for f in features}
+    observed = observations(problems.get("inlining"), features, VOCAB, columns)
+    assert observed.shape == (50, *observation_shape(problems.get("inlining"), features)) == (50, 13)
+    actor = networks.actor_network(len(FEATURES), scale=networks.InputScale.fit(problems.get("inlining"), observed))
+    dense = networks.to_dense(actor, VOCAB, features)
+    np.testing.assert_allclose(dense.logits(columns), networks.logits(actor, observed), atol=1e-4)
 
 
 def test_layers_of_equal_shape_start_with_different_weights():
