@@ -103,7 +103,8 @@ def _extract_sections(
         return Outcome(item, absent, f"no section {' and no section '.join(missing)}")
     arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
     if pattern is not None and not any(pattern.search(argument) for argument in arguments):
-        return Outcome(item, FILTERED, f"no argument matches {pattern.pattern}")
+        level = next((argument for argument in reversed(arguments) if argument.startswith("-O")), "none")
+        return Outcome(item, FILTERED, f"no argument matches {pattern.pattern}; its optimization level is {level}")
     if problem := bitcode_problem(lambda offset, length: bytes(bitcode[offset : offset + length]), len(bitcode)):
         return Outcome(item, FAILED, f"its bitcode {problem}")
     base = f"{output}/{item.name}"

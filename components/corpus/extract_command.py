@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
 from components.core.formats.corpus import write_description
@@ -112,8 +113,9 @@ def extract(
         report = make_report(found.project, outcomes, found.left)
         names = [outcome.object.name for outcome in outcomes if outcome.kind == EXTRACTED]
         if not names:
-            details = "\n".join(report.examples())
-            raise UserError(f"{path} yields no module: {report.line()}\n{details}", _remedy(report, kind, thinlto))
+            filtered = [f"  {item.name}: {item.detail}" for item in report.left if item.kind == FILTERED]
+            details = "\n".join([f"{path} yields no module: {report.line()}", *report.examples(), *filtered[:1]])
+            raise UserError(details, _remedy(report, kind, thinlto))
         write_description(partial, names, thinlto, default_args.split() if default_args else None)
         if thinlto != "local":
             edit_commands(partial, names, edits)
@@ -167,8 +169,9 @@ def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
     if left <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
     if FILTERED in left:
+        levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (
-            "build at the problem's optimization level, or pass another --cmd-filter to mlgo corpus extract: it is"
-            " searched for in each argument separately"
+            f"build at the level of the problem ({levels}; option --problem), or pass another --cmd-filter to mlgo"
+            " corpus extract: it is searched for in each argument separately"
         )
     return _EMBED_REMEDY[thinlto]

@@ -12,9 +12,10 @@ from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import UserError, preset_option, run_step
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
+from components.core.formats.policy import PRETRAINED
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
-from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT
+from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, ArtifactOr
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
@@ -62,6 +63,12 @@ def main() -> None:
     help="Release clang that embeds the policy. Without it, and always for scores, the training clang runs the policy.",
 )
 @click.option("--warmstart", type=ARTIFACT, help="Warmstart policy to compare with.")
+@click.option(
+    "--compare-with",
+    type=ArtifactOr(PRETRAINED),
+    metavar="pretrained|DIR|URI",
+    help="Another policy to compare with. The pretrained one is left out where it does not fit the training clang.",
+)
 @click.option(
     "--evaluation",
     type=ARTIFACT,

@@ -49,6 +49,8 @@ def evaluation(  # type: ignore[no-untyped-def]
             training.uri,
             "--warmstart",
             warmstart.uri,
+            "--compare-with",
+            "pretrained",
             "--policy",
             policy.uri,
             "--problem",

@@ -32,6 +32,7 @@ class EvaluationConfig:
         release_toolchain: release clang that embeds the policy: compiles the modules for their sizes, and builds the
             projects of `recipe`. None: the training clang runs the policy.
         warmstart: warmstart policy artifact to compare with; None for no comparison.
+        compare_with: another policy to compare with, an artifact or PRETRAINED; None for no comparison.
         evaluation: an earlier evaluation of the same policy by the training clang. All its scores are reused, or all
             its sizes except the policy's: only the release clang compiles. None compiles everything.
         release_if: one of RELEASE_IF.
@@ -60,6 +61,7 @@ class EvaluationConfig:
     output: Path
     release_toolchain: Path | None = None
     warmstart: Path | None = None
+    compare_with: Path | str | None = None
     evaluation: Path | None = None
     release_if: str = "better"
     ppo_root: Path | None = None
@@ -87,6 +89,11 @@ class EvaluationConfig:
             raise UserError(
                 "--evaluation requires --release-toolchain: it completes an evaluation with a release clang",
                 "pass --release-toolchain, or leave --evaluation out",
+            )
+        if self.evaluation is not None and self.compare_with is not None:
+            raise UserError(
+                "--compare-with cannot be added to an earlier evaluation: only its policy is compiled again",
+                "leave --compare-with out: the comparison of the earlier evaluation is kept",
             )
         if self.recipe is not None and self.release_toolchain is None:
             raise UserError(

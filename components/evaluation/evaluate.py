@@ -11,14 +11,22 @@ from msgspec import UNSET
 
 from components.core import problems
 from components.core.formats.corpus import load_corpus
-from components.core.formats.policy import load_policy_info
+from components.core.formats.policy import PRETRAINED, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
+from components.core.policy.pretrained import pretrained_projects
 from components.core.projects.recipe import Recipe
 from components.core.storage import digest, publish
 from components.core.workers.factory import make_pool
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.inputs import check_policy, heldout_modules, heldout_recipes, load_earlier, load_release
+from components.evaluation.inputs import (
+    check_policy,
+    find_reference,
+    heldout_modules,
+    heldout_recipes,
+    load_earlier,
+    load_release,
+)
 from components.evaluation.measure import measure
 from components.evaluation.measurements import POLICY, write_measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
@@ -63,7 +71,8 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     if recipes and release is not None:
         require_tools(objective, config, release, recipes)
     curve = read_curve(config.ppo_root or config.policy)
-    variants = plan_variants(objective, config, training, release)
+    reference = find_reference(config, training)
+    variants = plan_variants(objective, config, training, release, reference)
     earlier_metrics, earlier = load_earlier(config) if config.evaluation else (None, None)
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
@@ -72,11 +81,16 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         metrics = summarize(measured, config.required_percent, config.seed, whole_projects)
         if isinstance(metrics, SizeMetrics):
             judge_whole_projects(metrics, config.max_slowdown_percent)
-        metrics.inputs = inputs = _inputs(config, training, release)
+        metrics.inputs = inputs = _inputs(config, training, release, reference)
         if earlier_metrics:
             start = earlier_metrics.inputs
             inputs.warmstart, inputs.warmstart_trained_by = start.warmstart, start.warmstart_trained_by
             inputs.warmstart_digest = None if start.warmstart_digest is UNSET else start.warmstart_digest
+            inputs.reference, inputs.reference_digest = start.reference, start.reference_digest
+            inputs.reference_trained_on = start.reference_trained_on
+        elif inputs.reference == PRETRAINED:
+            known = pretrained_projects(config.problem)
+            inputs.reference_trained_on = sorted(known.intersection(measured.projects))
         refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
         build_release = config.release_if == "always" or metrics.verdict == "better"
         metrics.release = "yes" if build_release else "no"
@@ -108,7 +122,8 @@ def _describe(variant: Variant, problem: str) -> VariantDescription:
     return VariantDescription(variant.name, str(variant.clang), variant.flags(problem))
 
 
-def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | None) -> Inputs:
+def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | None, reference: Path | None) -> Inputs:
+    place = config.compare_with
     return Inputs(
         corpus=str(config.corpus.absolute()),
         policy=str(config.policy.absolute()),
@@ -116,6 +131,8 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         warmstart=str(config.warmstart.absolute()) if config.warmstart else None,
         warmstart_digest=digest(config.warmstart) if config.warmstart else None,
         warmstart_trained_by=load_policy_info(config.warmstart).trained_by if config.warmstart else None,
+        reference=None if reference is None else str(place.absolute() if isinstance(place, Path) else place),
+        reference_digest=None if reference is None else digest(reference),
         training_clang=str(training.clang),
         release_clang=str(release.clang) if release else None,
         llvm_version=training.llvm_version,

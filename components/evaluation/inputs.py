@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from msgspec import UNSET
 
+from components.core.compiler.upstream import UpstreamCompiler, compiler_class, require_model
 from components.core.console import UserError, say
 from components.core.formats.corpus import Corpus, Module
+from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import Objective
+from components.core.policy.dense import WEIGHTS_FILE, read_dense
+from components.core.policy.pretrained import pretrained_policy, pretrained_problems
+from components.core.policy.shared_object import SHARED_OBJECT
 from components.core.projects.recipe import Recipe, load_recipes
 from components.core.storage import digest, require_artifact
 from components.evaluation.config import EvaluationConfig
@@ -61,6 +67,48 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
             f"{directory} is a policy for {info.problem}, not for {config.problem}", "pass the policy of this problem"
         )
     check_features(info.features, training.features.get(config.problem, ()))
+    check_vocabulary(info, training)
+    if compiler_class(training) is UpstreamCompiler:
+        require_model(directory)
+
+
+def find_reference(config: EvaluationConfig, training: Toolchain) -> Path | None:
+    """Return the policy of `config.compare_with`, which the training clang can load; None for no comparison.
+
+    The pretrained policy is not compared where this problem has none, where the training clang lacks its features, and
+    where training started from it, because it then is the warmstart policy.
+
+    Raises:
+        UserError: a policy that is not the pretrained one does not fit.
+    """
+    place = config.compare_with
+    if place is None:
+        return None
+    if isinstance(place, Path):
+        check_policy(place, config, training)
+        if not (place / SHARED_OBJECT).is_file():
+            raise UserError(f"{place} has no {SHARED_OBJECT}, which the training clang loads", "export it again")
+        return place
+    if config.problem not in pretrained_problems():
+        return None
+    policy = pretrained_policy(config.problem, clang=training.clang)
+    try:
+        check_policy(policy, config, training)
+    except UserError as error:
+        say(f"not compared with the pretrained policy: {error.problem}")
+        return None
+    return None if config.warmstart is not None and _same_weights(config.warmstart, policy) else policy
+
+
+def _same_weights(one: Path, other: Path) -> bool:
+    """Return whether two policies have the same network; False if one has no weights, because it was imported."""
+    if not all((policy / WEIGHTS_FILE).is_file() for policy in (one, other)):
+        return False
+    first, second = read_dense(one), read_dense(other)
+    if first.features != second.features or len(first.layers) != len(second.layers):
+        return False
+    layers = zip(first.layers, second.layers, strict=True)
+    return all(np.array_equal(a, b) for left, right in layers for a, b in zip(left, right, strict=True))
 
 
 def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements]:

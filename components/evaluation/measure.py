@@ -161,7 +161,7 @@ def _compile_variants(
     compile_s: dict[str, float] = {}
     excluded: list[Excluded] = []
     for variant in variants:
-        compiler = Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options)
+        compiler = variant.compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options)
         remaining = [module for module in order if module.name not in quarantine]
         with_functions = not objective.needs_log and variant.name in (BASELINE, POLICY)
         requests = [Request(module, variant.advisor, with_functions, variant.extra_flags) for module in remaining]

@@ -20,6 +20,7 @@ from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeC
 FILE = "measurements.json"
 BASELINE = "baseline"
 WARMSTART = "warmstart"
+REFERENCE = "reference"
 POLICY = "policy"
 SECTIONS = (".text", ".rodata", ".eh_frame", ".gcc_except_table")
 """Kinds of sections with text bytes, see `FunctionSizes.sections`."""

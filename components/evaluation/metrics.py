@@ -9,7 +9,15 @@ from msgspec.structs import asdict
 from components.core.compiler.source_language import LANGUAGES
 from components.evaluation.benchmarks.program_rows import execute_more, headline_total
 from components.evaluation.comparison import reduction_percent
-from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, WARMSTART, Measurements, threshold_name
+from components.evaluation.measurements import (
+    BASELINE,
+    POLICY,
+    REFERENCE,
+    SECTIONS,
+    WARMSTART,
+    Measurements,
+    threshold_name,
+)
 from components.evaluation.metrics_types import (
     BinariesComparison,
     Group,
@@ -161,6 +169,7 @@ def _score_group(measured: Measurements, modules: np.ndarray, seed: int) -> Scor
     return ScoreGroup(
         **asdict(_compare_scores(measured, modules, seed)),
         warmstart=_compare_scores(measured, modules, seed, WARMSTART) if WARMSTART in measured.values else None,
+        reference=_compare_scores(measured, modules, seed, REFERENCE) if REFERENCE in measured.values else None,
     )
 
 
@@ -175,6 +184,7 @@ def _size_group(measured: Measurements, modules: np.ndarray, seed: int) -> SizeG
     return SizeGroup(
         **asdict(_compare_sizes(measured, modules, seed)),
         warmstart=_compare_sizes(measured, modules, seed, WARMSTART) if WARMSTART in measured.values else None,
+        reference=_compare_sizes(measured, modules, seed, REFERENCE) if REFERENCE in measured.values else None,
         sweep={str(threshold): comparison for threshold, comparison in sweep.items()},
         best_threshold=min(sweep, key=lambda threshold: sweep[threshold].policy_bytes) if has_best else None,
         languages={

@@ -87,6 +87,7 @@ class SizeGroup(SizeComparison, kw_only=True):
 
     Attributes:
         warmstart: the same modules under the warmstart policy, if there is one.
+        reference: the same modules under the policy of --compare-with, if there is one.
         sweep: -inline-threshold -> the same modules under the heuristic with that threshold.
         best_threshold: threshold with the smallest text, chosen on these modules; None without a sweep or modules.
         languages: language -> its modules under the policy.
@@ -94,6 +95,7 @@ class SizeGroup(SizeComparison, kw_only=True):
     """
 
     warmstart: SizeComparison | None = None
+    reference: SizeComparison | None = None
     sweep: dict[str, SizeComparison] = {}
     best_threshold: int | None = None
     languages: dict[str, SizeComparison] = {}
@@ -101,9 +103,10 @@ class SizeGroup(SizeComparison, kw_only=True):
 
 
 class ScoreGroup(ScoreComparison, kw_only=True):
-    """Scores of a group of modules under the policy and, if there is one, under the warmstart policy."""
+    """Scores of a group of modules under the policy and, if they exist, under the other policies of `SizeGroup`."""
 
     warmstart: ScoreComparison | None = None
+    reference: ScoreComparison | None = None
 
 
 class SizeGroups(Struct):
@@ -307,6 +310,8 @@ class Inputs(Struct, kw_only=True):
         corpus, policy, warmstart: absolute paths; warmstart is None if no warmstart policy was compared.
         policy_digest, warmstart_digest: digests of the artifacts.
         warmstart_trained_by: the step that made the warmstart policy.
+        reference, reference_digest: absolute path or PRETRAINED, and digest; None without --compare-with.
+        reference_trained_on: for PRETRAINED, the projects with held-out modules whose other modules it was trained on.
         training_clang, release_clang: paths of the compilers; release_clang is None if there was none.
         llvm_version: version of both.
     """
@@ -317,6 +322,9 @@ class Inputs(Struct, kw_only=True):
     warmstart: str | None = None
     warmstart_digest: str | UnsetType | None = UNSET
     warmstart_trained_by: str | None = None
+    reference: str | None = None
+    reference_digest: str | None = None
+    reference_trained_on: list[str] = []
     training_clang: str = ""
     release_clang: str | None = None
     llvm_version: str = ""
@@ -328,6 +336,12 @@ class VariantDescription(Struct):
     name: str
     clang: str
     flags: str
+
+
+def _require_same_policies(all_modules: SizeGroup | ScoreGroup, group: SizeGroup | ScoreGroup) -> None:
+    for name in ("warmstart", "reference"):
+        if getattr(all_modules, name) is not None and getattr(group, name) is None:
+            raise ValueError(f"a group lacks the {name} policy")
 
 
 class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
@@ -380,8 +394,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
 
     def __post_init__(self) -> None:
         for group in self.columns:
-            if self.warmstart is not None and group.warmstart is None:
-                raise ValueError("a group lacks the warmstart policy")
+            _require_same_policies(self, group)
             for part in ("sweep", "languages", "sections"):
                 if getattr(self, part).keys() - getattr(group, part).keys():
                     raise ValueError(f"a group lacks {part}")
@@ -419,8 +432,8 @@ class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
     variants: list[VariantDescription] = []
 
     def __post_init__(self) -> None:
-        if self.warmstart is not None and any(group.warmstart is None for group in self.columns):
-            raise ValueError("a group lacks the warmstart policy")
+        for group in self.columns:
+            _require_same_policies(self, group)
 
     @property
     def columns(self) -> Sequence[ScoreGroup]:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler
+from components.core.compiler.upstream import compiler_class
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.measurements import BASELINE, POLICY, WARMSTART, threshold_name
+from components.evaluation.measurements import BASELINE, POLICY, REFERENCE, WARMSTART, threshold_name
 from components.evaluation.metrics_types import CompiledBy
 
 
@@ -22,12 +24,14 @@ class Variant:
         clang: the compiler.
         advisor: takes the decisions.
         extra_flags: cc1 flags after the module's own.
+        compiler: the class that knows what this clang can do.
     """
 
     name: str
     clang: Path
     advisor: Advisor
     extra_flags: tuple[str, ...] = ()
+    compiler: type[Compiler] = Compiler
 
     def flags(self, problem: str) -> str:
         """Return the flags that are added to a module's own command line, for reports."""
@@ -46,21 +50,31 @@ def threshold_flags(threshold: int) -> tuple[str, ...]:
 
 
 def plan_variants(
-    objective: Objective, config: EvaluationConfig, training: Toolchain, release: Toolchain | None
+    objective: Objective,
+    config: EvaluationConfig,
+    training: Toolchain,
+    release: Toolchain | None,
+    reference: Path | None = None,
 ) -> tuple[Variant, ...]:
-    """Return all variants of an evaluation, the baseline first.
+    """Return all variants of an evaluation, the baseline first; `reference` is the policy of `config.compare_with`.
 
     The release clang, if given, compiles the policy's variant, because users get its code. Without it, or if values
     come from the training log, the training clang runs the policy greedily, with the same decisions.
     """
-    log = objective.needs_log
-    variants = [Variant(BASELINE, training.clang, Advisor("log") if log else Advisor("default"))]
+    log, kind = objective.needs_log, compiler_class(training)
+    variants = [Variant(BASELINE, training.clang, Advisor("log") if log else Advisor("default"), compiler=kind)]
+
+    def loaded(name: str, policy: Path) -> Variant:
+        return Variant(name, training.clang, Advisor("policy", policy=policy, log=log), compiler=kind)
+
     if config.warmstart is not None:
-        variants.append(Variant(WARMSTART, training.clang, Advisor("policy", policy=config.warmstart, log=log)))
+        variants.append(loaded(WARMSTART, config.warmstart))
+    if reference is not None:
+        variants.append(loaded(REFERENCE, reference))
     if compiled_by(objective, release) == "release" and release is not None:
         variants.append(Variant(POLICY, release.clang, Advisor("release")))
     else:
-        variants.append(Variant(POLICY, training.clang, Advisor("policy", policy=config.policy, log=log)))
+        variants.append(loaded(POLICY, config.policy))
     return (
         *variants,
         *(

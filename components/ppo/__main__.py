@@ -13,11 +13,12 @@ from components.core.console import preset_option, run_step
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.policy import REGRESSED_JSON
+from components.core.formats.toolchain import load_toolchain
 from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.core.workers.factory import rayjob_workers
-from components.ppo.config import PRESETS, PpoConfig
+from components.ppo.config import PRESETS, PpoConfig, without_counterfactuals
 
 EPILOG = """\b
 Examples:
@@ -182,7 +183,11 @@ def main(
 ) -> None:
     """Train a policy by reinforcement learning on the size or the scores of the code that it compiles."""
     options["gin_bindings"] = parse_gin_bindings(run_gin_bindings) + options["gin_bindings"]
-    config = PpoConfig(**{name: value for name, value in options.items() if value is not None})
+    options = {name: value for name, value in options.items() if value is not None}
+    if not rayjob_workers(options["workers"]):
+        toolchain = load_toolchain(options["toolchain"]).require_mode("training")
+        options = without_counterfactuals(toolchain, options)
+    config = PpoConfig(**options)
     if rayjob_workers(config.workers):
         from components.ppo.run_on_cluster import run_as_rayjob
 

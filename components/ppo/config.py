@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from components.core import problems
-from components.core.console import UserError
+from components.core.console import UserError, say
 from components.core.formats.policy import REGRESSED_JSON
+from components.core.formats.toolchain import Toolchain
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]
 SizeOf = Literal["linked", "modules"]
 ONLY_CREDIT: dict[str, CreditAssignment] = {"dqn": "counterfactual", "es": "module"}
 """The credit assignment of algorithms that learn from one only."""
+
+
+def algorithms_without_advisors(problem: str) -> tuple[Algorithm, ...]:
+    """Return the algorithms that a training clang without our advisors allows, the default first.
+
+    Such a clang takes no given decisions, so that no flip can be measured. Scores are known of greedy compiles only, so
+    that register allocation is left with ES.
+    """
+    if problems.get(problem).objective == "size":
+        return ("ppo", "es")
+    return ("es",)
+
+
+def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `options` of PpoConfig, completed with what a training clang without our advisors can train by.
+
+    Without the names of callers and callees the credit goes to modules. Options for a clang of ours are returned as
+    they are.
+
+    Raises:
+        UserError: they ask for something that this clang cannot do.
+    """
+    if "forced decisions" in toolchain.capabilities:
+        return dict(options)
+    problem = options.get("problem", PpoConfig.problem)
+    possible = algorithms_without_advisors(problem)
+    algorithm = options.get("algorithm") or possible[0]
+    credit = options.get("credit_assignment") or "module"
+    if algorithm not in possible or credit != "module":
+        asked = [f"--algorithm {algorithm}"] if algorithm not in possible else []
+        asked += [f"--credit-assignment {credit}"] if credit != "module" else []
+        raise UserError(
+            f"{' and '.join(asked)} for {problem} needs a training clang with our advisors, but the one in "
+            f"{toolchain.directory} was built by others",
+            f"leave it out, or pass --algorithm {' or '.join(possible)} --credit-assignment module",
+        )
+    say(
+        f"the training clang was built by others: training by {algorithm.upper()} with the sizes or scores of whole "
+        "modules, not with measured decisions"
+    )
+    return {**options, "algorithm": algorithm, "credit_assignment": credit}
 
 
 @dataclass(frozen=True)
@@ -136,7 +179,7 @@ class PpoConfig:
 
 PRESETS: dict[str, dict[str, object]] = {
     # The policy is not meant to be good.
-    "tiny": {"minutes": 2.0, "iterations": 4, "modules": 6, "samples": 2, "validate_every": 2},
+    "tiny": {"minutes": 2.0, "iterations": 4, "modules": 3, "samples": 2, "validate_every": 2},
     # The whole demo, set-up included, takes 20 minutes on 2 cores.
     "demo": {"minutes": 11.5},
     # For policies that will be used: with trace, vocab and warmstart an hour on 2 cores. Late steps of a long run are

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from components.core.storage.input_files import expect_shape, read_json
+from msgspec import Struct
+
+from components.core.storage.input_files import read_json, typed
+
+
+class _State(Struct):
+    """The state of `mlgo retrain`."""
+
+    regressed: tuple[str, ...]
+
+
+_MODULES: Any = _State | tuple[str, ...]
 
 
 def read_oversampling(path: Path) -> tuple[str, ...]:
     """Return the module names in a JSON list, or in an object's list "regressed". UserError for other documents."""
     remedy = "pass a JSON list, or mlgo retrain's state"
-    document = read_json(path, remedy)
-    with expect_shape(path, "a list of modules", remedy):
-        names = document["regressed"] if isinstance(document, dict) else document
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("no list of names")
-    return tuple(names)
+    read: _State | tuple[str, ...] = typed(read_json(path, remedy), _MODULES, path, "a list of modules", remedy)
+    return read.regressed if isinstance(read, _State) else read
 
 
 def oversampled(names: Collection[str], trained: Collection[str]) -> set[str]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.observation import logits as logits_of
+from components.core.policy.saved_model import write_saved_model
 
 MAX_TEMPERATURE = 1000.0
 BISECTIONS = 40
@@ -60,8 +61,16 @@ def _entropy(logits: NDArray[np.float64]) -> float:
 
 
 @contextmanager
-def compiled_policy(policy: DensePolicy, clang: Path, below: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary directory below `below` with the policy in the form that the training clang loads."""
+def compiled_policy(
+    policy: DensePolicy, clang: Path, below: Path | None = None, tflite: bool = False
+) -> Iterator[Path]:
+    """Yield a temporary directory below `below` with the policy in the form that the training clang loads.
+
+    Args:
+        tflite: also write model.tflite, for a clang of LLVM's own development mode; takes TensorFlow a second or two.
+    """
     with tempfile.TemporaryDirectory(prefix="mlgo-policy-", dir=below) as directory:
         export_fast(policy, Path(directory), clang)
+        if tflite:
+            write_saved_model(policy, Path(directory))
         yield Path(directory)

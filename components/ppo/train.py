@@ -30,7 +30,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,11 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.command_line import require_replayable
-from components.core.compiler.compile import Compiler
 from components.core.compiler.quarantine import Quarantine
+from components.core.compiler.upstream import UpstreamCompiler, compiler_for
 from components.core.console import Progress, UserError, say
 from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import POLICY_JSON, check_features, load_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
@@ -153,8 +154,11 @@ class Trainer:
         require_problem(problem.name, config.trace)
         warmstart = read_dense(config.warmstart)
         check_features(warmstart.features, self.toolchain.features.get(problem.name, ()))
-        has_info = (config.warmstart / POLICY_JSON).exists()
-        self.vocab_digest = load_policy_info(config.warmstart).vocab_digest if has_info else ""
+        self.vocab_digest = ""
+        if (config.warmstart / POLICY_JSON).exists():
+            info = load_policy_info(config.warmstart)
+            check_vocabulary(info, self.toolchain)
+            self.vocab_digest = info.vocab_digest
         self.objective = OBJECTIVES[problem.objective]
         self.baselines = self.objective.baselines(config.trace)
         table = read_modules(config.trace)
@@ -204,7 +208,8 @@ class Trainer:
         self._fitting: Future[dict[str, float]] | None = None
         self._closing = threading.Event()
         self._checkpoint_s = 0.0
-        compiler = Compiler(self.clang, problem.name, config.timeout_s, config.allowed_options)
+        compiler = compiler_for(self.toolchain, problem.name, config.timeout_s, config.allowed_options)
+        self._loads_tflite = isinstance(compiler, UpstreamCompiler)
         objects = self._objects()
         self.pool = make_pool(config.workers)
         compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
@@ -346,8 +351,7 @@ class Trainer:
         count = self.config.samples
         with ExitStack() as stack:
             policies = [
-                stack.enter_context(compiled_policy(self._policy(), self.clang, self.policies))
-                for _ in learner.perturb(count)
+                stack.enter_context(self._compiled(self._policy(), greedy=True)) for _ in learner.perturb(count)
             ]
             clock.lap("emit")
             names, rewards = self.collector.compare(self._next_modules(), policies, self.quarantine)
@@ -360,7 +364,7 @@ class Trainer:
     def _sample(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
         """Compile under the sampled policy and update; return rewards [modules, samples], decisions and losses."""
         config, iteration = self.config, self.state.iteration
-        with compiled_policy(self.dense, self.clang, self.policies) as policy:
+        with self._compiled(self.dense) as policy:
             clock.lap("emit")
             seed = (config.seed << 32) + iteration * config.modules * config.samples
             rollout = self.collector.sample(
@@ -381,7 +385,7 @@ class Trainer:
         """
         config, iteration = self.config, self.state.iteration
         base = self.dense if self.replay is None else self.best
-        with compiled_policy(base, self.clang, self.policies) as policy:
+        with self._compiled(base) as policy:
             clock.lap("emit")
             seed = (config.seed << 32) + iteration
             measured = self.collector.measure(self._next_modules(), policy, base, config.samples, seed, self.quarantine)
@@ -477,12 +481,16 @@ class Trainer:
         ranked = sorted(self.modules.values(), key=lambda m: hashlib.sha256(m.name.encode()).digest())
         return ranked[: max(0, count)]
 
+    def _compiled(self, policy: DensePolicy, greedy: bool = False) -> AbstractContextManager[Path]:
+        """Return a context with a directory of the policy; greedy: for compiles that do not sample."""
+        return compiled_policy(policy, self.clang, self.policies, tflite=greedy and self._loads_tflite)
+
     def _is_validated(self) -> bool:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
 
     def _validate(self) -> None:
         state = self.state
-        with compiled_policy(self.average, self.clang, self.policies) as policy:
+        with self._compiled(self.average, greedy=True) as policy:
             outcomes = self.collector.greedy(self.validation, policy, self.quarantine)
         pairs = [(outcome, self.baselines[name]) for name, outcome in outcomes.items()]
         percent = 100 * outcome_reduction(self.objective, pairs)

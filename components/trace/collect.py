@@ -22,6 +22,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request, Result
 from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.compiler.upstream import compiler_for
 from components.core.console import Progress, UserError
 from components.core.formats.corpus import Corpus, Module, load_corpus
 from components.core.formats.features import FeatureSpec
@@ -69,7 +70,7 @@ def collect(config: TraceConfig) -> TraceStatistics:
         with publish(config.output) as directory, Progress("tracing modules", len(modules)) as progress:
             writer = TraceWriter(directory, config.problem, problems.get(config.problem).policy.decision, features)
             quarantine = Quarantine(config.max_failed_fraction, len(modules))
-            compiler = Compiler(toolchain.clang, config.problem, config.timeout_s, config.allowed_options)
+            compiler = compiler_for(toolchain, config.problem, config.timeout_s, config.allowed_options)
             started_s = time.perf_counter()
             write_decisions(pool, compiler, modules, features, writer, quarantine, progress)
             writer.close(_digest(config.corpus), _digest(config.toolchain))

@@ -7,11 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from components.core.compiler.forced_decisions import Key
 from components.core.storage.directory import make_directory
-from components.core.storage.input_files import expect_shape, read_json
+from components.core.storage.input_files import read_json, typed
 from components.core.storage.output_files import replace_text
 
 _VERSION = 1
@@ -43,6 +42,13 @@ class ModuleState:
     finished: bool = False
 
 
+@dataclass
+class _Document(ModuleState):
+    """The state in JSON, which has no pairs as keys."""
+
+    found: tuple[tuple[str, str, int, int], ...] = ()  # type: ignore[assignment]
+
+
 class SearchDirectory:
     """The state of one search, in a folder of a root directory that is named by a fingerprint of its inputs.
 
@@ -62,12 +68,9 @@ class SearchDirectory:
         path = self._path(module)
         if not path.exists():
             return None
-        document: dict[str, Any] = read_json(path, _REMEDY)
-        with expect_shape(path, "the state of a module in a search", _REMEDY):
-            document.pop("module")
-            found = {(caller, callee, n): action for caller, callee, n, action in document.pop("found")}
-            tried = frozenset((caller, callee, n) for caller, callee, n in document.pop("tried"))
-            return ModuleState(**document, found=found, tried=tried)
+        read = typed(read_json(path, _REMEDY), _Document, path, "the state of a module in a search", _REMEDY)
+        found = {(caller, callee, n): action for caller, callee, n, action in read.found}
+        return ModuleState(**{**vars(read), "found": found})
 
     def save(self, module: str, state: ModuleState) -> None:
         """Write the state of a module."""

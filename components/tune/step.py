@@ -19,6 +19,7 @@ from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError, say
 from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
@@ -43,6 +44,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         UserError: an input is missing, damaged or does not fit the others; too many modules do not compile.
     """
     toolchain = load_toolchain(config.toolchain).require_mode("training")
+    toolchain.require_capability("forced decisions", "a search for a plan")
     release = _release(config, toolchain)
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
@@ -97,6 +99,7 @@ def _check_policy(policy: Path, toolchain: Toolchain) -> None:
             "name an inlining policy",
         )
     check_features(info.features, toolchain.features.get(_PROBLEM, ()))
+    check_vocabulary(info, toolchain)
 
 
 def _inputs(config: TuneConfig) -> dict[str, str]:

@@ -8,6 +8,7 @@ from components.core import problems
 from components.core.console import Progress, UserError
 from components.core.formats.trace import load_trace, read_columns
 from components.core.formats.vocab import write_vocab
+from components.core.policy.observation import network_features
 from components.core.storage.manifest import digest
 from components.core.storage.publish import publish
 from components.vocab.config import VocabConfig
@@ -15,7 +16,9 @@ from components.vocab.quantiles import quantiles
 
 
 def build(config: VocabConfig) -> int:
-    """Write the vocab artifact `config.output` and return its number of features, which are those a policy may use.
+    """Write the vocab artifact `config.output` and return its number of features.
+
+    These are the features that a policy may use, without tensors, which have no quantiles.
 
     Raises:
         UserError: the trace has no decisions, or a value that is not finite.
@@ -28,7 +31,7 @@ def build(config: VocabConfig) -> int:
         )
     problem = problems.get(trace.problem)
     excluded = problem.policy.excluded_features | problem.policy.per_instruction_features | {problem.policy.mask}
-    names = [spec.name for spec in trace.features if spec.name not in excluded]
+    names = [spec.name for spec in network_features(problem, trace.features) if spec.name not in excluded]
     columns = read_columns(config.trace, names if problem.policy.mask is None else [*names, problem.policy.mask])
     allowed = None if problem.policy.mask is None else columns[problem.policy.mask].reshape(trace.decisions, -1) != 0
     buckets = {}

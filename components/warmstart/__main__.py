@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -15,7 +15,7 @@ from components.core.formats.gin_bindings import network_bindings, parse_gin_bin
 from components.core.formats.policy import HEURISTIC, PRETRAINED
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.core.storage.uri import display_path
-from components.warmstart.config import WarmstartConfig
+from components.warmstart.config import FeatureSet, WarmstartConfig
 from components.warmstart.deployed import deployed_start
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
@@ -87,11 +87,11 @@ Example: fine-tune the pretrained policy
 )
 @click.option(
     "--features",
-    type=click.Choice(["extended", "llvm"]),
+    type=click.Choice(get_args(FeatureSet)),
     default=_DEFAULTS.features,
     show_default=True,
-    help="Features of this policy and of those trained from it: all that the training clang logs, or those of upstream "
-    "LLVM.",
+    help="Features of this policy and of those trained from it: all numbers that the training clang logs, those of "
+    "upstream LLVM, or (experimental) all numbers and IR2Vec's embeddings of functions.",
 )
 @click.option(
     "--heldout-fraction",

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.formats.policy import PRETRAINED, check_features, load_policy_info, write_regressed
+from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.policy import PRETRAINED, load_policy_info, write_regressed
 from components.core.formats.toolchain import Toolchain
 from components.core.formats.trace import read_columns
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
+from components.core.policy.optional_features import fit_to_compiler
 from components.core.policy.pretrained import pretrained_policy
 from components.core.storage import digest, publish
 from components.core.storage.uri import display_path
@@ -42,7 +44,8 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
             f"--start-from {display_path(place)} is a policy for {policy.problem}, but the trace is of {problem}",
             "name a policy for the same problem",
         )
-    check_features(policy.features, toolchain.features[problem])
+    policy, info = fit_to_compiler(policy, info, toolchain.features[problem])
+    check_vocabulary(info, toolchain)
     action, chosen = _decisions(policy, config.trace)
     names = problems.get(problem).policy.action_names
     say(f"starting from {display_path(place)}, trained by {info.trained_by}")
@@ -66,7 +69,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
             toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
         )
-        export_policy(policy, partial, toolchain.clang, adopted)
+        export_policy(policy, partial, toolchain.clang, adopted, place)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
         write_regressed(partial, config.regressed)
     return report

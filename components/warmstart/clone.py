@@ -15,7 +15,7 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
-from components.core.policy.feature_encoding import inputs_per_feature
+from components.core.policy.feature_encoding import inputs_per_feature, num_elements, tensor_features
 from components.core.policy.observation import logits
 from components.core.problems import Problem
 from components.warmstart.config import WarmstartConfig
@@ -71,7 +71,7 @@ def clone(
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
     masked = problem.policy.mask is not None
     actor = networks.actor_network(len(varying), problem.policy.num_actions, masked=masked)
-    # Magnitudes or action_ranks follow the quantiles, and the mask is last.
+    # Magnitudes or action_ranks follow the quantiles, and the mask is last. The heuristic needs no tensors.
     columns = np.concatenate([varying, len(decisions.buckets) + varying, *([[-1]] if masked else [])]).astype(np.intp)
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
@@ -173,14 +173,20 @@ def _epoch_function(
 def _expand_features(
     actor: network.Network, decisions: Decisions, varying: NDArray[np.intp], temperature: float
 ) -> DensePolicy:
-    """Return the policy over all features of the decisions, with zero weights for those that the actor lacks."""
+    """Return the policy over all features of the decisions, with zero weights for those that the actor lacks.
+
+    Reinforcement learning finds out what tensors are good for, on standardized inputs.
+    """
     layers = networks.dense_arrays(actor)
-    features = len(decisions.buckets)  # all features but the mask, in their order
+    features = len(decisions.buckets)  # all features but the mask and tensors, in their order
     narrow, bias = layers[0]
-    inputs = inputs_per_feature(problems.get(decisions.trace.problem).policy.mask is not None)
+    masked = problems.get(decisions.trace.problem).policy.mask is not None
+    inputs = inputs_per_feature(masked)
+    elements = sum(map(num_elements, tensor_features(decisions.features, masked)))
     wide = np.zeros((inputs, features, narrow.shape[1]), np.float32)
     wide[:, varying] = narrow.reshape(inputs, len(varying), -1)
-    layers[0] = (wide.reshape(inputs * features, -1), bias)
+    unused = np.zeros((elements, narrow.shape[1]), np.float32)
+    layers[0] = (np.concatenate([wide.reshape(inputs * features, -1), unused]), bias)
     weights, bias = layers[-1]
     layers[-1] = ((weights / temperature).astype(np.float32), (bias / temperature).astype(np.float32))
     return DensePolicy(decisions.trace.problem, decisions.features, decisions.buckets, tuple(layers))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from components.core.formats.policy import HEURISTIC
 
-FeatureSet = Literal["extended", "llvm"]
+FeatureSet = Literal["extended", "llvm", "ir2vec"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class WarmstartConfig:
         heldout_fraction: fraction of the modules whose decisions only measure the agreement.
         start_from: HEURISTIC to imitate the heuristic; "pretrained" or a directory to adopt a policy as it is. Then all
             options of the training have no effect.
-        features: features of the policy: "extended" for all of the trace, "llvm" for those of upstream LLVM.
+        features: features of the policy: "extended" for all of the trace but embeddings, "llvm" for those of upstream
+            LLVM, "ir2vec" for all of the trace.
         regressed: names of modules that training is to oversample, because the deployed policy regressed them.
         seed: seed of the initial weights, the held-out modules and the order of decisions.
         gin_files, gin_bindings: network hyperparameters, applied after those of components/core/policy/gin.

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from components.core import problems
 from components.core.console import Progress, UserError, say
+from components.core.formats.ir2vec_vocabulary import EMBEDDINGS
 from components.core.formats.policy import PolicyInfo, check_features, write_regressed
-from components.core.formats.toolchain import load_toolchain
-from components.core.formats.trace import load_trace
+from components.core.formats.strategy import MIN_IR2VEC_MAJOR
+from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.formats.trace import Trace, load_trace
 from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_policy
@@ -20,7 +22,7 @@ from components.core.policy.tf_errors import explain_resource_exhausted
 from components.core.storage import digest, publish, require_artifact
 from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
-from components.warmstart.config import HEURISTIC, WarmstartConfig
+from components.warmstart.config import HEURISTIC, FeatureSet, WarmstartConfig
 from components.warmstart.data import load_decisions
 from components.warmstart.report import REPORT, Report, confusion
 
@@ -43,11 +45,7 @@ def _train(config: WarmstartConfig) -> Report:
         raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
     if config.start_from != HEURISTIC:
         return adopt_policy(config, problem, toolchain)
-    only = toolchain.upstream_features.get(problem) if config.features == "llvm" else None
-    if config.features == "llvm" and only is None:
-        raise UserError(
-            f"{config.toolchain} does not say which of its features upstream LLVM has", "build the toolchain again"
-        )
+    only = feature_names(config.features, load_trace(config.trace), toolchain)
     decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed, only)
     check_features(decisions.features, toolchain.features[problem])
     networks.configure(problem, config.gin_bindings, config.gin_files)
@@ -94,7 +92,29 @@ def _train(config: WarmstartConfig) -> Report:
             llvm_version=toolchain.llvm_version,
             metrics=report.figures(),
         )
-        export_policy(cloned.policy, partial, toolchain.clang, info)
+        export_policy(cloned.policy, partial, toolchain.clang, info, toolchain.directory)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
         write_regressed(partial, config.regressed)
     return report
+
+
+def feature_names(features: FeatureSet, trace: Trace, toolchain: Toolchain) -> set[str]:
+    """Return the names of the features in a feature set. UserError if the toolchain does not have it."""
+    logged = {spec.name for spec in trace.features}
+    if features == "llvm":
+        upstream = toolchain.upstream_features.get(trace.problem)
+        if upstream is None:
+            raise UserError(
+                f"{toolchain.directory} does not say which of its features upstream LLVM has",
+                "build the toolchain again",
+            )
+        return set(upstream)
+    if features == "extended":
+        return logged - EMBEDDINGS
+    if not logged >= EMBEDDINGS:
+        raise UserError(
+            f"--features ir2vec: the clang in {toolchain.directory} (LLVM {toolchain.llvm_version}) logs no embeddings",
+            f"build it with: mlgo toolchain --strategy plugin --llvm-major {MIN_IR2VEC_MAJOR} --mode training "
+            "--ir2vec-vocab random; then trace again",
+        )
+    return logged

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import click
+from msgspec import Struct
 
 from components.core.console import run_step, say
 from components.core.launcher.notify import notify
-from components.core.storage.input_files import expect_shape, parse_json
+from components.core.storage.input_files import parse_json, typed
+
+
+class _Error(Struct):
+    message: str = ""
+
+
+class _FinalStatus(Struct):
+    """KFP's PipelineTaskFinalStatus (api/v2alpha1/pipeline_spec.proto), the parts that are reported."""
+
+    state: str
+    error: _Error | None = None
+    pipelineJobResourceName: str = ""
 
 
 @click.command()
@@ -19,12 +32,11 @@ def main(status: str) -> None:
       python -m components.core.launcher.finish --status '{"state": "SUCCEEDED"}'
     """
     remedy = "pass the JSON that KFP passes"
-    final_status = parse_json(status, "--status", remedy)
-    with expect_shape("--status", "a final status of KFP", remedy):
-        state = str(final_status["state"])
-        error = str((final_status.get("error") or {}).get("message", ""))
-    say(f"the pipeline ended: {state}" + (f": {error}" if error else ""))
-    notify({"pipeline": final_status.get("pipelineJobResourceName", ""), "state": state, "error": error})
+    document = parse_json(status, "--status", remedy)
+    final = typed(document, _FinalStatus, "--status", "a final status of KFP", remedy)
+    error = final.error.message if final.error else ""
+    say(f"the pipeline ended: {final.state}" + (f": {error}" if error else ""))
+    notify({"pipeline": final.pipelineJobResourceName, "state": final.state, "error": error})
 
 
 if __name__ == "__main__":

@@ -130,4 +130,6 @@ def _callsites(sample: Sample) -> Callsites:
 
 
 def _decisions(sample: Sample) -> int:
+    if sample.callsites is None and sample.log is not None:
+        return sample.log.decisions
     return len(_callsites(sample).caller)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -24,6 +25,7 @@ from components.core.processes.reaper import REAPER
 
 STDERR_TAIL_BYTES = 16_384
 """Size of the kept end of a child's stderr, which is where the error is."""
+_NO_SPACE = "No space left on device"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,14 @@ class Completed:
     returncode: int
     stderr: str
     wall_s: float
+
+    def require_disk_space(self, directory: Path) -> None:
+        """Raise OSError (ENOSPC) about `directory` if the child said that the disk is full.
+
+        That is no failure of what it worked on: everything after it would fail as well.
+        """
+        if _NO_SPACE in self.stderr:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
 
 
 class ProcessTimeout(Exception):
@@ -61,6 +71,7 @@ def run(
     cwd: Path | None = None,
     stdin: Path | None = None,
     writable: Path | None = None,
+    thread: int | None = None,
 ) -> Completed:
     """Run `argv` and wait for its end. Thread-safe.
 
@@ -72,6 +83,7 @@ def run(
         stdin: an absolute path; None for /dev/null.
         writable: confines the child if the machine supports it: the child can write only below this directory and has
             no network, see sandbox.py. None: not confined.
+        thread: the thread that the child works for, by which `kill_running` finds it; None for the calling one.
 
     Raises:
         ProcessTimeout: the child exceeded the time limit.
@@ -84,7 +96,7 @@ def run(
     started_s = time.perf_counter()
     stderr = os.memfd_create("stderr")
     try:
-        with _RUNNING.register() as call:
+        with _RUNNING.register(thread or threading.get_ident()) as call:
             child = REAPER.start([str(argument) for argument in argv], stdout, stderr, cwd, stdin, writable)
             try:
                 with _RUNNING.waiting_for(call, child.pid):
@@ -116,7 +128,7 @@ def restore_sigchld() -> None:
 
 
 def kill_running(threads: Collection[int] | None = None) -> None:
-    """Kill the children that `threads` (threading.get_ident() numbers; None: all) are waiting for in `run`."""
+    """Kill the children that work for `threads` (threading.get_ident() numbers; None: all)."""
     _RUNNING.kill(threads)
 
 
@@ -147,7 +159,7 @@ class _Call:
     """A call of `run`.
 
     Attributes:
-        thread: the calling thread.
+        thread: the thread whose work it is.
         leader: leader of the process group that the call waits for, 0 before and after.
         killed: whether `kill_running` has killed the child, or must kill it once it has started.
     """
@@ -165,9 +177,9 @@ class _RunningCalls:
         self._calls: set[_Call] = set()
 
     @contextlib.contextmanager
-    def register(self) -> Iterator[_Call]:
+    def register(self, thread: int) -> Iterator[_Call]:
         """Register a call before its child is started: otherwise a kill in between would miss the child."""
-        call = _Call(threading.get_ident())
+        call = _Call(thread)
         with self._lock:
             self._calls.add(call)
         try:

@@ -1,7 +1,7 @@
 """Reads files that others wrote and turns every way in which that can fail into a UserError.
 
 Failures are of three kinds: the path (missing, a directory, a loop of links, a named pipe, not a path), the syntax
-(JSON, YAML, UTF-8), and the shape of the document, which only its reader knows: see `expect_shape`.
+(JSON, YAML, UTF-8), and the shape of the document, which only its reader knows: see `typed`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
 from components.core.console import UserError
@@ -23,6 +24,7 @@ MAX_DEPTH = 64
 MAX_YAML_NODES = 1_000_000
 """Limit of values in a YAML document with its aliases expanded: a few lines of nested aliases expand to billions."""
 
+T = TypeVar("T")
 _WRONG_SHAPE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
@@ -83,6 +85,20 @@ def read_json(path: Path, remedy: str = "check the path") -> Any:
     return parse_json(read_bytes(path, remedy), str(path), remedy)
 
 
+def read_document(path: Path, kind: type[T], what: str, remedy: str, version: int) -> T:
+    """Return the document in a JSON file, which has a key "version", as an instance of `kind`.
+
+    Raises:
+        UserError: as `read_bytes`, `parse_json` and `typed`, or the file has another version.
+    """
+    document = read_json(path, remedy)
+    with expect_shape(path, what, remedy):
+        found = document["version"]
+    if found != version:
+        raise UserError(f"{path} has version {found!r:.20}, this program reads {version}", remedy)
+    return typed(document, kind, path, what, remedy)
+
+
 def parse_json(text: str | bytes, name: str, remedy: str) -> Any:
     """Parse the JSON document `text`; `name` is its source, for errors. UserError if it is not valid."""
     try:
@@ -107,6 +123,21 @@ def parse_yaml(text: str, name: str, remedy: str) -> list[Any]:
     if _expanded_size(documents, {}) > MAX_YAML_NODES:
         raise UserError(f"{name} has aliases that expand to more than {MAX_YAML_NODES} values", remedy)
     return documents
+
+
+def typed(document: Any, kind: type[T], name: str | Path, what: str, remedy: str) -> T:
+    """Return a document of plain values as an instance of `kind`; keys that `kind` does not have are ignored.
+
+    Args:
+        kind: a msgspec.Struct or a dataclass, or a container of such types.
+        name: the source of the document, for errors.
+        what: what it should be, for example "a trace description".
+
+    Raises:
+        UserError: a key is missing, or a value has another type.
+    """
+    with expect_shape(name, what, remedy):
+        return msgspec.convert(document, kind)
 
 
 @contextmanager

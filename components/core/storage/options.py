@@ -51,15 +51,17 @@ class PlaceType(click.ParamType):
 
 
 class ArtifactOr(click.ParamType):
-    """Converts one of the given words to itself (a str), and anything else to the Path of an artifact."""
+    """Converts one of the given words to itself (a str), and anything else to the Path of an artifact or `kind`."""
 
     name = "artifact"
 
-    def __init__(self, *words: str) -> None:
-        self._words = words
+    def __init__(self, *words: str, kind: PlaceType | None = None) -> None:
+        self._words, self._kind = words, kind
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
-        return value if isinstance(value, str) and value in self._words else ARTIFACT.convert(value, parameter, context)
+        if isinstance(value, str) and value in self._words:
+            return value
+        return (self._kind or ARTIFACT).convert(value, parameter, context)
 
 
 ARTIFACT = PlaceType("dir|uri", fetch)

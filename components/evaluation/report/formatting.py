@@ -8,6 +8,7 @@ from components.evaluation.metrics_types import Metrics
 
 SMALLER = ("smaller", "larger")
 LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of other languages"}
+GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
 
 
 def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER) -> str:

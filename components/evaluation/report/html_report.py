@@ -52,6 +52,7 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         reduction_text=terminal_report.describe_reduction(metrics),
         columns=[(title, group) for title, group in zip(terminal_report.COLUMNS, metrics.columns, strict=True)],
         rows=terminal_report.value_rows(metrics),
+        reference_notes=terminal_report.reference_notes(metrics),
         part_rows=terminal_report.part_rows(sizes) if sizes else [],
         policy_title=policy_title(metrics),
         worst=worst_cases(measured),

@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics_types import Metrics, SizeComparison, SizeMetrics
+from components.evaluation.report.formatting import GROUP_TITLES
 from components.evaluation.report.training_curve import Curve
 
 # Dark blue and light orange are distinguishable with every kind of colour vision and in grey print.
@@ -21,7 +22,6 @@ SMALLER = "#1f5fa8"
 LARGER = "#e08a1e"
 GREY = "#8a8f98"
 GROUP_COLOURS = {"unseen_modules": "#1f5fa8", "unseen_projects": "#2f9e8f"}
-GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
 
 MAX_POINTS = 2_000
 """Maximum points per group; more make a page slow to open. Larger groups show every k-th case, best to worst."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
-from components.evaluation.report.plots import GROUP_TITLES
+from components.evaluation.report.formatting import GROUP_TITLES
 
 MAX_LISTED = 10
 

@@ -101,6 +101,8 @@ def _size_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
         rows.append((f"{level}, best -inline-threshold ({best})", cells))
     if metrics.warmstart:
         rows.append(("warmstart policy", [_pair(group.warmstart) for group in columns if group.warmstart]))
+    if metrics.reference:
+        rows.append((_reference_title(metrics), [_pair(group.reference) for group in columns if group.reference]))
     rows.append((policy_title(metrics), [_pair(group) for group in columns]))
     return rows
 
@@ -117,6 +119,9 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
     if metrics.warmstart:
         starts = [group.warmstart.reduction_percent for group in columns if group.warmstart]
         rows.append(row("warmstart policy", starts))
+    if metrics.reference:
+        others = [group.reference.reduction_percent for group in columns if group.reference]
+        rows.append(row(_reference_title(metrics), others))
     rows.append(row(policy_title(metrics), [group.reduction_percent for group in columns]))
     rows.append(("95% interval, policy", [interval(group.reduction_percent_ci95) for group in columns]))
     counts = [
@@ -124,6 +129,26 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
     ]
     rows.append((f"{labels.cases} {' / '.join(labels.directions)}", counts))
     return rows
+
+
+def _reference_title(metrics: Metrics) -> str:
+    reference = metrics.inputs.reference or ""
+    return "policy of --compare-with" if "/" in reference else f"{reference} policy"
+
+
+def reference_notes(metrics: Metrics) -> list[str]:
+    """Return what must be known of the row of --compare-with: what it is, what it has seen, whether it is better."""
+    if metrics.reference is None:
+        return []
+    title = _reference_title(metrics)
+    notes = [f"{title}: not trained on this corpus, run by the training clang"]
+    if known := ", ".join(metrics.inputs.reference_trained_on):
+        notes.append(f"the {title} was trained on other modules of {known}")
+    ours, other = metrics.reduction_percent, metrics.reference.reduction_percent
+    if ours is not None and other is not None and other > ours:
+        remedy = " or fine-tune it (--start-from pretrained)" if title.startswith("pretrained") else ""
+        notes.append(f"the {title} alone is better: embed it{remedy}")
+    return notes
 
 
 def _pair(comparison: SizeComparison | SectionComparison) -> Cell:
@@ -182,6 +207,7 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
         text.append(program_rows.summary(programs))
     if isinstance(metrics, SizeMetrics):
         text += linked_lines(metrics.linked)
+    text += reference_notes(metrics)
     if metrics.excluded:
         text.append(f"left out: {len(metrics.excluded)} modules that did not compile, listed in {REPORT}")
     for title, path in (("release clang", metrics.inputs.release_clang), ("policy", metrics.inputs.policy)):
@@ -194,6 +220,8 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
 def markdown(metrics: Metrics) -> str:
     """Return the table and the verdict as Markdown."""
     text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
+    if notes := reference_notes(metrics):
+        text += ["", *(f"- {note}" for note in notes)]
     text += ["", f"Verdict: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
     if (programs := metrics.programs) is not None:
         program_table = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))

@@ -27,7 +27,17 @@ def test_release_clang_warmstart_and_sweep(
     inputs = ("--corpus", corpus_directory, "--toolchain", training_toolchain, "--policy", never)
     output = tmp_path / "evaluation"
     done = step(
-        *inputs, "--release-toolchain", release, "--warmstart", always, "--thresholds", "0,5", "--output", output
+        *inputs,
+        "--release-toolchain",
+        release,
+        "--warmstart",
+        always,
+        "--compare-with",
+        "pretrained",
+        "--thresholds",
+        "0,5",
+        "--output",
+        output,
     )
     assert done.returncode == 0, done.stderr
     assert "policy, compiled by the release clang" in done.stdout
@@ -35,6 +45,9 @@ def test_release_clang_warmstart_and_sweep(
     assert (metrics["modules"], metrics["policy_compiled_by"], metrics["excluded"]) == (3, "release", [])
     assert metrics["sweep"]["5"]["policy_bytes"] == metrics["baseline_bytes"]
     assert metrics["warmstart"]["policy_bytes"] != metrics["policy_bytes"] != metrics["baseline_bytes"]
+    compared = {metrics[name]["policy_bytes"] for name in ("warmstart", "reference")}
+    assert len(compared | {metrics["policy_bytes"], metrics["baseline_bytes"]}) == 4
+    assert metrics["inputs"]["reference"] == "pretrained" and "pretrained policy" in done.stdout
     assert {name: group["modules"] for name, group in metrics["groups"].items()} == {
         "unseen_modules": 2,
         "unseen_projects": 1,

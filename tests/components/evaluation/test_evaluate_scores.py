@@ -49,13 +49,20 @@ def test_scores_equal_those_in_the_training_log(
     one, other = policies
     inputs = ("--problem", "regalloc", "--corpus", pressed, "--toolchain", training_toolchain, "--policy", other)
     output = tmp_path / "evaluation"
-    done = step(*inputs, "--warmstart", one, "--min-reduction-percent", 99, "--preset", "tiny", "--output", output)
+    others = ("--warmstart", one, "--compare-with", other)
+    done = step(*inputs, *others, "--min-reduction-percent", 99, "--preset", "tiny", "--output", output)
     assert done.returncode == 0, done.stderr
-    assert "policy, compiled by the training clang" in done.stdout and "lower / equal / higher" in done.stdout
+    assert (
+        "policy, compiled by the training clang" in done.stdout
+        and "policy of --compare-with" in done.stdout
+        and "lower / equal / higher" in done.stdout
+    )
     metrics = json.loads((output / "metrics.json").read_text())
     assert (metrics["measure"], metrics["problem"], metrics["excluded"]) == ("score", "regalloc", [])
     assert (metrics["policy_compiled_by"], metrics["binaries"], metrics["programs"]) == ("training", [], None)
-    assert [variant["name"] for variant in metrics["variants"]] == ["baseline", "warmstart", "policy"]
+    assert [variant["name"] for variant in metrics["variants"]] == ["baseline", "warmstart", "reference", "policy"]
+    assert metrics["reference"]["reduction_percent"] == metrics["reduction_percent"]
+    assert metrics["inputs"]["reference"] == str(other)
     assert (metrics["verdict"], metrics["release"]) == ("not better", "no")
 
     with open(output / "report.csv", newline="") as file:
@@ -108,7 +115,7 @@ def test_scores_equal_those_in_the_training_log(
     assert "compiling held-out modules" not in done.stdout + done.stderr
     report = json.loads((tmp_path / "report" / "metrics.json").read_text())
     metrics["inputs"]["release_clang"] = str(release / "bin" / "clang")
-    assert report == metrics and report["inputs"]["warmstart"] == str(one) and len(report["variants"]) == 3
+    assert report == metrics and report["inputs"]["warmstart"] == str(one) and len(report["variants"]) == 4
     assert (tmp_path / "report" / "report.csv").read_bytes() == (output / "report.csv").read_bytes()
 
     # The warmstart figures are the earlier evaluation's, so another warmstart policy is refused.

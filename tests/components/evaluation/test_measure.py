@@ -13,14 +13,16 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.command_line import replay_arguments
+from components.core.compiler.upstream import UpstreamCompiler
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module
-from components.core.objectives import SIZE
+from components.core.formats.toolchain import Toolchain
+from components.core.objectives import OBJECTIVES, SIZE, Objective
 from components.core.workers.local_pool import LocalPool
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measure import measure
 from components.evaluation.measurements import threshold_name
-from components.evaluation.variants import Variant, threshold_flags
+from components.evaluation.variants import Variant, plan_variants, threshold_flags
 
 CLANG = Path("/usr/lib/llvm-19/bin/clang")
 DEFAULT = Advisor("default")
@@ -133,3 +135,10 @@ def test_modules_with_the_same_content_are_all_counted(tmp_path: Path, pool: Loc
 def test_sizes_are_integer_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     measured = measure(pool, config(tmp_path), SIZE, [BASELINE], corpus.split("heldout")[:1], ())
     assert measured.values["baseline"].dtype == np.int64
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=list(OBJECTIVES))
+def test_training_clang_of_others_is_known_to_every_variant(tmp_path: Path, objective: Objective) -> None:
+    training = Toolchain(tmp_path, "training", "19.1.7", "", {}, {}, capabilities=frozenset())
+    planned = plan_variants(objective, replace(config(tmp_path), warmstart=tmp_path), training, None)
+    assert {variant.compiler for variant in planned if not variant.extra_flags} == {UpstreamCompiler}

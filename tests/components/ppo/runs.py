@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fork_server import ForkedStep
+
 ITERATIONS = 5
 
 
@@ -22,11 +24,25 @@ LEARNING_BY_DEFAULT = pytest.mark.parametrize("inputs", ["dqn"], indirect=True, 
 """For tests in which it is of no consequence how a training learns."""
 
 
-def step(name, *arguments, **options):
-    return subprocess.run([sys.executable, "-m", f"components.{name}", *map(str, arguments)], check=True, **options)
+def step(name, *arguments):
+    """Run a step; raise subprocess.CalledProcessError with its output if it fails."""
+    if name in ("ppo", "warmstart"):
+        process = ForkedStep(name, *arguments)
+        said = process.communicate()
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode or 0, process.args, *said)
+    else:
+        subprocess.run([sys.executable, "-m", f"components.{name}", *map(str, arguments)], check=True)
 
 
-def train(inputs, where: Path):
-    """Trains in `where`/root to the end; returns the policy's report."""
-    step("ppo", *inputs, "--root-dir", where / "root", "--output", where / "policy")
+def train(inputs, where: Path, fresh=False):
+    """Train in `where`/root to the end; return the policy's report.
+
+    fresh: in an interpreter of its own, with another hash seed than that of the trainings that are forked.
+    """
+    arguments = [*inputs, "--root-dir", where / "root", "--output", where / "policy"]
+    if fresh:
+        subprocess.run([sys.executable, "-m", "components.ppo", *map(str, arguments)], check=True)
+    else:
+        step("ppo", *arguments)
     return json.loads((where / "policy" / "report.json").read_text())

@@ -5,12 +5,9 @@ of its process befall one that learns from measured flips and one that learns fr
 """
 
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +18,8 @@ from components.core.storage import gcs
 from components.core.storage.uri import parse_place
 from components.core.storage.versioned_json import read_versioned, write_versioned
 from components.ppo.checkpointing.checkpoint import STATE
-from tests.components.ppo.runs import LEARNING_BY_DEFAULT
+from tests.components.ppo.runs import LEARNING_BY_DEFAULT, train
+from tests.fork_server import ForkedStep
 from tests.storage_server import Faults, storage_server
 
 pytestmark = pytest.mark.tf
@@ -34,23 +32,20 @@ DEADLINE_S = 300
 class Run:
     """A training in a process of its own. cache: each machine has one."""
 
-    started: ClassVar[list[subprocess.Popen]] = []
+    started: ClassVar[list[ForkedStep]] = []
 
-    def __init__(self, inputs, root, where: Path, *more, cache: Path | None = None, **environment):
+    def __init__(self, inputs, root, where: Path, *more, cache: Path | None = None):
         self.root, self.where = root, where
         self.cache = cache or where / "cache"
-        command = [sys.executable, "-m", "components.ppo", *map(str, inputs), "--iterations", str(ITERATIONS)]
-        command += ["--root-dir", str(root), "--output", str(where / "policy"), *more]
-        environment = os.environ | {"MLGO_CACHE_DIR": str(self.cache)} | environment
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
+        arguments = [*inputs, "--iterations", ITERATIONS, "--root-dir", root, "--output", where / "policy", *more]
+        self.process = ForkedStep("ppo", *arguments, environment={"MLGO_CACHE_DIR": str(self.cache)})
         self.started.append(self.process)
 
     def until(self, condition):
         """Waits for something that this run does."""
         deadline = time.monotonic() + DEADLINE_S
         while not (found := condition()):
-            assert self.process.poll() is None, self.process.communicate()[0]
+            assert self.process.poll() is None, self.end()
             assert time.monotonic() < deadline
             time.sleep(0.002)
         return found
@@ -59,7 +54,7 @@ class Run:
         """Sends the signal; returns what the process said, once it has ended."""
         if number is not None:
             self.process.send_signal(number)
-        return self.process.communicate(timeout=DEADLINE_S)[0]
+        return "".join(self.process.communicate(timeout=DEADLINE_S))
 
     def report(self):
         said = self.end()
@@ -67,10 +62,13 @@ class Run:
         return json.loads((self.where / "policy" / "report.json").read_text())
 
     def learned(self):
-        """What a training is compared by, once it is over: rewards, validations and its last weights, to the bit."""
-        report = self.report()
-        digest = read_versioned(f"{self.root}/latest.json").content["policy"]
-        return report["mean_rewards"], report["validation_history"], report["best_iteration"], digest
+        return learned(self.report(), self.root)
+
+
+def learned(report, root):
+    """What a training is compared by, once it is over: rewards, validations and its last weights, to the bit."""
+    digest = read_versioned(f"{root}/latest.json").content["policy"]
+    return report["mean_rewards"], report["validation_history"], report["best_iteration"], digest
 
 
 def iteration(root: Path) -> int:
@@ -111,10 +109,10 @@ def whole(inputs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(inputs, whole):
-    learned = Run(inputs, whole / "root", whole).learned()
-    assert len(learned[0]) == ITERATIONS and len(set(learned[0])) > 1
+    found = learned(train([*inputs, "--iterations", ITERATIONS], whole, fresh=True), whole / "root")
+    assert len(found[0]) == ITERATIONS and len(set(found[0])) > 1
     assert steps(whole / "policy" / "tensorboard") == [*ALL]
-    return learned
+    return found
 
 
 @pytest.fixture

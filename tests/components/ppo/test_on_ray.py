@@ -30,7 +30,7 @@ def with_options(inputs, **options):
 
 
 def test_training_with_local_ray(inputs, first, tmp_path):
-    report = train(with_options(inputs, workers="ray"), tmp_path)
+    report = train(with_options(inputs, workers="ray"), tmp_path, fresh=True)
     assert report["mean_rewards"] == first[1]["mean_rewards"]
     assert report["validation_history"] == first[1]["validation_history"]
 

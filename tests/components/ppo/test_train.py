@@ -49,7 +49,7 @@ def test_run_leaves_policy_report_and_tensorboard(first):
 @pytest.mark.parametrize("inputs", LEARNING, indirect=True, scope="session")
 def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp_path):
     relative = [os.path.relpath(value) if isinstance(value, Path) else value for value in inputs]
-    again = train(relative, Path(os.path.relpath(tmp_path)))
+    again = train(relative, Path(os.path.relpath(tmp_path)), fresh=True)
     assert again["mean_rewards"] == first[1]["mean_rewards"]
     assert again["validation_history"] == first[1]["validation_history"]
     assert how(again) == how(first[1])
@@ -69,7 +69,7 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
     arguments = [*map(str, inputs), "--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
     arguments[arguments.index(str(start))] = tmp_path / "other"
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        step("ppo", *arguments, capture_output=True, text=True)
+        step("ppo", *arguments)
     assert "colour" in caught.value.stderr and "Traceback" not in caught.value.stderr
     assert not (tmp_path / "policy").exists()
 
@@ -79,16 +79,7 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
 def test_initial_entropy_is_checked_for_every_algorithm(inputs, tmp_path):
     arguments = [*inputs, "--gin-binding", "PpoParameters.initial_entropy='x'"]
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        step(
-            "ppo",
-            *arguments,
-            "--root-dir",
-            tmp_path / "root",
-            "--output",
-            tmp_path / "policy",
-            capture_output=True,
-            text=True,
-        )
+        step("ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy")
     assert "PpoParameters.initial_entropy is 'x'" in caught.value.stderr and "Traceback" not in caught.value.stderr
 
 
@@ -102,16 +93,7 @@ def test_failing_module_is_quarantined_permanently(inputs, tmp_path):
     write_manifest(corpus.directory)
     given = [*inputs, "--corpus", corpus.directory, "--iterations", 2]
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        step(
-            "ppo",
-            *given,
-            "--root-dir",
-            tmp_path / "refused",
-            "--output",
-            tmp_path / "policy",
-            capture_output=True,
-            text=True,
-        )
+        step("ppo", *given, "--root-dir", tmp_path / "refused", "--output", tmp_path / "policy")
     said = caught.value.stderr
     assert "1 of 7 modules do not compile (1 failed), more than the allowed fraction of 0.05" in said
     assert damaged.name in said and "Traceback" not in said and not (tmp_path / "policy").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 
 from components.core.formats.features import FeatureSpec
+from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, random_vocabulary
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.formats.vocab import write_vocab
 from components.core.storage import write_manifest
 
 FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks", "always_zero"))
+TENSORS = tuple(FeatureSpec(name, "float32", (3,)) for name in ("callee_embedding", "caller_embedding"))
+VOCABULARY_CONTENT = random_vocabulary(["Add", "IntegerTy", "Constant"], 3)
 MODULES, DECISIONS = 20, 300
 
 
@@ -25,6 +29,7 @@ def columns(rng: np.random.Generator) -> dict[str, np.ndarray]:
         "threshold": rng.choice([5, 30, 50], DECISIONS),
         "blocks": rng.exponential(4, DECISIONS).astype(np.int64),
         "always_zero": np.zeros(DECISIONS, np.int64),
+        **{f.name: rng.normal(size=(DECISIONS, *f.shape)).astype(np.float32) for f in TENSORS},
     }
 
 
@@ -40,8 +45,9 @@ def _make_toolchain(directory: Path, features: tuple[FeatureSpec, ...]) -> None:
         "llvm_version": "19.1.7",
         "triple": "x86_64-pc-linux-gnu",
         "features": {"inlining": [f.to_json() for f in features]},
-        "built": {},
+        "built": {DIGEST: hashlib.sha256(VOCABULARY_CONTENT).hexdigest()},
     }
+    (directory / VOCABULARY).write_bytes(VOCABULARY_CONTENT)
     (directory / "toolchain.json").write_text(json.dumps(description))
     write_manifest(directory)
 
@@ -59,7 +65,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in ("trace", "vocab"):
         places[name].mkdir()
     rng = np.random.default_rng(0)
-    writer = TraceWriter(places["trace"], "inlining", "inlining_decision", FEATURES)
+    writer = TraceWriter(places["trace"], "inlining", "inlining_decision", (*FEATURES, *TENSORS))
     zeros = np.zeros(DECISIONS, np.int32)
     everything = []
     for i in range(MODULES):
@@ -73,5 +79,5 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     quantiles = {f.name: np.quantile(np.concatenate([v[f.name] for v in everything]), levels) for f in FEATURES}
     write_vocab(places["vocab"], {name: np.floor(values) for name, values in quantiles.items()})
     write_manifest(places["vocab"])
-    _make_toolchain(places["toolchain"], FEATURES)
+    _make_toolchain(places["toolchain"], (*FEATURES, *TENSORS))
     return places

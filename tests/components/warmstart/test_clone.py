@@ -10,6 +10,7 @@ from components.core.policy.feature_encoding import inputs_per_feature
 from components.warmstart.clone import agreement, clone
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import load_decisions
+from tests.components.warmstart.conftest import FEATURES, TENSORS
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,8 @@ def _fresh_gin():
 @pytest.fixture(scope="module")
 def setting(inputs, tmp_path_factory):
     config = WarmstartConfig(**inputs, output=tmp_path_factory.mktemp("unused"), epochs=40, batch_size=256)
-    return config, load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed)
+    names = {spec.name for spec in FEATURES}
+    return config, load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed, names)
 
 
 def entropy(policy, q):
@@ -88,3 +90,11 @@ def test_constant_feature_gets_zero_weight(setting):
     rows = policy.layers[0][0].reshape(inputs_per_feature(masked=False), len(decisions.features), -1)
     for place, feature in enumerate(decisions.features):
         assert np.any(rows[:, place]) == (feature.name != "always_zero"), feature.name
+
+
+def test_tensors_get_zero_weights_until_reinforcement_learning(setting):
+    config, _ = setting
+    decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed)
+    assert decisions.features[-2:] == TENSORS and decisions.observed.shape[1] == 2 * len(FEATURES) + 6
+    policy = clone(dataclasses.replace(config, epochs=1), decisions).policy
+    assert np.any(policy.layers[0][0][:-6]) and not np.any(policy.layers[0][0][-6:])

@@ -12,6 +12,7 @@ from components.core.formats.trace import read_columns
 from components.core.formats.vocab import write_vocab
 from components.core.storage import write_manifest
 from components.warmstart.data import heldout_modules, load_decisions
+from tests.components.warmstart.conftest import FEATURES
 
 names = st.lists(st.text(min_size=1, max_size=5), unique=True, max_size=30)
 
@@ -27,7 +28,7 @@ def test_held_out_modules_are_never_all(modules, fraction, seed):
 
 
 def test_all_decisions_of_held_out_modules_are_held_out(inputs):
-    decisions = load_decisions(inputs["trace"], inputs["vocab"], 0.25, 3)
+    decisions = load_decisions(inputs["trace"], inputs["vocab"], 0.25, 3, {spec.name for spec in FEATURES})
     modules = read_columns(inputs["trace"], ["module"])["module"]
     parts = {bool(kind): set(modules[decisions.heldout == kind]) for kind in (True, False)}
     assert len(parts[True]) == 5 and not parts[True] & parts[False]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import gin
 import pytest
@@ -10,10 +11,15 @@ from click.testing import CliRunner
 
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
+from components.core.formats.ir2vec_vocabulary import VOCABULARY, read_vocabulary
 from components.core.formats.policy import load_policy_info
+from components.core.formats.toolchain import load_toolchain
+from components.core.formats.trace import load_trace
 from components.core.policy.compare import compare
 from components.core.storage import digest, verify
 from components.warmstart.__main__ import main
+from components.warmstart.train import feature_names
+from tests.components.warmstart.conftest import FEATURES, TENSORS, VOCABULARY_CONTENT
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +35,7 @@ def arguments(inputs, output, *more):
 def test_step_writes_a_complete_policy(inputs, tmp_path):
     output = tmp_path / "policy"
     command = [sys.executable, "-W", "ignore", "-m", "components.warmstart"]
-    command += arguments(inputs, output, "--epochs=30", "--batch-size=512")
+    command += arguments(inputs, output, "--epochs=30", "--batch-size=512", "--features=ir2vec")
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "cloning the heuristic" in done.stdout and "held-out decisions" in done.stdout
@@ -39,6 +45,9 @@ def test_step_writes_a_complete_policy(inputs, tmp_path):
     info = load_policy_info(output)
     assert (info.trained_by, info.llvm_version, info.corpus_digest) == ("warmstart", "19.1.7", "corpus digest")
     assert (info.trace_digest, info.vocab_digest) == (digest(inputs["trace"]), digest(inputs["vocab"]))
+    assert info.features == (*FEATURES, *TENSORS)
+    assert (output / VOCABULARY).read_bytes() == VOCABULARY_CONTENT
+    assert info.ir2vec_vocabulary == read_vocabulary(output / VOCABULARY).digest
     assert info.metrics["agreement"] == report["agreement"]
     assert not any(len(a.differences) for a in compare(output, inputs["trace"], limit=100))
     assert list((output / "tensorboard").glob("events.out.tfevents.*"))
@@ -53,6 +62,18 @@ def test_toolchain_with_other_features_is_refused_before_training(inputs, tmp_pa
     assert "does not log: threshold, blocks, always_zero" in str(result.exception)
     assert "does not use: novelty" in str(result.exception)
     assert not (tmp_path / "policy").exists()
+
+
+def test_feature_sets(inputs):
+    trace, toolchain = load_trace(inputs["trace"]), load_toolchain(inputs["toolchain"])
+    numbers = {spec.name for spec in FEATURES}
+    upstream = replace(toolchain, upstream_features={"inlining": ("cost", "blocks")})
+    assert feature_names("llvm", trace, upstream) == {"cost", "blocks"}
+    assert feature_names("extended", trace, toolchain) == numbers
+    assert feature_names("ir2vec", trace, toolchain) == numbers | {spec.name for spec in TENSORS}
+    with pytest.raises(UserError, match=r"LLVM 19\.1\.7\) logs no embeddings") as caught:
+        feature_names("ir2vec", replace(trace, features=FEATURES), toolchain)
+    assert "--strategy plugin --llvm-major 22" in caught.value.remedy
 
 
 @pytest.mark.parametrize("kind", ["trace", "vocab", "toolchain"])

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Request
+from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import UserError
+from components.core.formats.corpus import Module
 from components.core.processes import supervision
 from components.core.workers import WorkerPool, make_pool
 from components.core.workers.ray_pool import RayPool
@@ -176,6 +180,22 @@ def test_shared_files_arrive_unchanged(pool: RayPool, tmp_path: Path) -> None:
         inodes |= {outcome[1] for outcome in outcomes if isinstance(outcome, tuple)}
     assert len(inodes) == 2  # written once for each content
     assert (tmp_path / "policy").stat().st_ino not in inodes
+
+
+def policy_files(request: Request) -> list[str]:
+    assert request.advisor.policy is not None
+    return sorted(path.name for path in request.advisor.policy.iterdir())
+
+
+def test_workers_get_the_policy_of_either_training_clang(pool: RayPool, tmp_path: Path) -> None:
+    """LLVM's own development mode loads model.tflite, ours policy.so."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    files = ["model.tflite", "output_spec.json", "policy.so"]
+    for name in (*files, "weights.npz"):
+        (policy / name).write_text(name)
+    request = Request(Module("m", tmp_path), Advisor("policy", policy=policy))
+    assert [found for _, found in compile_all(pool, policy_files, [request], Quarantine(0))] == [files]
 
 
 def test_many_directories_are_shared_at_once(pool: RayPool, tmp_path: Path) -> None:

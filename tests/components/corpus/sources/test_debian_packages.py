@@ -109,13 +109,13 @@ def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkey
     monkeypatch.setenv("PATH", f"{opt_that_fails(tmp_path / 'bin', 'poison.o')}:{os.environ['PATH']}")
     (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": projects}))
     corpus = tmp_path / "corpus"
-    options = ("--package-timeout-s", "45", "--package-disk-gib", "1", "--cache-dir", str(debian_cache))
+    options = ("--package-timeout-s", "25", "--package-disk-gib", "1", "--cache-dir", str(debian_cache))
     done = build(tmp_path / "set.yaml", corpus, *options)
     assert done.returncode == 0, done.stderr
     description = json.loads((corpus / "corpus_description.json").read_text())
     assert sorted(description["modules"]) == ["good/a.o", "good/b.o", "late/late.o"]
     assert left_out(corpus, "package_failed") == {
-        "hangs": "it took longer than 45 s",
+        "hangs": "it took longer than 25 s",
         "fills": "its build failed: it filled the disk that it was given",
         "calls": "its build failed: it wants the network, which a build has not",
         "script": "it has no C or C++",

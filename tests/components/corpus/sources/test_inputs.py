@@ -139,6 +139,7 @@ def test_filter_that_matches_nothing_is_an_error(distributed: Path, tmp_path: Pa
     flags = flags_of("params", distributed, tmp_path)
     run = extract(tmp_path / "ours", *flags, "--thinlto-build", "distributed", "--cmd-filter", "O$")
     assert run.returncode == 1 and "4 filtered out" in run.stderr and "another --cmd-filter" in run.stderr
+    assert "its optimization level is -O" in run.stderr and "regalloc ^-O[23]$" in run.stderr
 
 
 def test_local_thinlto(local: Path, tmp_path: Path) -> None:

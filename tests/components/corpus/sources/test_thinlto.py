@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from components.core.compiler.advisor import Advisor
@@ -16,7 +18,11 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.elf import Elf
 from components.core.compiler.function_sizes import read_function_sizes
 from components.core.console import UserError
+from components.core.counterfactual.inlining import measure_flips, pin_flips, plan_flips
 from components.core.formats.corpus import Corpus, Module, load_corpus
+from components.core.formats.trace import load_trace
+from components.trace.collect import collect
+from components.trace.config import TraceConfig
 
 ROOT = Path(__file__).parents[4]
 
@@ -113,3 +119,35 @@ def test_empty_index_means_no_index(extracted: Corpus, clang: Path, tmp_path: Pa
     assert module.thinlto_index is not None
     module.thinlto_index.write_bytes(b"")
     assert Elf(replay(module, clang, tmp_path / "m.o")).text_size() > 0
+
+
+@pytest.mark.toolchain
+def test_trace_has_decisions_about_imported_functions(
+    extracted: Corpus, training_toolchain: Path, tmp_path: Path
+) -> None:
+    collect(TraceConfig(extracted.directory, training_toolchain, tmp_path / "trace", part="all"))
+    (shard,) = load_trace(tmp_path / "trace").shards
+    rows = pq.read_table(shard).to_pylist()
+    (module,) = (module.name for module in extracted if module.name.endswith("helper.c.o"))
+    imported = [row for row in rows if row["module"] == module and row["is_callee_avail_external"]]
+    assert [(row["caller"], row["callee"]) for row in imported] == [("helper", "leaf")] * 2
+
+
+@pytest.mark.toolchain
+def test_flips_of_imported_functions_are_measured(extracted: Corpus, training_toolchain: Path) -> None:
+    """An imported function is not in the object, so a flip of its calls changes the callers only."""
+    (module,) = (module for module in extracted if module.name.endswith("helper.c.o"))
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    base = compiler(Request(module, Advisor("log"), want_functions=True)).samples[0]
+    assert base.log is not None and base.callsites is not None and base.function_sizes is not None
+    assert "leaf" in base.callsites.names and "leaf" not in base.function_sizes.by_name()
+    action = base.log.contexts[0].columns["inlining_decision"].reshape(-1)
+    plan = plan_flips(base, action, np.zeros(len(action)), 8, np.random.default_rng(0))
+    flipped = compiler(Request(module, Advisor("log", samples=len(plan.forced)), True, forced=plan.forced)).samples
+    measured = measure_flips(base, plan, flipped)
+    found, first = np.unique(measured.flip, return_index=True)
+    alone = pin_flips(base, action, [[plan.flips[i]] for i in found.tolist()])
+    single = compiler(Request(module, Advisor("log", samples=len(alone)), True, forced=alone)).samples
+    real = [base.text_size_bytes - sample.text_size_bytes for sample in single]
+    assert len(found) >= 3 and any(real) and measured.void == 0
+    np.testing.assert_array_equal((measured.saved_bytes * measured.together)[first], real)

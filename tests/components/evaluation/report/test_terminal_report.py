@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,22 @@ def test_rows_name_variants_and_groups(measured: Measurements) -> None:
         "policy, compiled by the release clang",
     ]
     assert [cell[0] for cell in rows[-1][1]] == [4980, 4380, 600]
+
+
+def test_row_and_note_of_another_policy(measured: Measurements, tmp_path: Path) -> None:
+    values = {**measured.values, "reference": measured.values["policy"] - 10}
+    metrics = summarize(replace(measured, values=values), 0.5, seed=1)
+    metrics.inputs = Inputs(reference="pretrained", reference_trained_on=["known"])
+    cells = dict(terminal_report.value_rows(metrics))["pretrained policy"]
+    assert [cell[0] for cell in cells] == [4940, 4350, 590]
+    trained_on = "the pretrained policy was trained on other modules of known"
+    better = "the pretrained policy alone is better: embed it or fine-tune it (--start-from pretrained)"
+    for note in (trained_on, better):
+        assert note in terminal_report.footer_lines(metrics, tmp_path)
+        assert f"- {note}" in terminal_report.markdown(metrics)
+    assert metrics.reference is not None
+    metrics.reference.reduction_percent = -1.0
+    assert better not in terminal_report.footer_lines(metrics, tmp_path)
 
 
 def test_policy_row_names_the_training_clang(measured: Measurements) -> None:

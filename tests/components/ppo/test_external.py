@@ -1,0 +1,77 @@
+"""Training with a clang of LLVM's own development mode, which others built."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core.console import UserError
+from components.core.formats.policy import load_policy_info
+from components.core.formats.toolchain import Toolchain
+from components.core.formats.vocab import load_vocab
+from components.core.policy.dense import DensePolicy
+from components.ppo.config import without_counterfactuals
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.make import make_toolchain
+from tests.components.ppo.runs import step
+from tests.fork_server import ForkedStep
+
+pytestmark = pytest.mark.tf
+
+
+@pytest.mark.timeout(1500)
+def test_trace_and_training_work_without_our_advisors(artifacts, upstream_clang: Path, tmp_path: Path) -> None:
+    toolchain = tmp_path / "training"
+    external = make_toolchain(ToolchainConfig("training", toolchain, "external", clang=str(upstream_clang)))
+    options = dict(zip(artifacts[::2], artifacts[1::2], strict=True)) | {"--toolchain": toolchain}
+    trace = tmp_path / "trace"
+    step("trace", "--corpus", options["--corpus"], "--toolchain", toolchain, "--output", trace)
+    step("vocab", "--trace", trace, "--output", tmp_path / "vocab")
+    vocab = load_vocab(tmp_path / "vocab")
+    features = tuple(spec for spec in external.features["inlining"] if spec.name in vocab)
+    random, sizes = np.random.default_rng(0), [2 * len(features), 64, 64, 32, 2]
+    layers = tuple(
+        (random.normal(0, (2 / a) ** 0.5, (a, b)).astype(np.float32), np.zeros(b, np.float32))
+        for a, b in itertools.pairwise(sizes)
+    )
+    (tmp_path / "start").mkdir()
+    DensePolicy("inlining", features, vocab, layers).save(tmp_path / "start")
+    options |= {"--trace": trace, "--warmstart": tmp_path / "start", "--iterations": 2}
+    options |= {"--root-dir": tmp_path / "root", "--output": tmp_path / "policy"}
+    process = ForkedStep("ppo", *(word for pair in options.items() for word in pair))
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "the training clang was built by others: training by PPO" in output + errors
+    report = json.loads((tmp_path / "policy" / "report.json").read_text())
+    assert report["hyperparameters"]["step"]["credit_assignment"] == "module"
+    assert [number for number, _ in report["validation_history"]] == [0, 2]
+    assert len(set(report["mean_rewards"])) == 2 and not report["quarantine"]["modules"]
+    assert set(load_policy_info(tmp_path / "policy").features) == set(features)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"algorithm": "dqn"}, "--algorithm dqn for inlining needs"),
+        ({"algorithm": "ppo", "credit_assignment": "function"}, "--credit-assignment function for inlining needs"),
+        ({"problem": "regalloc", "algorithm": "ppo"}, "--algorithm ppo for regalloc needs"),
+    ],
+)
+def test_what_needs_our_advisors_is_refused(asked: dict[str, str], said: str) -> None:
+    clang = Toolchain(Path("training"), "training", "19.1.7", "", {}, {}, capabilities=frozenset())
+    with pytest.raises(UserError, match=said):
+        without_counterfactuals(clang, asked)
+
+
+def test_algorithm_is_one_that_the_clang_can_train_by() -> None:
+    theirs = Toolchain(Path("training"), "training", "19.1.7", "", {}, {}, capabilities=frozenset())
+    module = {"credit_assignment": "module"}
+    assert without_counterfactuals(theirs, {}) == {"algorithm": "ppo"} | module
+    assert without_counterfactuals(theirs, {"algorithm": "es"}) == {"algorithm": "es"} | module
+    assert without_counterfactuals(theirs, {"problem": "regalloc"})["algorithm"] == "es"
+    ours = Toolchain(Path("training"), "training", "19.1.7", "", {}, {})
+    assert without_counterfactuals(ours, {"algorithm": "dqn"}) == {"algorithm": "dqn"}
