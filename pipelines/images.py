@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,7 +27,7 @@ from typing import Any
 from components.core.console import UserError, say
 from components.core.launcher.images import CLUSTER, STEPS
 from components.core.storage.directory import make_directory
-from components.core.storage.input_files import MissingFile, expect_shape, read_json
+from components.core.storage.input_files import MissingFile, read_json, typed
 from pipelines.local.source_digests import ROOT
 
 IMAGES_JSON = Path("build/images.json")
@@ -39,6 +40,7 @@ BASES_LOCK = ROOT / "docker" / "requirements" / "base-images.txt"
 ON_IMAGE = {CLUSTER: "training"}
 """Images that are built on another of this project's images, from the same commit."""
 _TIMEOUT_S = 1800
+_BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,27 @@ def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
     return {name: images[name] for name in names}
 
 
+def given_images(text: str) -> dict[str, Image]:
+    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,...
+
+    Raises:
+        UserError: as read_images; or a name is none of an image, or a reference has no digest.
+    """
+    # Path.exists raises an error for a text that is too long for a path.
+    if "=" not in text or os.path.exists(text):
+        return read_images(Path(text))
+    images = {}
+    for pair in text.split(","):
+        name, _equals, reference = pair.strip().partition("=")
+        if name not in BASES or not _BY_DIGEST.fullmatch(reference):
+            raise UserError(
+                f"--images: {pair!r} is not the name of an image, =, and a reference with a digest",
+                f"for example toolchain=HOST/mlgo-toolchain@sha256:DIGEST; names: {', '.join(BASES)}",
+            )
+        images[name] = Image(reference, reference, 0, False)
+    return images
+
+
 def read_images(path: Path) -> dict[str, Image]:
     """Read images.json.
 
@@ -131,11 +154,7 @@ def read_images(path: Path) -> dict[str, Image]:
         document = read_json(path, "make images")
     except MissingFile:
         raise UserError(f"no images are built: {path} does not exist", "run make images or mlgo images build") from None
-    with expect_shape(path, "a list of images", "make images"):
-        images = {name: Image(**fields) for name, fields in document.items()}
-        if not all(isinstance(text, str) for image in images.values() for text in (image.tag, image.reference)):
-            raise ValueError("a tag or reference is not a string")
-    return images
+    return typed(document, dict[str, Image], path, "a list of images", "make images")
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from components.core.console import UserError
-from components.core.formats.policy import load_policy_info
+from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import HEURISTIC, PRETRAINED, load_policy_info
 from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri, parse_place
+from pipelines.local.cache_inputs import identify_toolchain
 
 CPP_SOURCE = "policy.cpp"
 
@@ -59,6 +62,56 @@ def check_start_from(place: str, problem: str, spelled: str) -> None:
         raise UserError(
             f"{spelled} is a policy for {found}, and this run is for {problem}", "name a policy of the same problem"
         )
+
+
+def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: str, own_sdk: bool) -> None:
+    """Check the training clang that others built by compiling a few lines with it.
+
+    Args:
+        problem, llvm_major: problem and LLVM version of the run.
+        start_from: "heuristic", "pretrained", or path or URI of the policy that training starts from.
+        own_sdk: whether the release clang is linked from another LLVM than the installed one.
+
+    Raises:
+        UserError: it is not a clang of LLVM's development mode for this problem and version; it lacks features of the
+            policy; or its version is not that of the release clang.
+    """
+    # Only a run with a clang of others needs this module.
+    from components.core.compiler.external_clang import inspect_clang
+
+    found = inspect_clang(clang, llvm_major, problem)
+    if start_from != HEURISTIC:
+        from components.core.policy.pretrained import pretrained_policy
+
+        policy = str(pretrained_policy(problem)) if start_from == PRETRAINED else start_from
+        check_start_features(policy, found.features[problem])
+    installed = identify_toolchain(llvm_major)
+    if installed and not own_sdk and f"version {found.version}" not in installed[0]:
+        raise UserError(
+            f"{found.clang} is clang {found.version}, but the release clang will be {installed[0]}: their code would "
+            "differ by more than the policy",
+            "install the same version, or pass --sdk with an LLVM of this version (mlgo toolchain --mode sdk)",
+        )
+
+
+def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> None:
+    """Check that a training clang that others built has all features that a policy needs; optional ones may be missing.
+
+    A path that does not exist on this machine is accepted, as in `check_start_from`.
+
+    Args:
+        start_from: path or URI of the policy.
+        logged: the features that the clang logs.
+
+    Raises:
+        UserError: it lacks some.
+    """
+    from components.core.policy.llvm_build import check_upstream_features
+
+    if (policy := _local(start_from)) is not None:
+        info = load_policy_info(policy)
+        needed = [spec for spec in info.features if spec.name not in info.optional_features]
+        check_upstream_features(policy, needed, {spec.name for spec in logged})
 
 
 def _local(place: str) -> Path | None:

@@ -52,6 +52,7 @@ def release_if_good(
     tune_minutes: str,
     retrain_state: str,
     promoted_by: str,
+    model_registry: str,
     seed: int,
 ) -> None:
     """If `good` is "yes", build a release clang and report on it; search for a plan and promote the policy if asked."""
@@ -98,6 +99,7 @@ def release_if_good(
                     state=retrain_state,
                     by=promoted_by,
                     workers=workers,
+                    registry=model_registry,
                 ),
                 "4",
                 "8G",
@@ -135,6 +137,7 @@ def training_pipeline(
     llvm_major: int = 19,
     llvm_source: str = "deb",
     sdk: str = "",
+    clang: str = "",
     workers: str = "local",
     spot_node_label: str = "",
     ray_cluster_options: str = "",
@@ -146,6 +149,7 @@ def training_pipeline(
     extra_policy: str = "",
     start_from: str = "",
     features: str = "extended",
+    ir2vec_vocab: str = "",
     algorithm: str = "",
     credit_assignment: str = "",
     size_of: str = "linked",
@@ -153,6 +157,7 @@ def training_pipeline(
     tune_minutes: str = "",
     retrain_state: str = "",
     promoted_by: str = "",
+    model_registry: str = "",
 ) -> None:
     """Train a policy on C or C++ code and build a clang that embeds it.
 
@@ -166,12 +171,14 @@ def training_pipeline(
         preset: How much training.
         train_minutes: Minutes of PPO, instead of the preset's. Empty: the preset's.
         strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
-            pass plugin; inlining only.
+            pass plugin; inlining only. `external`: training uses `clang`, the release clang is one of these two.
         targets: Code generators of the clangs: `native`, or `all` for code of other processors.
         llvm_major: Major version of the LLVM whose clang is trained and released: 19, with `plugin` also 22.
-        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, or a path.
+        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, a path or a URI.
         sdk: Path or URI of the LLVM that the clangs are linked from, built by `mlgo toolchain --mode sdk`. Empty: the
             installed one.
+        clang: Path of a training clang that others built in LLVM's development mode, where all steps find it. Only for
+            `external`.
         workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to PPO only, on a Ray cluster of up to N pods
             that KubeRay starts for it; all other steps then use `local`.
         spot_node_label: Label (and taint) of the nodes that the workers of that Ray cluster run on.
@@ -187,7 +194,9 @@ def training_pipeline(
         extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
         start_from: Where training starts: `heuristic`, `pretrained`, or the path or URI of a policy. Empty: the
             deployed policy of `retrain_state`, or `heuristic`.
-        features: Features of the policy: `extended`, or `llvm` for those that upstream LLVM has, too.
+        features: Features of the policy: `extended`; `llvm` for those that upstream LLVM has, too; or `ir2vec` for the
+            extended ones and embeddings of functions, with `plugin` and LLVM 22.
+        ir2vec_vocab: Vocabulary of these embeddings: a file of LLVM's format, or `random`. Empty: none.
         algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
         credit_assignment: How training learns what a decision is worth: `counterfactual`, `function` or `module`.
             Empty: the algorithm's default.
@@ -197,13 +206,21 @@ def training_pipeline(
         retrain_state: URI of the state of retraining: training starts from the deployed policy, and the last step
             promotes the new one if it is clearly better. Empty: nothing is promoted.
         promoted_by: Person or account that promotes, for the state's history. Empty: the account of the step.
+        model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
+            URL of Kubeflow's. Empty: none.
     """
     notified = _sized(finish(), "1", "2G")
     notified.set_caching_options(False)  # a notification is not a result
     with dsl.ExitHandler(notified):
         training = _sized(
             toolchain_training(
-                strategy=strategy, targets=targets, llvm_major=llvm_major, llvm_source=llvm_source, sdk=sdk
+                strategy=strategy,
+                targets=targets,
+                llvm_major=llvm_major,
+                llvm_source=llvm_source,
+                sdk=sdk,
+                clang=clang,
+                ir2vec_vocab=ir2vec_vocab,
             ),
             "4",
             "8G",
@@ -304,5 +321,6 @@ def training_pipeline(
             tune_minutes=tune_minutes,
             retrain_state=retrain_state,
             promoted_by=promoted_by,
+            model_registry=model_registry,
             seed=seed,
         )

@@ -5,7 +5,9 @@ Otherwise a late step would refuse them hours later, and on a server nobody woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -14,14 +16,29 @@ from components.core import problems
 from components.core.console import PRESETS, UserError
 from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
+from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import HEURISTIC, PRETRAINED
-from components.core.formats.strategy import PLUGIN_PROBLEMS, Strategy, Targets, check_strategy
+from components.core.formats.strategy import (
+    EXTERNAL,
+    MIN_IR2VEC_MAJOR,
+    PLUGIN_PROBLEMS,
+    Strategy,
+    Targets,
+    check_strategy,
+    release_strategy,
+)
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import GS, S3, USAGE, in_object_storage, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
-from components.ppo.config import ONLY_CREDIT, Algorithm, CreditAssignment, SizeOf
+from components.ppo.config import (
+    ONLY_CREDIT,
+    Algorithm,
+    CreditAssignment,
+    SizeOf,
+    algorithms_without_advisors,
+)
 from components.warmstart.config import FeatureSet
 from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.retrain.state import load_state
@@ -29,8 +46,23 @@ from pipelines.spec import parameter_values
 
 START_WORDS = (HEURISTIC, PRETRAINED)
 """Values of `start_from` other than the path or URI of a policy."""
-KFP_SCHEMES = ("minio", "s3")
+MINIO = "minio"
+KFP_SCHEMES = (MINIO, "s3")
 """Schemes of object storage that KFP's launcher copies artifacts from and to."""
+PLACES = (
+    "recipe",
+    "corpus",
+    "compile_commands",
+    "llvm_source",
+    "sdk",
+    "ir2vec_vocab",
+    "oversample_modules",
+    "extra_policy",
+    "start_from",
+)
+"""Parameters that may be the path or URI of something that exists."""
+_PLACE_WORDS = {"llvm_source": ("deb",), "ir2vec_vocab": (RANDOM,), "start_from": START_WORDS}
+"""Values of these parameters that are neither path nor URI."""
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "preset": (click.Choice(PRESETS), "demo"),
@@ -99,16 +131,19 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             raise UserError(problem, f"for example {spelled(name, example)}") from None
     if (major := values.get("llvm_major")) and (strategy := values.get("strategy")):
         check_strategy(strategy, int(float(major)), spelled("strategy", "{}"), spelled("llvm_major", "{}"))
-        if strategy == "plugin" and values.get("problem") not in PLUGIN_PROBLEMS:
+        check_external(values, spelled)
+        released = release_strategy(strategy, int(float(major)))
+        if released == "plugin" and values.get("problem") not in PLUGIN_PROBLEMS:
             raise UserError(
                 f"{spelled('problem', values['problem'])}: LLVM lets a plugin decide on {PLUGIN_PROBLEMS[0]} only",
                 f"leave {spelled('strategy', strategy)} out",
             )
-        if strategy == "plugin" and values.get("extra_policy"):
+        if released == "plugin" and values.get("extra_policy"):
             raise UserError(
                 f"{spelled('extra_policy', values['extra_policy'])}: a plugin embeds an inlining policy only",
                 f"leave it or {spelled('strategy', strategy)} out",
             )
+    check_ir2vec(values, spelled)
     if values.get("tune_minutes") and values["problem"] != "inlining":
         raise UserError(
             f"{spelled('tune_minutes', values['tune_minutes'])}: a plan holds inlining decisions, but this run is for "
@@ -140,11 +175,71 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
         )
     if state := values.get("retrain_state"):
         check_retrain_state(state, values, spelled)
+    if registry := values.get("model_registry"):
+        from pipelines.retrain.registry import parse_registry  # imports what reads evaluations, in a second
+
+        parse_registry(registry)
+        if not state:
+            raise UserError(
+                f"{spelled('model_registry', registry)}: nothing is promoted without a state of retraining",
+                f"pass {spelled('retrain_state', f'{USAGE}.json')}",
+            )
     if values.get("start_from", "") not in ("", *START_WORDS):
         check_start_from(values["start_from"], values["problem"], spelled("start_from", values["start_from"]))
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])
+
+
+def check_external(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
+    """Raise UserError if the training clang of others is missing, superfluous, or asked for what it cannot do."""
+    clang, strategy = values.get("clang", ""), values["strategy"]
+    if (strategy == EXTERNAL) != bool(clang):
+        raise UserError(
+            f"{spelled('strategy', strategy)} {'without' if not clang else 'with'} {spelled('clang', clang or 'PATH')}",
+            f"the training clang that others built goes with {spelled('strategy', EXTERNAL)}",
+        )
+    if strategy != EXTERNAL:
+        return
+    problem = values.get("problem", "inlining")
+    possible = {"algorithm": algorithms_without_advisors(problem), "credit_assignment": ("module",)}
+    for name, allowed in possible.items():
+        if (value := values.get(name)) and value not in allowed:
+            raise UserError(
+                f"{spelled(name, value)} for {problem} needs a training clang with our advisors, not {clang}",
+                f"leave it out, or use {spelled('strategy', 'sdk')}",
+            )
+    # The pretrained policy for register allocation uses LLVM's features only.
+    if values.get("start_from") == PRETRAINED and problem == "inlining":
+        raise UserError(
+            f"{spelled('start_from', PRETRAINED)}: the pretrained policy for {problem} uses features that LLVM itself, "
+            f"and so {clang}, does not have",
+            f"leave it out, or name a policy that was trained with {spelled('features', 'llvm')}",
+        )
+    if values.get("tune_minutes"):
+        raise UserError(
+            f"{spelled('tune_minutes', values['tune_minutes'])}: a search for a plan needs a training clang that takes "
+            "given decisions",
+            f"leave it out, or use {spelled('strategy', 'sdk')}",
+        )
+
+
+def check_ir2vec(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
+    """Raise UserError if a run wants IR2Vec embeddings that its compiler does not have."""
+    wanted = [name for name in ("features", "ir2vec_vocab") if values.get(name) not in (None, "", "extended", "llvm")]
+    if not wanted:
+        return
+    shown = spelled(wanted[0], values[wanted[0]])
+    if values.get("strategy") != "plugin" or int(float(values.get("llvm_major", 0))) < MIN_IR2VEC_MAJOR:
+        raise UserError(
+            f"{shown}: IR2Vec's embeddings need LLVM {MIN_IR2VEC_MAJOR}",
+            f"pass {spelled('strategy', 'plugin')} {spelled('llvm_major', MIN_IR2VEC_MAJOR)}",
+        )
+    if not values.get("ir2vec_vocab"):
+        raise UserError(
+            f"{shown}: embeddings need a vocabulary",
+            f"pass {spelled('ir2vec_vocab', 'FILE')}, or {spelled('ir2vec_vocab', 'random')}",
+        )
 
 
 def check_retrain_state(state: str, values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
@@ -174,7 +269,43 @@ def check_state_on_server(state: str, root: str) -> None:
     """Raise UserError unless steps on a server can read and write the state, and others can read what they promote."""
     if not in_object_storage(state):
         raise UserError(f"the state {state} is on this machine, but the steps run on others", f"name it {USAGE}.json")
+    if root.partition("://")[0] in KFP_SCHEMES:
+        raise UserError(
+            f"--pipeline-root {root}: Kubeflow Pipelines copies artifacts there from pods, so the next run "
+            "could not read the policy that this one deploys",
+            "pass --pipeline-root gs://BUCKET/PATH",
+        )
     require_shared(state, "--pipeline-root", root)
+
+
+def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | None) -> None:
+    """Raise UserError if a parameter names a path of this machine, which steps on a server do not see.
+
+    An absolute path that does not exist here is accepted: it may be in an image.
+
+    Args:
+        values: the pipeline's parameters, with paths as the user wrote them.
+        mounts: where volumes are mounted in steps; None if that is unknown, so that each absolute path may be on one.
+    """
+    for name in PLACES:
+        place = str(values.get(name, ""))
+        if place in ("", *_PLACE_WORDS.get(name, ())) or (name == "llvm_source" and place.startswith("git:")):
+            continue
+        if in_object_storage(place) or (name == "recipe" and "/" not in place and not os.path.isfile(place)):
+            continue
+        seen = mounts is None or any(Path(place).is_relative_to(mount) for mount in mounts)
+        if not place.startswith("/") or (os.path.exists(place) and not seen):
+            raise UserError(
+                f"{as_parameter(name, place)} is a path of this machine, but the steps run on others",
+                f"copy it to object storage, and name it {USAGE}, or pass its absolute path on a volume that "
+                f"{'--overrides mounts' if mounts is not None else 'the stored pipeline mounts'}",
+            )
+    clang = str(values.get("clang", ""))
+    if "/" in clang and not clang.startswith("/"):
+        raise UserError(
+            f"{as_parameter('clang', clang)} is relative to a directory of this machine, but the steps run on others",
+            "pass its absolute path in the images, or on a volume that all steps mount",
+        )
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:

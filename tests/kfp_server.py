@@ -2,9 +2,9 @@
 
 It checks requests and runs nothing. The body of each request must fit the model of kfp_server_api for its route. A
 spec must parse as kfp's own protocol buffer, have images by digest and resources that agree, and accept the given
-parameters; settings for Kubernetes must be those of KUBERNETES. With workers=rayjob, the PPO step must have the image
-of the nodes, and the service account must be the one that may start RayJobs; variables for images must be digests,
-with or without rayjob. A run named "notified" must name the Secret with the webhook's URL. Each poll of a run
+parameters; settings for Kubernetes must parse as that of kfp-kubernetes. With workers=rayjob, the PPO step must have
+the image of the nodes, and the service account must be the one that may start RayJobs; variables for images must be
+digests, with or without rayjob. A run named "notified" must name the Secret with the webhook's URL. Each poll of a run
 completes one more task; with preset=tiny its PPO fails. A run named "lossy" loses two answers of three, one named
 "gone" all but the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused.
 
@@ -27,10 +27,10 @@ import kfp_server_api
 import yaml
 from google.protobuf import json_format
 from kfp.compiler import compiler_utils
+from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from tests.http_server import JsonHandler, serving
-from tests.schemas import check_fields
 
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
 EXPERIMENTS: list[dict[str, Any]] = []
@@ -53,21 +53,6 @@ SERVERS = {
     "redirect": "every request is sent to a page to log in",
     "other": "another web server",
 }
-KUBERNETES: dict[str, dict[str, Any]] = {
-    "KubernetesExecutorConfig": {
-        "secretAsEnv": ["SecretAsEnv"],
-        "pvcMount": ["PvcMount"],
-        "nodeSelector": "NodeSelector",
-        "tolerations": ["Toleration"],
-    },
-    "SecretAsEnv": {"secretName": str, "keyToEnv": ["SecretKeyToEnvMap"]},
-    "SecretKeyToEnvMap": {"secretKey": str, "envVar": str},
-    "PvcMount": {"constant": str, "mountPath": str, "subPath": str},
-    "NodeSelector": {"labels": {str: str}},
-    "Toleration": {"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": str},
-}
-"""The messages of kubernetes_executor_config.proto of kfp-kubernetes 2.17.3 that submissions use, without the fields
-that they do not use. An int64 is text in JSON."""
 
 
 def check_model(value: Any, kind: str, where: str) -> None:
@@ -119,13 +104,13 @@ def checked_pipeline(document: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     for label, config in configs.items():
         if label not in plain["deploymentSpec"]["executors"]:
             raise ValueError(f"settings for {label}, which is no executor")
-        check_fields(config, "KubernetesExecutorConfig", KUBERNETES, label)
+        json_format.ParseDict(config, kubernetes_executor_config_pb2.KubernetesExecutorConfig())
     return spec, configs
 
 
 def check_run(body: dict[str, Any]) -> dict[str, Any]:
     """Return the given parameters of a run or recurring run. ValueError for an invalid one."""
-    document = body["pipeline_spec"]
+    document = body["pipeline_spec"] if "pipeline_spec" in body else stored(**body["pipeline_version_reference"])
     spec, configs = checked_pipeline(document)
     known = spec.root.input_definitions.parameters
     given: dict[str, Any] = body.get("runtime_config", {}).get("parameters", {})
@@ -145,12 +130,19 @@ def check_run(body: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def stored(pipeline_id: str, pipeline_version_id: str) -> dict[str, Any]:
+    """Return the pipeline of a version. KeyError or StopIteration if there is none."""
+    versions = PIPELINES[pipeline_id]["versions"]
+    return next(known["document"] for known in versions if known["pipeline_version_id"] == pipeline_version_id)
+
+
 def created(body: dict[str, Any]) -> dict[str, Any]:
     """Return the run that a request creates; ValueError for an invalid one, for which KFP would answer 400."""
     given = check_run(body)
     run = {
         "run_id": f"run-{len(RUNS) + 1}",
         "display_name": body["display_name"],
+        "experiment_id": body.get("experiment_id"),
         "state": "RUNNING",
         "looked": 0,
         "asked": 0,
@@ -197,7 +189,10 @@ class Handler(JsonHandler):
         elif route == "pipelines":
             self.answer({"pipelines": self._named(PIPELINES.values())})
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions", route):
-            self.answer({"pipeline_versions": self._named(PIPELINES[match[1]]["versions"])})
+            self.answer({"pipeline_versions": self._versions(PIPELINES[match[1]]["versions"])})
+        elif route == "runs":
+            of_experiment = [run for run in RUNS.values() if run["experiment_id"] == self.query["experiment_id"]]
+            self.answer({"runs": self._named(of_experiment)} if of_experiment else {})
         elif route.startswith("runs/") and route.removeprefix("runs/") in RUNS:
             self._look_at(RUNS[route.removeprefix("runs/")])
         else:
@@ -253,6 +248,14 @@ class Handler(JsonHandler):
             for item in found
             if item["display_name"] == predicate["stringValue"] and item.get("namespace") == self.query.get("namespace")
         ]
+
+    def _versions(self, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the versions that the filter selects, or the newest one."""
+        newest = {"page_size": "1", "sort_by": "created_at desc"}
+        found = self._named(versions) if "filter" in self.query else versions[-1:] if self.query == newest else None
+        if found is None:
+            raise ValueError(f"unexpected query {self.query}")
+        return [{key: value for key, value in version.items() if key != "document"} for version in found]
 
     def _look_at(self, run: dict[str, Any]) -> None:
         run["asked"] += 1
@@ -316,7 +319,7 @@ class Handler(JsonHandler):
             self.answer({"error_message": "Failed to create a pipeline version", "error_details": ""}, 409)
             return
         version = {"pipeline_id": pipeline["pipeline_id"], "pipeline_version_id": f"v-{name}", "display_name": name}
-        pipeline["versions"].append(version)
+        pipeline["versions"].append(version | {"document": body})
         self.answer(version)
 
     def do_DELETE(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from components.core.console import UserError, say
@@ -52,7 +50,7 @@ def check(
     workers: int,
     ray_cluster_options: str,
     pipeline_root: str,
-    images: Path,
+    images: str,
 ) -> None:
     """Report what a run on this cluster would miss: operators, service accounts and their rights, quota, nodes, the
     bucket, images in a registry.
@@ -71,7 +69,7 @@ def check(
     from pipelines.cluster.findings import Finding, missing
     from pipelines.cluster.kubernetes_checks import Cluster
     from pipelines.cluster.storage_and_images import check_bucket, check_images
-    from pipelines.images import read_images
+    from pipelines.images import given_images
 
     settings = parse_settings(ray_cluster_options)
     spec = None
@@ -89,7 +87,7 @@ def check(
     if pipeline_root:
         found.append(check_bucket(pipeline_root))
     try:
-        found += check_images(read_images(images), (*STEPS, *((CLUSTER,) if spec else ())))
+        found += check_images(given_images(images), (*STEPS, *((CLUSTER,) if spec else ())))
     except UserError as error:
         found.append(missing(error.problem, error.remedy))
     for finding in found:

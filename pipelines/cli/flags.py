@@ -44,8 +44,8 @@ RUNNER = click.option(
 PARAMS = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Pipeline parameter; repeatable.")
 IMAGES = click.option(
     "--images",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("build/images.json"),
+    default="build/images.json",
     show_default=True,
-    help="Image references written by `mlgo images build`.",
+    metavar="FILE|NAME=REFERENCE,...",
+    help="Images of the steps: a file that `mlgo images` wrote, or references with digests, toolchain=...,training=...",
 )

@@ -17,7 +17,7 @@ from components.core.projects.option import RECIPE
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.images import images_group
-from pipelines.cli.pipeline import pipeline_group
+from pipelines.cli.pipeline import pipeline_group, program_path
 from pipelines.cli.retrain import retrain_group
 from pipelines.cli.storage import storage_group
 from pipelines.cli.submit import SERVER_COMMANDS
@@ -142,8 +142,10 @@ cli.add_command(storage_group)
     "--strategy",
     type=click.Choice(get_args(Strategy)),
     default="sdk",
-    help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only.",
+    help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only. "
+    "external: train with a clang that others built in LLVM's development mode.",
 )
+@click.option("--clang", default="", metavar="PATH", help="The training clang of --strategy external.")
 @click.option(
     "--targets",
     type=click.Choice(get_args(Targets)),
@@ -158,7 +160,7 @@ cli.add_command(storage_group)
     help="Major version of LLVM: 19, with --strategy plugin also 22.",
 )
 @click.option(
-    "--llvm-source", default="deb", metavar="deb|git:TAG|PATH", help="Where LLVM's matching source files come from."
+    "--llvm-source", default="deb", metavar="deb|git:TAG|PATH|URI", help="Where LLVM's matching source files come from."
 )
 @click.option(
     "--sdk",
@@ -210,6 +212,7 @@ def run(
     problem: str,
     workers: str,
     strategy: str,
+    clang: str,
     targets: str,
     llvm_major: int,
     llvm_source: str,
@@ -234,6 +237,7 @@ def run(
       mlgo run --compile-commands build/compile_commands.json --start-from pretrained --output runs/tuned
       mlgo run --compile-commands build/compile_commands.json --tune-minutes 15 --output runs/mine
       mlgo run --compile-commands build/compile_commands.json --strategy plugin --llvm-major 22 --output runs/mine
+      mlgo run --recipe demo --strategy external --clang ../llvm/build/bin/clang --output runs/upstream
       mlgo run --problem regalloc --recipe demo --extra-policy runs/demo/policy --output runs/both
     """
     from components.core.compiler.inline_plan import PLAN_FILE
@@ -252,6 +256,7 @@ def run(
         problem=problem,
         workers=workers,
         strategy=strategy,
+        clang=program_path(clang),
         targets=targets,
         llvm_major=llvm_major,
         llvm_source=_absolute_directory(llvm_source),
@@ -264,6 +269,10 @@ def run(
         start_from=_absolute_directory(start_from),
         tune_minutes=tune_minutes,
     )
+    if clang:
+        from pipelines.policy_checks import check_external_clang
+
+        check_external_clang(options.clang, llvm_major, problem, options.start_from, bool(sdk))
     run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
     report = options.output / "release_report"
     print_table(read_metrics(report), report)

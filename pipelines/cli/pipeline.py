@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
 from pipelines.spec import COMPILED
+from pipelines.validation import PLACES
 
 PIPELINE = click.option(
     "--pipeline",
@@ -21,17 +23,6 @@ PIPELINE = click.option(
     default=COMPILED,
     help="A compiled pipeline.  [default: this project's]",
 )
-_PATHS = {
-    "recipe",
-    "retrain_state",
-    "corpus",
-    "compile_commands",
-    "llvm_source",
-    "sdk",
-    "oversample_modules",
-    "extra_policy",
-    "start_from",
-}
 
 
 @click.group("pipeline", short_help="Compile the pipeline; run it here or on a server.")
@@ -46,7 +37,7 @@ def pipeline_group() -> None:
     """
 
 
-@pipeline_group.command("compile")
+@pipeline_group.command("compile", short_help="Compile the pipeline to KFP's YAML.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="YAML file to write.")
 def compile_command(output: Path) -> None:
     """Compile pipelines/training.py to KFP's YAML; needs the environment `pipelines`.
@@ -62,7 +53,7 @@ def compile_command(output: Path) -> None:
     say(f"compiled: {output}")
 
 
-@pipeline_group.command("run")
+@pipeline_group.command("run", short_help="Run the pipeline on this machine.")
 @RUNNER
 @OUTPUT
 @PIPELINE_ROOT
@@ -70,7 +61,7 @@ def compile_command(output: Path) -> None:
 @PIPELINE
 @IMAGES
 def run_command(
-    runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], pipeline: Path, images: Path
+    runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], pipeline: Path, images: str
 ) -> None:
     """Run the compiled pipeline on this machine, without Kubernetes.
 
@@ -85,32 +76,51 @@ def run_command(
     """
     from pipelines.local.run_locally import run_locally
 
-    given = parameters(params)
+    given = local_parameters(params)
     run_locally(pipeline, given, output, make_runner(runner, images, given), pipeline_root)
 
 
 def parameters(params: tuple[str, ...]) -> dict[str, str]:
-    """Parse NAME=VALUE options; a value that names an existing file or directory becomes an absolute path."""
+    """Parse NAME=VALUE options."""
     given = {}
     for param in params:
         name, equals, value = param.partition("=")
         if not equals or not name:
             raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
-        # A state need not exist yet; steps run in another working directory.
-        exists = Path(value).exists() or name == "retrain_state"
-        is_path = name in _PATHS and value and "://" not in value and exists
-        if name == "recipe" and Path(value).is_dir():
-            is_path = False  # a built-in recipe may have that name
-        given[name] = os.path.abspath(value) if is_path else value
+        given[name] = value
     return given
 
 
-def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
+def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
+    """Parse NAME=VALUE options of a run on this machine, whose steps run in another working directory.
+
+    Paths of existing files and directories, the path of a state and the training clang of others become absolute.
+    """
+    given = parameters(params)
+    for name, value in given.items():
+        if name == "clang":
+            given[name] = program_path(value)
+        elif name == "recipe" and os.path.isdir(value):
+            continue  # a built-in recipe may have that name
+        elif name in PLACES and os.path.exists(value):
+            given[name] = os.path.abspath(value)
+        elif name == "retrain_state" and value and "://" not in value:
+            given[name] = os.path.abspath(value)  # need not exist yet
+    return given
+
+
+def program_path(name: str) -> str:
+    """Return the absolute path of a program that exists, given by path or by its name on the PATH; others as given."""
+    found = shutil.which(name)
+    return os.path.abspath(found) if found else name
+
+
+def make_runner(kind: str, images: str, given: dict[str, str]) -> Runner:
     """Return the runner that --runner names.
 
     Args:
-        images: images.json, for docker.
-        given: the pipeline's parameters, as returned by `parameters`.
+        images: --images, for docker.
+        given: the pipeline's parameters, as returned by `local_parameters`.
     """
     if kind == "docker":
         if (state := given.get("retrain_state")) and not in_object_storage(state):
@@ -118,10 +128,10 @@ def make_runner(kind: str, images: Path, given: dict[str, str]) -> Runner:
                 f"--param retrain_state={state}: the step in a container that promotes cannot write this file",
                 f"name a state in object storage, {USAGE}.json, or use --runner process",
             )
-        from pipelines.images import read_images
+        from pipelines.images import given_images
         from pipelines.local.runners.docker import DockerRunner
 
-        return DockerRunner(read_images(images))
+        return DockerRunner(given_images(images))
     from pipelines.local.runners.process import ProcessRunner
 
     return ProcessRunner(llvm_major=_llvm_major(given))

@@ -7,13 +7,10 @@ import click
 from components.core.console import UserError, say
 from components.core.storage.uri import USAGE
 from pipelines.cli.server import option, options
+from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import ALIAS, ModelRegistry, registry_entry
-from pipelines.retrain.registry.kubeflow import KubeflowRegistry
-from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import load_state
-from pipelines.submit.vertex import VertexServer
 
-_VERTEX = "vertex:"
 REGISTRY_OPTIONS = (
     option(
         "--registry",
@@ -27,24 +24,6 @@ REGISTRY_OPTIONS = (
         help="Vertex AI: container image of the model, if the service asks for one. Policies are not served.",
     ),
 )
-
-
-def parse_registry(text: str, serving_image: str = "") -> ModelRegistry:
-    """Return the registry that --registry names. UserError if it names none."""
-    if text.startswith(_VERTEX):
-        project, slash, region = text.removeprefix(_VERTEX).partition("/")
-        if project and slash and region and "/" not in region:
-            return VertexRegistry(VertexServer(project, region), serving_image)
-    elif text.startswith(("http://", "https://")):
-        if serving_image:
-            raise UserError(
-                f"--serving-image {serving_image}: Kubeflow's Model Registry has no such image", "leave it out"
-            )
-        return KubeflowRegistry(text)
-    raise UserError(
-        f"--registry {text!r} is neither vertex:PROJECT/REGION nor a URL",
-        "for example --registry vertex:my-project/europe-west4, or --registry http://localhost:8080",
-    )
 
 
 def register_deployed(state: str, registry: ModelRegistry, model: str) -> None:
@@ -66,7 +45,7 @@ def register_deployed(state: str, registry: ModelRegistry, model: str) -> None:
     say(f"registered: {version} is {ALIAS}")
 
 
-@click.command()
+@click.command(short_help="Register the deployed policy in a model registry.")
 @click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
 @options(REGISTRY_OPTIONS)
 @click.pass_context

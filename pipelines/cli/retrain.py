@@ -23,11 +23,12 @@ from components.core.storage.options import OUTPUT as ARTIFACT_OUTPUT
 from components.core.storage.uri import USAGE
 from components.core.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
-from pipelines.cli.pipeline import make_runner, parameters
-from pipelines.cli.register import REGISTRY_OPTIONS, parse_registry, register, register_deployed
-from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, options
+from pipelines.cli.pipeline import local_parameters, make_runner, parameters
+from pipelines.cli.register import REGISTRY_OPTIONS, register, register_deployed
+from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, options
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
 from pipelines.retrain.promote import describe_day
+from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.state import State, load_state, save_state
 from pipelines.validation import check_state_on_server, require_shared
 
@@ -80,7 +81,18 @@ def retrain_group() -> None:
     """
 
 
-@retrain_group.command()
+class _RunOrSubmit(click.Command):
+    """`run`, which with --host or --vertex is `submit`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if any(word.partition("=")[0] in ("--host", "--vertex") for word in args):
+            return submit.make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@retrain_group.command(short_help="Say whether there is a reason to retrain.")
 @_STATE
 @click.option("--llvm-major", type=LLVM_MAJOR, help="Compare the version of the installed clang-N with the policy's.")
 @click.option("--toolchain", type=ARTIFACT, help="A current training toolchain: compare its features.")
@@ -147,7 +159,7 @@ def check(
         notify({"retrain": True, "reasons": found})
 
 
-@retrain_group.command()
+@retrain_group.command(cls=_RunOrSubmit, short_help="Retrain, and promote a better policy.")
 @_STATE
 @RUNNER
 @OUTPUT
@@ -162,11 +174,13 @@ def run(
     output: Path,
     pipeline_root: str,
     params: tuple[str, ...],
-    images: Path,
+    images: str,
     by: str,
     rotation_seed: int,
 ) -> None:
     """Run the pipeline on this machine, compare its policy with the deployed one, promote a better one.
+
+    With --host or --vertex, the server does all that: see `mlgo retrain submit --help`.
 
     A policy is better if it is smaller, or has lower scores, by more than chance on the held-out modules that judge in
     this week (docs/retraining.md), and the verdict against LLVM's own heuristic is `better`. Training starts from the
@@ -180,7 +194,7 @@ def run(
     """
     from pipelines.retrain.retraining import retrain
 
-    given = parameters(params)
+    given = local_parameters(params)
     require_shared(state, "--pipeline-root", pipeline_root)
     known = load_state(state)
     if known.regressed:
@@ -188,9 +202,10 @@ def run(
     say(retrain(state, known, given, output, pipeline_root, make_runner(runner, images, given), by, rotation_seed))
 
 
-@retrain_group.command()
+@retrain_group.command(short_help="Retrain and promote on a server.")
 @_STATE
 @options(SERVER_OPTIONS, RUN_OPTIONS)
+@STORED_PIPELINE
 @click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
 @_BY
 def submit(state: str, wait: bool, by: str, **given: Any) -> None:
@@ -217,7 +232,7 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
     submit_run(given | {"params": (*given["params"], *more)}, wait)
 
 
-@retrain_group.command()
+@retrain_group.command(short_help="Judge the policy of a finished run, and promote a better one.")
 @_STATE
 @click.option(
     "--run", default="", metavar="URI", help="Root of a finished run; in place of the options for its artifacts."
@@ -338,7 +353,7 @@ def rollback(state: str, by: str, reason: str, registry: str, model: str, servin
         register_deployed(state, chosen, model)
 
 
-@retrain_group.command()
+@retrain_group.command(short_help="Show what is deployed, and who decided what.")
 @_STATE
 def show(state: str) -> None:
     """Show the deployed policy and the previous ones, and who decided what, when and why.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,28 @@ import click
 from components.core.console import UserError, say
 from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
-from pipelines.images import read_images
-from pipelines.spec import load_spec
+from pipelines.images import given_images
+from pipelines.spec import load_spec, parameter_values
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import read_overrides
 from pipelines.submit.prepare import RunRequest, notify_settings, platform_spec, ready_spec, without_cache
+from pipelines.submit.stored_pipeline import StoredRun
 from pipelines.submit.vertex import VertexServer, VertexSettings
-from pipelines.validation import check_cloud_root, check_state_on_server, checked_values, uses_rayjob
+from pipelines.validation import (
+    check_cloud_root,
+    check_places_on_server,
+    check_state_on_server,
+    checked_values,
+    uses_rayjob,
+)
 
 _NOT_ON_VERTEX = {
     "namespace": ("Vertex AI has projects instead of namespaces", "name the project with --vertex PROJECT/REGION"),
     "experiment": ("a job of Vertex AI is in no experiment of KFP", "use --label KEY=VALUE"),
     "existing_token_file": ("Vertex AI takes credentials of Google Cloud", "gcloud auth application-default login"),
     "in_cluster_token": ("Vertex AI takes credentials of Google Cloud", "use Workload Identity in the pod"),
+    "stored_pipeline": ("Vertex AI stores no pipelines", "leave it out: the pipeline itself is sent"),
     "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
 }
 _NOT_ON_KFP = {
@@ -104,6 +112,14 @@ RUN_OPTIONS = (
 )
 
 
+STORED_PIPELINE = option(
+    "--stored-pipeline",
+    metavar="NAME",
+    help="KFP: start the newest version of a pipeline that `mlgo pipeline upload` stored, in place of sending one; "
+    "needs neither kfp nor --images. A run of the same --name in the experiment is not started again.",
+)
+
+
 def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     """Return a decorator that adds groups of options to a command, in this order."""
 
@@ -143,7 +159,8 @@ def chosen_server(given: Mapping[str, Any]) -> KfpServer | VertexServer:
         raise UserError("--existing-token-file and --in-cluster-token are two tokens", "leave one out")
     from_file = given["existing_token_file"] or given["in_cluster_token"]
     token = "" if from_file else token_from_environment()
-    in_pipelines_environment()
+    if not given.get("stored_pipeline"):
+        in_pipelines_environment()
     return KfpServer(host, given["namespace"], token, given["existing_token_file"], given["in_cluster_token"])
 
 
@@ -165,7 +182,7 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
         UserError: an image was not pushed, or the server or the pipeline does not have what the overrides ask for.
     """
     overrides = read_overrides(given["overrides"]) if given["overrides"] else {}
-    spec = ready_spec(given["pipeline"], read_images(given["images"]), ray)
+    spec = ready_spec(given["pipeline"], given_images(given["images"]), ray)
     if not given["cache"]:
         spec = without_cache(spec)
     if isinstance(server, VertexServer):
@@ -182,6 +199,31 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
         UserError: as `package`, or a parameter or the pipeline root is invalid.
     """
     on_vertex = isinstance(server, VertexServer)
+    spec, values = load_spec(given["pipeline"]), parameters(given["params"])
+    overrides = read_overrides(given["overrides"]) if given["overrides"] else {}
+    mounts = [volume.mount_path for step in overrides.values() for volume in step.volumes or ()]
+    ray = _check_run(spec, values, given, on_vertex, mounts)
+    ready = package(server, given, ray)
+    name = given["name"] or _run_name(ready.spec["pipelineInfo"]["name"])
+    return RunRequest(ready.spec, values, name, given["pipeline_root"], given["service_account"], ready.platform)
+
+
+def _check_run(
+    spec: Mapping[str, Any],
+    values: Mapping[str, str],
+    given: Mapping[str, Any],
+    on_vertex: bool,
+    mounts: Collection[str] | None,
+) -> bool:
+    """Check the parameters and the pipeline root of a run; return whether a step starts a Ray cluster.
+
+    Args:
+        values: the given parameters, as text.
+        mounts: where volumes are mounted in steps; None if that is unknown.
+
+    Raises:
+        UserError: one is invalid.
+    """
     root = given["pipeline_root"]
     if on_vertex or root:
         check_cloud_root(root, on_vertex)
@@ -190,8 +232,8 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
             "no --pipeline-root: steps use the server's default. If that is not gs://BUCKET/PATH, a training whose pod "
             "is lost starts again from the beginning, and workers=rayjob fails"
         )
-    values = parameters(given["params"])
-    checked = checked_values(load_spec(given["pipeline"]), values)
+    checked = checked_values(spec, values)
+    check_places_on_server(checked, mounts)
     if state := checked.get("retrain_state"):
         check_state_on_server(state, root)
     ray = uses_rayjob(checked)
@@ -202,9 +244,40 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
             "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
             "submit to a KFP server (--host URL), or use workers=local",
         )
-    ready = package(server, given, ray)
-    name = given["name"] or f"{ready.spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return RunRequest(ready.spec, values, name, root, given["service_account"], ready.platform)
+    return ray
+
+
+def stored_run(given: Mapping[str, Any]) -> StoredRun:
+    """Return the run of the stored pipeline that RUN_OPTIONS describe.
+
+    Raises:
+        UserError: a parameter or the pipeline root is invalid, or an option is of the stored version.
+    """
+    for name in ("overrides", "notify_secret"):
+        if given[name]:
+            raise UserError(
+                f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
+                f"pass it to mlgo pipeline upload, or leave --stored-pipeline {given['stored_pipeline']} out",
+            )
+    if not given["cache"]:
+        raise UserError("--no-cache changes the pipeline, which is stored on the server", "pass it to upload")
+    spec = load_spec(given["pipeline"])
+    values = parameters(given["params"])
+    _check_run(spec, values, given, on_vertex=False, mounts=None)  # the stored version has the volumes
+    typed = {name: value for name, value in parameter_values(spec, values).items() if name in values}
+    stored = given["stored_pipeline"]
+    return StoredRun(
+        stored,
+        given["name"] or _run_name(stored),
+        typed,
+        given["pipeline_root"],
+        given["service_account"],
+        given["experiment"] or stored,
+    )
+
+
+def _run_name(pipeline: str) -> str:
+    return f"{pipeline}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def vertex_settings(given: Mapping[str, Any]) -> VertexSettings:

@@ -13,20 +13,24 @@ from pipelines.cli.server import (
     PACKAGE_OPTIONS,
     RUN_OPTIONS,
     SERVER_OPTIONS,
+    STORED_PIPELINE,
     chosen_server,
     option,
     options,
     package,
     run_request,
+    stored_run,
     vertex_settings,
 )
 from pipelines.submit import kfp, vertex
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.stored_pipeline import start_stored
 
 
-@click.command("submit")
+@click.command("submit", short_help="Submit the pipeline to KFP or Vertex AI.")
 @options(SERVER_OPTIONS, RUN_OPTIONS)
+@STORED_PIPELINE
 @click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
 def submit_command(wait: bool, **given: Any) -> None:
     """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
@@ -48,9 +52,16 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
     """Submit a run, and follow it if `wait`.
 
     Args:
-        given: SERVER_OPTIONS and RUN_OPTIONS by name.
+        given: SERVER_OPTIONS, RUN_OPTIONS and STORED_PIPELINE by name.
     """
+    if given["stored_pipeline"] and wait:
+        raise UserError("--wait follows a run with kfp, --stored-pipeline is without", "mlgo pipeline watch RUN")
     server = chosen_server(given)
+    if given["stored_pipeline"]:
+        assert isinstance(server, KfpServer)
+        stored = stored_run(given)
+        say(f"run {stored.name}: {kfp.run_page(server, start_stored(server, stored))}")
+        return
     request = run_request(server, given)
     if isinstance(server, KfpServer):
         run = kfp.submit(server, request, given["experiment"])
@@ -62,7 +73,7 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
         _follow(server, run)
 
 
-@click.command("upload")
+@click.command("upload", short_help="Store the pipeline, or a new version of it, on KFP.")
 @options(SERVER_OPTIONS, PACKAGE_OPTIONS)
 @option("--name", help="Name of the pipeline.  [default: the compiled pipeline's]")
 @option("--version-name", help="Name of the new version.  [default: the time]")
@@ -88,7 +99,7 @@ def upload_command(name: str, version_name: str, **given: Any) -> None:
     say(f"version {version_name} of {name}: {server.page(f'pipelines/details/{pipeline}/version/{version}')}")
 
 
-@click.command("schedule")
+@click.command("schedule", short_help="Run the pipeline on a schedule of KFP or Vertex AI.")
 @options(SERVER_OPTIONS)
 @click.option(
     "--cron",

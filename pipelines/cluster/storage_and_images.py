@@ -13,6 +13,7 @@ from components.core.storage import discard, publish
 from components.core.storage.uri import USAGE, mirror, parse_place
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.images import Image, docker_client
+from pipelines.validation import MINIO, check_cloud_root
 
 _FROM_HERE = "checked with this machine's credentials, not with those of the pods"
 
@@ -25,6 +26,12 @@ def check_bucket(pipeline_root: str) -> Finding:
     """
     from components.core.storage.fetch import fetch
 
+    if pipeline_root.startswith(f"{MINIO}://"):
+        check_cloud_root(pipeline_root, vertex=False)
+        return unknown(
+            f"{pipeline_root}: only Kubeflow Pipelines has the credentials",
+            "start a pipeline that writes an artifact; or use gs://BUCKET/PATH, which steps write themselves",
+        )
     root = parse_place(pipeline_root)
     if isinstance(root, Path):
         raise UserError(f"--pipeline-root {pipeline_root} is on this machine", f"pass {USAGE}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.formats.strategy import EXTERNAL
 from pipelines.validation import as_option, check_values
 
 
@@ -16,6 +17,7 @@ class RunOptions:
     Invariants: exactly one of compile_commands, corpus and recipe is set; paths are absolute; preset is one of PRESETS.
 
     Attributes:
+        clang: absolute path of the training clang of strategy "external", else "".
         train_minutes: minutes of PPO, if set, instead of the preset's.
         extra_policy: a policy for a problem other than `problem`.
         start_from: "heuristic", "pretrained", or a policy's path or URI.
@@ -34,6 +36,7 @@ class RunOptions:
     llvm_major: int = 19
     llvm_source: str = "deb"
     sdk: str = ""
+    clang: str = ""
     train_minutes: float | None = None
     seed: int = 1
     min_reduction_percent: float | None = None
@@ -65,6 +68,9 @@ class RunOptions:
             "llvm_major": str(self.llvm_major),
             "llvm_source": self.llvm_source,
             "sdk": self.sdk,
+            "clang": self.clang,
+            # The training clang of others has no other features; the parameter says so in the run's record.
+            "features": "llvm" if self.strategy == EXTERNAL else "extended",
             "workers": self.workers,
             "seed": str(self.seed),
             "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",

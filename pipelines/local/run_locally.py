@@ -8,6 +8,7 @@ from pathlib import Path
 
 from components.core.console import UserError
 from components.core.formats.deployment import read_deployment
+from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
 from components.core.storage.uri import ObjectUri, parse_place
@@ -27,11 +28,15 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--compile-commands": identify_build,
     "--llvm-source": identify_path,
     "--sdk": identify_path,
+    "--clang": identify_path,
     "--oversample-modules": identify_path,
     "--extra-policy": identify_path,
     "--start-from": identify_path,
+    "--ir2vec-vocab": identify_path,
 }
 """Options that name something outside the run: its content, not its name, decides whether a step is reused."""
+_WORDS = {"--start-from": START_WORDS, "--ir2vec-vocab": (RANDOM,)}
+"""Values of these options that name nothing outside the run."""
 _STATES = {"--state", "--retrain-state"}
 """Options that name the state of retraining, which need not exist yet."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}
@@ -87,7 +92,7 @@ def _facts(step: Step) -> Iterator[str]:
             deployment = read_deployment(value)
             yield deployment.deployed.policy_digest if deployment.deployed else "nothing is deployed"
             yield ",".join(deployment.regressed)
-        if flag not in _FACTS or not value or (flag == "--start-from" and value in START_WORDS):
+        if flag not in _FACTS or not value or value in _WORDS.get(flag, ()):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, ObjectUri):

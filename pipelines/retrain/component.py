@@ -15,6 +15,7 @@ def promote(  # type: ignore[no-untyped-def]
     state: str,
     by: str,
     workers: str,
+    registry: str,
     promotion: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
 ):
@@ -29,6 +30,7 @@ def promote(  # type: ignore[no-untyped-def]
         state: URI of the state of retraining, in object storage.
         by: Person or account that promotes. Empty: the account of the step.
         workers: Where modules are compiled, KIND[:N].
+        registry: Model registry of the deployed policy, `vertex:PROJECT/REGION` or a URL. Empty: none.
         promotion: The decision, with its reason.
         metrics: Metrics for the KFP UI: `promoted` is 1 or 0.
     """
@@ -52,6 +54,8 @@ def promote(  # type: ignore[no-untyped-def]
             workers,
             "--by",
             by,
+            "--registry",
+            registry,
             "--output",
             promotion.uri,
         ],

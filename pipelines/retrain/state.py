@@ -20,7 +20,7 @@ import msgspec
 from components.core import problems
 from components.core.console import UserError
 from components.core.console.number_types import finite_float
-from components.core.storage.input_files import expect_shape
+from components.core.storage.input_files import typed
 from components.core.storage.versioned_json import VersionedJson, read_versioned, write_versioned
 
 VERSION = 3
@@ -192,8 +192,7 @@ def load_state(place: str) -> State:
     version = read.content.get("version")
     if version not in range(1, VERSION + 1):
         raise UserError(f"{place} has version {version!r:.20}", f"this program reads 1 to {VERSION}")
-    with expect_shape(place, "a state of retraining", "restore an older one"):
-        document = msgspec.convert(read.content, _Document)
+    document = typed(read.content, _Document, place, "a state of retraining", "restore an older one")
     deployed = document.deployed
     if deployed and version == 1:
         deployed = replace(deployed, regressed=document.regressed)

@@ -5,12 +5,12 @@ Needs the environment `pipelines`.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpServer, connect
 from pipelines.submit.polling import poll, report_canceled, report_run_continues
 from pipelines.submit.prepare import RunRequest
+from pipelines.submit.stored_pipeline import name_is
 
 POLL_S = environment_number("MLGO_POLL_S", 10)
 MAX_CONCURRENCY = 10
@@ -105,13 +106,13 @@ def upload(
     service = client._pipelines_api
     namespace = client.get_user_namespace() or None
     found = service.pipeline_service_list_pipelines(
-        filter=_name_is(name), **({"namespace": namespace} if namespace else {})
+        filter=name_is(name), **({"namespace": namespace} if namespace else {})
     )
     if len(found.pipelines or ()) > 1:
         raise UserError(f"KFP has {len(found.pipelines)} pipelines named {name!r}", "pass another --name")
     if existing := found.pipelines:
         pipeline_id = existing[0].pipeline_id
-        versions = service.pipeline_service_list_pipeline_versions(pipeline_id, filter=_name_is(version))
+        versions = service.pipeline_service_list_pipeline_versions(pipeline_id, filter=name_is(version))
         if versions.pipeline_versions:
             raise UserError(
                 f"the pipeline {name} has a version {version!r}, and versions do not change",
@@ -205,13 +206,12 @@ def _package(spec: Mapping[str, Any], platform: Mapping[str, Any] | None) -> Ite
 
 @contextmanager
 def _one_experiment(name: str) -> Iterator[None]:
-    """Translate the ValueError of kfp's client for an experiment's name that is not unique."""
+    """Translate the ValueError of kfp's client for an experiment's name that is not unique, and keep it from printing.
+
+    It prints the pages of the experiment and the run; ours prints the latter.
+    """
     try:
-        yield
+        with redirect_stdout(StringIO()):
+            yield
     except ValueError as error:
         raise UserError(f"--experiment {name}: {error}" if name else str(error), "pass --experiment NAME") from None
-
-
-def _name_is(name: str) -> str:
-    """Return a filter of the API (filter.proto) for the objects with this display name."""
-    return json.dumps({"predicates": [{"operation": 1, "key": "display_name", "stringValue": name}]})

@@ -11,12 +11,13 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
 from components.core.storage.input_files import read_text
-from pipelines.submit.polling import TIMEOUT_S, NoAnswer, may_recover
+from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound, may_recover
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
@@ -26,6 +27,7 @@ OLDEST = (2, 4)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\b")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MAX_MESSAGE = 500
+_AUDIENCE = "pipelines.kubeflow.org"
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,6 @@ class KfpServer:
         return f"{self.host.rstrip('/')}/#/{route}"
 
 
-class NotFound(UserError):
-    """The server has no such route or object."""
-
-
 def token_from_environment() -> str:
     """Return the token in $KFP_TOKEN, empty if there is none. UserError if it cannot be one."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -77,7 +75,7 @@ def connect(server: KfpServer, for_namespace: bool = False) -> Any:
 
     class FileCredentials(ServiceAccountTokenVolumeCredentials):
         def _get_token(self) -> str:
-            return _read_token(Path(self._token_path))
+            return read_token(Path(self._token_path), server.in_cluster)
 
     class CheckedClient(Client):
         multi_user: bool | None = None
@@ -88,7 +86,7 @@ def connect(server: KfpServer, for_namespace: bool = False) -> Any:
 
             if self.multi_user is None:
                 _translate_errors(self._healthz_api.api_client, server)
-                self.multi_user = _check_health(self._healthz_api.api_client, server)
+                self.multi_user = check_health(partial(_get, self._healthz_api.api_client), server)
             return V2beta1GetHealthzResponse(multi_user=self.multi_user)
 
         def set_user_namespace(self, namespace: str) -> None:
@@ -109,17 +107,28 @@ def connect(server: KfpServer, for_namespace: bool = False) -> Any:
             **({"namespace": server.namespace} if server.namespace else {}),
         )
         multi_user = client.get_kfp_healthz().multi_user
-    if for_namespace and multi_user and not client.get_user_namespace():
+    check_namespace(server, multi_user, client.get_user_namespace() if for_namespace else None)
+    return client
+
+
+def check_namespace(server: KfpServer, multi_user: bool, namespace: str | None) -> None:
+    """Raise UserError if a server with several users gets no namespace, or another server gets one.
+
+    Args:
+        namespace: where something is created; None if nothing is.
+    """
+    if multi_user and namespace == "":
         raise UserError(f"KFP at {server.host} has several users, and needs the namespace of one", "--namespace NAME")
     if server.namespace and not multi_user:
         raise UserError(
             f"--namespace {server.namespace}: KFP at {server.host} has no namespaces of users", "leave --namespace out"
         )
-    return client
 
 
-def _read_token(path: Path) -> str:
+def read_token(path: Path, in_cluster: bool) -> str:
     remedy = "write a token to the file, or pass another file with --existing-token-file"
+    if in_cluster:
+        remedy = f"--in-cluster-token needs a pod with a projected token for the audience {_AUDIENCE}"
     if not (text := read_text(path, remedy).strip()):
         raise UserError(f"{path} contains no token", remedy)
     return _checked_token(text, str(path))
@@ -132,16 +141,20 @@ def _checked_token(token: str, source: str) -> str:
     return token
 
 
-def _check_health(api_client: Any, server: KfpServer) -> bool:
-    """Return whether the server has several users. UserError if it is not a KFP server, or is older than OLDEST."""
+def check_health(get: Callable[[str], dict[str, Any]], server: KfpServer) -> bool:
+    """Return whether the server has several users. UserError if it is not a KFP server, or is older than OLDEST.
+
+    Args:
+        get: returns the JSON object at a route; raises NotFound if the answer is something else.
+    """
     try:
-        health = _get(api_client, "/apis/v2beta1/healthz")
+        health = get("/apis/v2beta1/healthz")
     except NotFound:
         health = None
     version = _version(health)
     if health is None:
         try:
-            version = _version(_get(api_client, "/apis/v1beta1/healthz")) or "1"
+            version = _version(get("/apis/v1beta1/healthz")) or "1"
         except NotFound:
             raise UserError(
                 f"the server at {server.host} is not a KFP server: it has no /apis/v2beta1/healthz",
@@ -189,7 +202,6 @@ def _translate_errors(api_client: Any, server: KfpServer) -> None:
     in, and a POST that follows it becomes a GET.
     """
     from kfp_server_api.exceptions import ApiException
-    from urllib3.exceptions import HTTPError, SSLError
     from urllib3.util import Retry
 
     api_client.rest_client.pool_manager.connection_pool_kw["retries"] = Retry(0, raise_on_redirect=False)
@@ -199,31 +211,48 @@ def _translate_errors(api_client: Any, server: KfpServer) -> None:
         # A tuple, because the client ignores a timeout that is a float.
         options["_request_timeout"] = options.get("_request_timeout") or (TIMEOUT_S, TIMEOUT_S)
         try:
-            answer = send(method, url, **options)
+            answer = answered(server, lambda: send(method, url, **options))
         except ApiException as error:
-            raise _refusal(server, error) from None
-        except HTTPError as error:
-            cause = getattr(error, "reason", None) or error
-            if isinstance(cause, SSLError):
-                problem = f"KFP at {server.host} has no TLS certificate that is trusted here: {cause}"
-                remedy = f"check the address, http or https, or set ${CERTIFICATES_VARIABLE} to its authority's file"
-                raise UserError(problem, remedy) from None
-            raise NoAnswer(
-                f"KFP at {server.host} does not answer: {cause}",
-                "check the address, or kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80",
-            ) from None
-        if "html" in (answer.getheader("Content-Type") or "").lower():
-            raise UserError(
-                f"the server at {server.host} answers with a web page instead of KFP's API, probably to log in",
-                _credentials_remedy(server),
-            )
+            raise refusal(server, error) from None
+        refuse_web_page(server, answer.getheader("Content-Type"))
         return answer
 
     api_client.rest_client.request = request
 
 
-def _refusal(server: KfpServer, error: Any) -> UserError:
-    """Return the UserError for an answer with an HTTP status other than 2xx."""
+def answered(server: KfpServer, send: Callable[[], Any]) -> Any:
+    """Return what `send` returns, a request by urllib3. UserError, or NoAnswer if a retry may help, if it fails."""
+    from urllib3.exceptions import HTTPError, SSLError
+
+    try:
+        return send()
+    except HTTPError as error:
+        cause = getattr(error, "reason", None) or error
+        if isinstance(cause, SSLError):
+            problem = f"KFP at {server.host} has no TLS certificate that is trusted here: {cause}"
+            remedy = f"check the address, http or https, or set ${CERTIFICATES_VARIABLE} to its authority's file"
+            raise UserError(problem, remedy) from None
+        raise NoAnswer(
+            f"KFP at {server.host} does not answer: {cause}",
+            "check the address, or kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80",
+        ) from None
+
+
+def refuse_web_page(server: KfpServer, content_type: str | None) -> None:
+    """Raise UserError for an answer that is a web page."""
+    if "html" in (content_type or "").lower():
+        raise UserError(
+            f"the server at {server.host} answers with a web page instead of KFP's API, probably to log in",
+            _credentials_remedy(server),
+        )
+
+
+def refusal(server: KfpServer, error: Any) -> UserError:
+    """Return the UserError for an answer with an HTTP status other than 2xx.
+
+    Args:
+        error: has the `status`, `reason`, `headers` and `body` of the answer.
+    """
     status = error.status or 0
     problem = f"KFP at {server.host} refuses the request: {status} {_message(error)}"
     if 300 <= status < 400:
@@ -238,7 +267,7 @@ def _refusal(server: KfpServer, error: Any) -> UserError:
         where = f"the namespace {server.namespace}" if server.namespace else "the namespace, or pass --namespace NAME"
         return UserError(problem, f"ask the server's administrator for the permission in {where}")
     if status == 404:
-        return NotFound(problem, "check the address and the name")
+        return NotFound(problem, "check the address, and the ID or name")
     kind = NoAnswer if may_recover(status) or status == 0 else UserError
     return kind(problem, "see its message; check the address")
 
@@ -247,7 +276,7 @@ def _credentials_remedy(server: KfpServer) -> str:
     if server.token_file:
         return f"write a new token to {server.token_file}"
     if server.in_cluster:
-        return "check the audience of the projected token: pipelines.kubeflow.org"
+        return f"check the audience of the projected token: {_AUDIENCE}"
     if server.token:
         return f"set ${TOKEN_VARIABLE} to a new token"
     return f"pass --existing-token-file FILE, or set ${TOKEN_VARIABLE}"

@@ -28,6 +28,10 @@ class NoAnswer(UserError):
     """The server was unreachable or could not answer; the same request may succeed later."""
 
 
+class NotFound(UserError):
+    """The server has no such route or object."""
+
+
 def may_recover(status: int) -> bool:
     """Return whether a request that failed with this HTTP status may succeed later."""
     return status in (408, 429) or status >= 500
@@ -42,6 +46,7 @@ def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENC
 
     Raises:
         UserError: no answer for `patience_s`, or the server refuses; the message says that the run continues.
+        NotFound: there is no such run.
     """
     failures = 0
 
@@ -53,10 +58,12 @@ def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENC
 
     try:
         answer = retry(ask, lambda error: isinstance(error, NoAnswer), patience_s, report_first)
+    except NotFound:
+        raise
     except (GaveUp, UserError) as error:
         lost = error.cause if isinstance(error, GaveUp) else error
-        problem = lost.problem if isinstance(lost, UserError) else str(lost)
-        raise UserError(f"{problem}; the run {run} itself continues", f"see it at {where}") from None
+        problem, remedy = (lost.problem, f"; {lost.remedy}") if isinstance(lost, UserError) else (str(lost), "")
+        raise UserError(f"{problem}; the run {run} itself continues", f"see it at {where}{remedy}") from None
     if failures:
         say("the server answers again")
     return answer

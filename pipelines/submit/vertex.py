@@ -14,6 +14,7 @@ from pipelines.submit.polling import (
     PATIENCE_S,
     TIMEOUT_S,
     NoAnswer,
+    NotFound,
     may_recover,
     poll,
     report_canceled,
@@ -31,10 +32,6 @@ _NETWORK = re.compile(r"projects/[0-9]+/global/networks/[a-z]([-a-z0-9]*[a-z0-9]
 _KEY = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/keyRings/[\w-]+/cryptoKeys/[\w-]+")
 _LABEL = re.compile(r"[\w-]{1,64}")
 _RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
-
-
-class NotFound(UserError):
-    """The service has no such resource."""
 
 
 @dataclass(frozen=True)
@@ -193,10 +190,11 @@ def _job(server: VertexServer, request: RunRequest, settings: VertexSettings) ->
     settings.check(server)
     if len(request.name) > _MAX_NAME:
         raise UserError(f"--name {request.name!r} is longer than {_MAX_NAME} characters", "choose a shorter one")
+    given = request.parameters()
     job: dict[str, Any] = {
         "displayName": request.name,
         "pipelineSpec": dict(request.spec),
-        "runtimeConfig": {"gcsOutputDirectory": request.pipeline_root, "parameterValues": request.parameters()},
+        "runtimeConfig": {"gcsOutputDirectory": request.pipeline_root} | ({"parameterValues": given} if given else {}),
     }
     optional = {
         "serviceAccount": request.account,

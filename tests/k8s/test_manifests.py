@@ -30,7 +30,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 def parts(kustomization: Path) -> tuple[list[str], list[str]]:
     """The files that a kustomization names: (resources, patches)."""
     (document,) = documents(kustomization)
-    return document["resources"], [patch["path"] for patch in document.get("patches", ()) if "path" in patch]
+    return document.get("resources", []), [patch["path"] for patch in document.get("patches", ()) if "path" in patch]
 
 
 MANIFESTS = sorted(

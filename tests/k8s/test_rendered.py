@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+import click
 import kubernetes_validate
 import pytest
 import yaml
@@ -20,6 +22,8 @@ from components.core.rayjob.manifest import rayjob
 from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
 from components.core.rayjob.submit import _collection
+from pipelines.cli.retrain import check as check_command
+from pipelines.cli.retrain import submit as submit_command
 from tests.crd import FILES, check, needs_schemas
 
 K8S = Path(__file__).parents[2] / "k8s"
@@ -364,6 +368,36 @@ def test_gke_restricts_connections_by_host_name(place: str, tmp_path: Path) -> N
         (rule,) = named["spec"]["egress"]
         assert {"name": "storage.googleapis.com"} in rule["matches"]
         assert rule["ports"] == [{"port": 443, "protocol": "TCP"}]
+
+
+def test_check_starts_stored_pipeline_of_kfp(place: str, tmp_path: Path) -> None:
+    """The commands of the component's script are parsed by mlgo itself, and KFP's API server is reached."""
+    if place == "base":
+        return  # components are for overlays
+    shutil.copytree(K8S, tmp_path / "k8s")
+    overlay = tmp_path / "k8s" / place / "kustomization.yaml"
+    overlay.write_text(overlay.read_text() + "components: [../../components/retrain-on-kfp]\n")
+    done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
+    job, policy = found["CronJob", "retrain-check"], found["NetworkPolicy", "retrain-check"]
+    for document in (job, policy):
+        kubernetes_validate.validate(document, VERSION, strict=True)
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    ((container,), volumes) = (pod["containers"], {volume["name"]: volume for volume in pod["volumes"]})
+    (values,) = [doc["data"] for (kind, name), doc in found.items() if name.startswith("retrain-on-kfp")]
+    variables = {entry["name"] for entry in container["env"]} | set(values)
+    assert container["command"] == ["sh", "-ec"] and pod["automountServiceAccountToken"] is False
+    (script,) = container["args"]
+    assert set(re.findall(r"\$(\w+)", script)) <= variables
+    lines = [line.strip() for line in script.replace("\\\n", " ").splitlines() if "mlgo " in line]
+    commands = [shlex.split(line) for line in lines]
+    assert [words[:3] for words in commands] == [["mlgo", "retrain", "check"], ["mlgo", "retrain", "submit"]]
+    for words, command in zip(commands, (check_command, submit_command), strict=True):
+        command.make_parser(click.Context(command)).parse_args(words[3:])
+    (source,) = volumes["kfp-token"]["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == "pipelines.kubeflow.org"
+    assert {"port": 8888, "protocol": "TCP"} in [port for rule in policy["spec"]["egress"] for port in rule["ports"]]
 
 
 def test_ray_heads_are_not_evicted(place: str) -> None:

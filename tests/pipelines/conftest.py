@@ -1,12 +1,14 @@
-"""Toy steps: real processes with their own package `components`, so that the real runner is tested."""
+"""Toy steps, real processes with their own package `components`, to test runners; and clients that servers publish."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import components
+from tests.schemas import PublishedClients, published_clients
 
 COPY = '''
 """Writes the sum of the numbers in its inputs plus --add; says so; counts its runs in --count."""
@@ -60,3 +62,10 @@ def toy_root(tmp_path: Path) -> Path:
     (root / "components" / "toy" / "__init__.py").write_text("")
     (root / "components" / "toy" / "__main__.py").write_text(COPY)
     return root
+
+
+@pytest.fixture(scope="session")
+def published() -> Iterator[PublishedClients]:
+    """Yield the clients that Google and Kubeflow publish."""
+    with published_clients() as clients:
+        yield clients

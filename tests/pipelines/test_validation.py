@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from components.core.console import UserError
 from pipelines.spec import COMPILED, load_spec
-from pipelines.validation import check_cloud_root, checked_values
+from pipelines.validation import check_cloud_root, check_places_on_server, checked_values
 
 SPEC = load_spec(COMPILED)
+EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm"}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +26,12 @@ SPEC = load_spec(COMPILED)
         ({"gin_bindings": "Adam.rate=1"}, "there are no hyperparameters Adam"),
         ({"targets": "arm"}, "--param targets=arm"),
         ({"tune_minutes": "-1"}, "--param tune_minutes=-1"),
+        ({"model_registry": "kubeflow"}, "'kubeflow' is neither vertex:PROJECT/REGION nor a URL"),
+        ({"model_registry": "vertex:p/r"}, "nothing is promoted without a state"),
+        (EXTERNAL | {"algorithm": "dqn"}, "--param algorithm=dqn for inlining needs a training clang with our"),
+        (EXTERNAL | {"problem": "regalloc", "algorithm": "ppo"}, "--param algorithm=ppo for regalloc needs a training"),
+        (EXTERNAL | {"credit_assignment": "function"}, "--param credit_assignment=function for inlining needs"),
+        (EXTERNAL | {"start_from": "pretrained"}, "--param start_from=pretrained: .* /usr/bin/clang, does not have"),
     ],
 )
 def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str) -> None:
@@ -37,11 +47,53 @@ def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str
         {"algorithm": "es"},
         {"algorithm": "es", "credit_assignment": "module", "features": "llvm", "size_of": "modules"},
         {"credit_assignment": "function", "gin_bindings": "PpoParameters.num_epochs=4"},
+        EXTERNAL | {"algorithm": "ppo", "credit_assignment": "module", "start_from": "heuristic"},
+        EXTERNAL | {"problem": "regalloc", "algorithm": "es", "start_from": "pretrained"},
     ],
 )
 def test_valid_values_are_returned_with_defaults(given: dict[str, str]) -> None:
     values = checked_values(SPEC, {"recipe": "demo"} | given)
     assert given.items() <= values.items() and values["preset"] == "demo"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("compile_commands", __file__),
+        ("recipe", __file__),
+        ("corpus", "runs/corpus"),
+        ("start_from", "nowhere"),
+        ("llvm_source", "llvm-project"),
+        ("llvm_source", "debian-llvm"),
+        ("ir2vec_vocab", "random-vocabulary.json"),
+        ("corpus", "heuristic"),
+    ],
+)
+def test_path_of_this_machine_is_refused_on_server(name: str, place: str) -> None:
+    with pytest.raises(UserError, match=f"--param {name}={place} is a path of this machine") as raised:
+        check_places_on_server({name: place}, ["/mnt"])
+    assert "gs://BUCKET/PATH" in raised.value.remedy and "--overrides" in raised.value.remedy
+
+
+def test_places_that_steps_on_server_see_are_accepted() -> None:
+    given = {"recipe": "demo", "corpus": "gs://bucket/corpus", "llvm_source": "git:llvmorg-19.1.7", "sdk": "/opt/llvm"}
+    check_places_on_server(given | {"start_from": "pretrained", "extra_policy": ""}, [])
+    check_places_on_server({"compile_commands": __file__}, [str(Path(__file__).parent)])
+    check_places_on_server({"llvm_source": "deb", "ir2vec_vocab": "random", "start_from": "heuristic"}, [])
+
+
+def test_volumes_of_stored_pipeline_may_have_any_absolute_path() -> None:
+    check_places_on_server({"compile_commands": __file__, "recipe": "demo"}, None)
+    with pytest.raises(UserError, match="--param corpus=runs/corpus is a path of this machine") as raised:
+        check_places_on_server({"corpus": "runs/corpus"}, None)
+    assert "--overrides" not in raised.value.remedy
+
+
+def test_relative_training_clang_of_others_is_refused_on_server() -> None:
+    for clang in (sys.executable, "clang-19", ""):
+        check_places_on_server({"clang": clang}, [])
+    with pytest.raises(UserError, match=r"--param clang=\.\./llvm/build/bin/clang is relative"):
+        check_places_on_server({"clang": "../llvm/build/bin/clang"}, [])
 
 
 @pytest.mark.parametrize("root", ["gs://bucket/kfp", "minio://mlpipeline/v2/artifacts", "s3://bucket/kfp?region=eu-1"])

@@ -1,1 +1,29 @@
 """Model registries: the deployed policy as a version of a model in Vertex AI or in Kubeflow."""
+
+from __future__ import annotations
+
+from components.core.console import UserError
+from pipelines.retrain.registry.entry import ModelRegistry
+from pipelines.retrain.registry.kubeflow import KubeflowRegistry
+from pipelines.retrain.registry.vertex import VertexRegistry
+from pipelines.submit.vertex import VertexServer
+
+_VERTEX = "vertex:"
+
+
+def parse_registry(text: str, serving_image: str = "") -> ModelRegistry:
+    """Return the registry that --registry, or the pipeline's parameter, names. UserError if it names none."""
+    if text.startswith(_VERTEX):
+        project, slash, region = text.removeprefix(_VERTEX).partition("/")
+        if project and slash and region and "/" not in region:
+            return VertexRegistry(VertexServer(project, region), serving_image)
+    elif text.startswith(("http://", "https://")):
+        if serving_image:
+            raise UserError(
+                f"--serving-image {serving_image}: Kubeflow's Model Registry has no such image", "leave it out"
+            )
+        return KubeflowRegistry(text)
+    raise UserError(
+        f"the model registry {text!r} is neither vertex:PROJECT/REGION nor a URL",
+        "for example vertex:my-project/europe-west4, or http://localhost:8080",
+    )

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from components.core.console import UserError
 from components.core.storage.uri import parse_place
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
-from pipelines.submit.polling import poll
-from pipelines.submit.vertex import NotFound, VertexServer, call
+from pipelines.submit.polling import NotFound, poll
+from pipelines.submit.vertex import VertexServer, call
 
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"

@@ -21,6 +21,8 @@ import pytest
 import requests
 import yaml
 
+from components.core.console import UserError
+from pipelines.cluster.storage_and_images import check_bucket
 from tests.http_server import JsonHandler, serving
 from tests.kubernetes_server import status
 from tests.storage_server import storage_server
@@ -253,3 +255,10 @@ def test_image_that_was_never_pushed_is_found(check: Check, tmp_path: Path) -> N
     missing = lines(done, "missing")
     assert missing[0] == "the image mlgo-toolchain:1 is not in a registry"
     assert missing[1:] == ["the image training is not built", "the image cluster is not built"]
+
+
+def test_root_of_stock_kfp_is_left_to_kfp() -> None:
+    found = check_bucket("minio://mlpipeline/v2/artifacts")
+    assert found.status == "unknown" and "only Kubeflow Pipelines has the credentials" in found.what
+    with pytest.raises(UserError, match="has no valid bucket and path"):
+        check_bucket("minio://mlpipeline")

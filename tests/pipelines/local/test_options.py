@@ -22,6 +22,12 @@ def test_training_budget_is_passed_only_if_given(tmp_path: Path) -> None:
     assert options(tmp_path, preset="full", train_minutes=2.5).parameters()["train_minutes"] == "2.5"
 
 
+def test_training_clang_of_others_implies_llvms_features(tmp_path: Path) -> None:
+    assert options(tmp_path).parameters()["features"] == "extended"
+    external = options(tmp_path, strategy="external", clang="/usr/bin/clang").parameters()
+    assert (external["features"], external["clang"]) == ("llvm", "/usr/bin/clang")
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -37,6 +43,13 @@ def test_training_budget_is_passed_only_if_given(tmp_path: Path) -> None:
             "there are no benchmarks without a recipe",
         ),
         ({"workers": "local:many"}, "--workers 'local:many'"),
+        ({"strategy": "external"}, "--strategy external without --clang PATH"),
+        ({"clang": "/usr/bin/clang"}, "--strategy sdk with --clang /usr/bin/clang"),
+        ({"strategy": "external", "clang": "/usr/bin/clang", "tune_minutes": 3.0}, "--tune-minutes 3: a search"),
+        (
+            {"strategy": "external", "clang": "/usr/bin/clang", "llvm_major": 22, "problem": "regalloc"},
+            "--problem regalloc: LLVM lets a plugin decide on inlining only",
+        ),
     ],
 )
 def test_invalid_options_are_refused(tmp_path: Path, more: dict[str, Any], named: str) -> None:

@@ -19,7 +19,7 @@ from components.core.console import PRESETS, UserError
 from components.core.launcher.__main__ import without_empty
 from components.core.storage import digest, gcs, publish
 from components.core.storage.uri import ObjectUri, mirror
-from pipelines.cli.pipeline import parameters
+from pipelines.cli.pipeline import local_parameters
 from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
@@ -191,7 +191,14 @@ def test_invalid_run_is_refused_before_the_first_step(tmp_path: Path, arguments:
         ("release_if=foo", "--param release_if=foo: 'foo' is not one of 'better', 'always'"),
         ("problem=foo", "--param problem=foo: 'foo' is not"),
         ("llvm_major=22", "--param strategy=sdk works with LLVM 19, not 22"),
-        ("strategy=static", "--param strategy=static: 'static' is not one of 'sdk', 'plugin'"),
+        ("strategy=static", "--param strategy=static: 'static' is not one of 'sdk', 'plugin', 'external'"),
+        ("strategy=external", "--param strategy=external without --param clang=PATH"),
+        ("clang=/usr/bin/true", "--param strategy=sdk with --param clang=/usr/bin/true"),
+        (
+            "features=ir2vec",
+            "--param features=ir2vec: IR2Vec's embeddings need LLVM 22\n.*strategy=plugin --param llvm_major",
+        ),
+        ("ir2vec_vocab=random", "--param ir2vec_vocab=random: IR2Vec's embeddings need LLVM 22"),
         ("seed=-1", "--param seed=-1: -1 is not in the range"),
         ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a finite number"),
         ("train_minutes=0", "--param train_minutes=0"),
@@ -212,6 +219,16 @@ def test_invalid_pipeline_parameter_is_refused(param: str, named: str) -> None:
     name, _equals, given = param.partition("=")
     with pytest.raises(UserError, match=named):
         local_steps(COMPILED, {"recipe": "tiny", name: given})
+
+
+def test_embeddings_need_a_vocabulary() -> None:
+    given = {"recipe": "tiny", "strategy": "plugin", "llvm_major": "22", "features": "ir2vec"}
+    with pytest.raises(UserError, match=r"embeddings need a vocabulary\n.*ir2vec_vocab=random"):
+        local_steps(COMPILED, given)
+    with pytest.raises(UserError, match="/nowhere does not exist"):
+        local_steps(COMPILED, given | {"ir2vec_vocab": "/nowhere"})
+    made = {step.name: step for step in local_steps(COMPILED, given | {"ir2vec_vocab": "random"})}
+    assert value(made["toolchain-training"], "--ir2vec-vocab") == "random"
 
 
 def deployment(place: Path, policy: str, *regressed: str, decisions: int = 0) -> Path:
@@ -257,5 +274,26 @@ def test_run_that_could_not_promote_is_refused_before_the_first_step(
 
 
 def test_state_that_does_not_exist_yet_is_an_absolute_path() -> None:
-    assert parameters(("retrain_state=new.json",)) == {"retrain_state": os.path.abspath("new.json")}
-    assert parameters(("retrain_state=gs://b/new.json",)) == {"retrain_state": "gs://b/new.json"}
+    assert local_parameters(("retrain_state=new.json",)) == {"retrain_state": os.path.abspath("new.json")}
+    assert local_parameters(("retrain_state=gs://b/new.json",)) == {"retrain_state": "gs://b/new.json"}
+
+
+def test_training_clang_of_others_is_found_by_relative_path_and_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps run in another working directory, and what the program contains decides whether they are reused."""
+    program = tmp_path / "bin" / "clang-19"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(program.parent))
+    for clang in ("bin/clang-19", "clang-19", str(program)):
+        given = local_parameters(("recipe=tiny", "strategy=external", f"clang={clang}"))
+        assert given["clang"] == str(program)
+        assert local_steps(COMPILED, given)
+    assert local_parameters(("clang=nowhere/clang",)) == {"clang": "nowhere/clang"}
+
+
+def test_parameter_longer_than_a_path_is_accepted() -> None:
+    assert len(local_parameters((f"gin_bindings={'x' * 5000}", f"corpus={'x' * 5000}"))["corpus"]) == 5000

@@ -398,6 +398,12 @@ def test_report_step_exists_in_pipeline() -> None:
     assert step.name == REPORT_STEP and step.conditions
 
 
+def test_seed_of_training_does_not_choose_the_modules_that_judge(tmp_path: Path) -> None:
+    given = {"recipe": "tiny", "seed": "7", "retrain_state": str(tmp_path / "retrain.json")}
+    (arguments,) = (step.arguments for step in local_steps(COMPILED, given) if step.name == "promote")
+    assert not {"7", "--rotation-seed"} & set(arguments)
+
+
 def test_promotion_is_saved_and_can_be_rolled_back(tmp_path: Path) -> None:
     place = str(tmp_path / "state.json")
     save_state(place, load_state(place).promoted(replace(OLD, regressed=("m1",))))

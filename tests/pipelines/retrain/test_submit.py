@@ -40,9 +40,9 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return runs
 
 
-def submit(*arguments: str) -> None:
-    command = ["retrain", "submit", "--host", "http://localhost:1", *arguments]
-    CliRunner().invoke(cli, command, catch_exceptions=False, standalone_mode=False)
+def submit(*arguments: str, command: str = "submit") -> None:
+    words = ["retrain", command, "--host", "http://localhost:1", *arguments]
+    CliRunner().invoke(cli, words, catch_exceptions=False, standalone_mode=False)
 
 
 def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[dict[str, Any]]) -> None:
@@ -63,7 +63,8 @@ def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[di
         "--by",
         "somebody",
     )
-    submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo", "--param", "start_from=heuristic")
+    start = ("--param", "recipe=demo", "--param", "start_from=heuristic")
+    submit("--state", STATE, "--pipeline-root", ROOT, *start, command="run")
     assert set(submitted[0]["params"]) == {
         "corpus=gs://retraining/corpus",
         f"retrain_state={STATE}",
@@ -83,7 +84,8 @@ def test_first_run_is_submitted_without_a_state(storage: None, submitted: list[d
     [
         ("retrain.json", ROOT, "is on this machine, but the steps run on others"),
         (STATE, "", "a policy on this machine is not"),
-        (STATE, "minio://mlpipeline/kfp", "a policy on this machine is not"),
+        (STATE, "minio://mlpipeline/kfp", "Kubeflow Pipelines copies artifacts there"),
+        ("s3://retraining/retrain.json", "s3://retraining/kfp", "Kubeflow Pipelines copies artifacts there"),
     ],
 )
 def test_state_that_steps_cannot_use_is_refused(

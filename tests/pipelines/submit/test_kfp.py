@@ -9,11 +9,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from components.core.console import UserError
+from pipelines.cli.main import cli
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.stored_pipeline import StoredRun, start_stored
+from tests.http_server import raw_server
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 
 LastRequest = Callable[[str], dict[str, Any]]
@@ -318,3 +325,75 @@ def test_option_that_kfp_does_not_have_is_refused(submit: Mlgo, arguments: tuple
 def test_help_of_each_command_has_example(mlgo: Mlgo, command: str) -> None:
     done = mlgo(command, "--help")
     assert done.returncode == 0 and f"  mlgo pipeline {command} " in done.stdout
+
+
+def test_stored_pipeline_is_started_without_kfp(
+    mlgo: Mlgo, images: Path, host: str, last_request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("1", "2"):
+        mlgo("upload", "--host", host, "--name", "nightly", "--version-name", version, "--images", images)
+    monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
+    monkeypatch.setenv("KFP_TOKEN", "abc")
+    given = ("--host", host, "--pipeline-root", "gs://bucket/kfp", "--param", "recipe=demo", "--param", "seed=3")
+    done = mlgo("submit", *given, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps")
+    assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
+    request = last_request("runs")
+    assert request["token"] == "Bearer abc" and request["body"]["service_account"] == "mlgo-steps"
+    assert request["body"]["pipeline_version_reference"]["pipeline_version_id"] == "v-2"
+    assert request["body"]["runtime_config"] == {
+        "parameters": {"recipe": "demo", "seed": 3},
+        "pipeline_root": "gs://bucket/kfp",
+    }
+    run = StoredRun("nightly", "job-1", {"recipe": "demo"}, "gs://bucket/kfp", "", "nightly")
+    first, repeated = (start_stored(KfpServer(host, token="abc"), run) for _attempt in range(2))
+    other = start_stored(KfpServer(host, token="abc"), replace(run, experiment="other"))
+    assert first == repeated != other
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ({"pipelines": 3}, "pipelines that are no list"),
+        ({"pipelines": [3]}, "no pipeline_id"),
+        ({"pipelines": [{"pipeline_id": "p"}], "pipeline_versions": [{}]}, "no experiment_id"),
+        (
+            {"pipelines": [{"pipeline_id": "p"}], "pipeline_versions": [{}], "experiment_id": "e"},
+            "no pipeline_version_id",
+        ),
+    ],
+)
+def test_unexpected_answer_about_stored_pipeline_is_refused(answer: dict[str, Any], named: str) -> None:
+    run = StoredRun("nightly", "job-1", {}, "gs://bucket/kfp", "", "nightly")
+    with raw_server() as server:
+        body = json.dumps(answer).encode()
+        server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
+        with pytest.raises(UserError, match=named):
+            start_stored(KfpServer(server.url), run)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("", "has no pipelines named 'other'"),
+        ("login", "answers with a web page"),
+        ("redirect", "redirects to /dex/auth"),
+        ("expired", "the token is missing, wrong or expired"),
+        ("old", "version 2.3.0, older than 2.4"),
+        ("v1", "version 1.8.5, older than 2.4"),
+        ("other", "is not a KFP server"),
+        ("multi", "refuses the request: 401"),
+    ],
+)
+def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -> None:
+    run = StoredRun("other", "n", {}, "gs://bucket/kfp", "", "other")
+    with pytest.raises(UserError, match=re.escape(named)):
+        start_stored(KfpServer(f"{host}/{kind}"), run)
+    with pytest.raises(UserError, match="does not answer"):
+        start_stored(KfpServer("http://127.0.0.1:1"), run)
+
+
+@pytest.mark.parametrize("more", [("--no-cache",), ("--notify-secret", "s"), ("--wait",), ("--overrides", "o.yaml")])
+def test_option_that_changes_stored_pipeline_is_refused(more: tuple[str, ...]) -> None:
+    given = ["pipeline", "submit", "--host", "http://127.0.0.1:1", "--stored-pipeline", "nightly", *more]
+    with pytest.raises(UserError, match=more[0]):
+        CliRunner().invoke(cli, given, catch_exceptions=False, standalone_mode=False)

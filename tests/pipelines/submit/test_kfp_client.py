@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from components.core.console import UserError
-from pipelines.submit.kfp_client import KfpServer, token_from_environment
+from pipelines.submit.kfp_client import KfpServer, read_token, token_from_environment
 from tests.http_server import raw_server
 from tests.pipelines.submit.conftest import KFP_PYTHON, ROOT, Mlgo
 
@@ -122,6 +122,12 @@ def test_file_without_one_token_is_refused(mlgo: Mlgo, tmp_path: Path, content: 
     (tmp_path / "token").write_text(content)
     done = mlgo("watch", "run-0", "--host", "http://x", "--existing-token-file", tmp_path / "token")
     assert done.returncode == 1 and f"{tmp_path / 'token'} {named}" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_missing_token_of_pod_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        read_token(tmp_path / "token", in_cluster=True)
+    assert "needs a pod with a projected token" in error.value.remedy
 
 
 def test_variable_with_several_lines_is_refused_without_printing_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from components.core.console import UserError
 from components.core.launcher.notify import NOTIFY_VARIABLE
-from pipelines.images import read_images
+from pipelines.images import given_images, read_images
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.prepare import dags, notify_settings, platform_spec, ready_spec, without_cache
 
@@ -28,6 +28,16 @@ def test_invalid_secret_name_is_refused_without_printing_it(secret: str) -> None
     with pytest.raises(UserError, match="is not the name of a Kubernetes Secret") as error:
         notify_settings(load_spec(COMPILED), secret)
     assert secret not in str(error.value) and "kubectl create secret" in error.value.remedy
+
+
+def test_images_are_named_without_a_file() -> None:
+    digest = "r/x@sha256:" + "1" * 64
+    assert given_images(f"toolchain={digest}, training={digest}")["training"].reference == digest
+    long = f"{'registry/' * 500}image@sha256:{'0' * 64}"
+    assert given_images(f"toolchain={long}")["toolchain"].reference == long
+    for text in (f"toolchian={digest}", "toolchain=r/x:latest", f"toolchain={digest},"):
+        with pytest.raises(UserError, match="--images: "):
+            given_images(text)
 
 
 def test_notify_secret_without_exit_handler_is_refused() -> None:

@@ -1,9 +1,7 @@
-"""Tests of Vertex AI Model Registry with a recording server.
+"""Tests of Vertex AI Model Registry with a recording server. Google's own client must send the same requests.
 
-MESSAGES has the fields that a client may set, as the API publishes them: UploadModelRequest and
-MergeVersionAliasesRequest of google/cloud/aiplatform/v1/model_service.proto in googleapis/googleapis, and the resource
-projects.locations.models of the REST reference. The rules of aliases are those of "How to use model version aliases" in
-the product's documentation. No real service has been asked.
+The rules of aliases are those of "How to use model version aliases" in the product's documentation. No real service has
+been asked.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import requests
@@ -22,34 +20,10 @@ from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
 from pipelines.submit.vertex import VertexServer
 from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, recording_server
-from tests.schemas import check_fields
+from tests.schemas import PublishedClients
 
 PARENT = "projects/p/locations/r"
 MODEL = f"{PARENT}/models/mlgo-inlining"
-MESSAGES: dict[str, dict[str, Any]] = {
-    "UploadModelRequest": {"parentModel": str, "modelId": str, "model": "Model", "serviceAccount": str},
-    "Model": {
-        "name": str,
-        "versionAliases": [str],
-        "displayName": str,
-        "description": str,
-        "versionDescription": str,
-        "predictSchemata": dict,
-        "metadataSchemaUri": str,
-        "metadata": dict,
-        "pipelineJob": str,
-        "containerSpec": "ModelContainerSpec",
-        "artifactUri": str,
-        "explanationSpec": dict,
-        "etag": str,
-        "labels": {str: str},
-        "dataStats": dict,
-        "encryptionSpec": dict,
-        "baseModelSource": dict,
-    },
-    "ModelContainerSpec": {"imageUri": str, "command": [str], "args": [str], "predictRoute": str, "healthRoute": str},
-    "MergeVersionAliasesRequest": {"versionAliases": [str]},
-}
 ALIAS = re.compile(r"-?[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 
@@ -66,6 +40,7 @@ class Vertex:
         moves: whether the registry takes an alias from the version that had it.
     """
 
+    published: ClassVar[PublishedClients]
     versions: list[dict[str, Any]] = field(default_factory=list)
     polls: int = 1
     failure: str = ""
@@ -79,6 +54,8 @@ class Vertex:
             return 400, {"error": {"message": f"Invalid JSON payload received: {error}"}}
 
     def _answer(self, request: Request) -> Answer:
+        if "/operations/" not in request.path:  # of another API, google.longrunning
+            self.published.check("vertex", request.method, request.path, request.body)
         path = request.path.removeprefix("/v1/")
         if path.startswith(f"{MODEL}:listVersions"):
             if not self.versions:
@@ -87,7 +64,6 @@ class Vertex:
             more = {"nextPageToken": str(first + self.page_size)} if first + self.page_size < len(self.versions) else {}
             return 200, {"models": self.versions[first : first + self.page_size], **more}
         if path == f"{PARENT}/models:upload":
-            check_fields(request.body, "UploadModelRequest", MESSAGES)
             self._upload(request.body)
             return 200, {"name": f"{MODEL}/operations/1"}
         if path == f"{MODEL}/operations/1":
@@ -100,7 +76,6 @@ class Vertex:
             version = self.versions[-1]["versionId"]
             return 200, {"name": "o", "done": True, "response": {"model": MODEL, "modelVersionId": version}}
         if match := re.fullmatch(rf"{re.escape(MODEL)}@(\d+):mergeVersionAliases", path):
-            check_fields(request.body, "MergeVersionAliasesRequest", MESSAGES)
             return 200, self._merge(match[1], request.body["versionAliases"])
         return 403, {"error": {"message": "permission denied"}}
 
@@ -134,6 +109,11 @@ class Vertex:
     def aliased(self) -> list[str]:
         """Return the versions with the alias `deployed`."""
         return [known["versionId"] for known in self.versions if "deployed" in known["versionAliases"]]
+
+
+@pytest.fixture(autouse=True)
+def google(published: PublishedClients) -> None:
+    Vertex.published = published
 
 
 def registry(server: RecordingServer, **more: Any) -> VertexRegistry:

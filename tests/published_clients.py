@@ -1,0 +1,119 @@
+"""Requests as the clients send them that Google and Kubeflow publish, to compare ours with.
+
+Reads a JSON list [API, HTTP method, path with query, body or null] from each line of stdin, and prints the request of
+the published client for the same call, {"method", "path", "query", "body"}, or {"error"} if the request does not fit
+the API. Runs in the environment `pipelines`, to which docker/requirements/schemas.txt adds the clients.
+
+- vertex: google-cloud-aiplatform. The body becomes the message of its protocol buffers, which its REST client sends to
+  a transport that records it.
+- model-registry: the models of Kubeflow's model-registry, generated from its OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import mr_openapi
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import aiplatform_v1
+from google.protobuf import json_format
+from requests.adapters import HTTPAdapter
+
+VERTEX_METHODS = {
+    r"POST /v1/(?P<parent>projects/\w+/locations/\w+)/pipelineJobs": ("Pipeline", "CreatePipelineJob", "pipelineJob"),
+    r"GET /v1/(?P<name>projects/\w+/locations/\w+/pipelineJobs/[\w-]+)": ("Pipeline", "GetPipelineJob", None),
+    r"POST /v1/(?P<name>projects/\w+/locations/\w+/pipelineJobs/[\w-]+):cancel": ("Pipeline", "CancelPipelineJob", ""),
+    r"POST /v1/(?P<parent>projects/\w+/locations/\w+)/schedules": ("Schedule", "CreateSchedule", "schedule"),
+    r"POST /v1/(?P<parent>projects/\w+/locations/\w+)/models:upload": ("Model", "UploadModel", ""),
+    r"POST /v1/(?P<name>projects/\w+/locations/\w+/models/[\w@-]+):mergeVersionAliases": (
+        "Model",
+        "MergeVersionAliases",
+        "",
+    ),
+    r"GET /v1/(?P<name>projects/\w+/locations/\w+/models/[\w-]+):listVersions": ("Model", "ListModelVersions", None),
+}
+"""HTTP method and path -> service, RPC, and the field of its request that the body is; "" if it is the request."""
+REGISTRY_MODELS = {
+    r"POST /api/model_registry/v1alpha3/registered_models": mr_openapi.RegisteredModelCreate,
+    r"PATCH /api/model_registry/v1alpha3/registered_models/\d+": mr_openapi.RegisteredModelUpdate,
+    r"POST /api/model_registry/v1alpha3/model_versions": mr_openapi.ModelVersionCreate,
+    r"POST /api/model_registry/v1alpha3/model_versions/\d+/artifacts": mr_openapi.ModelArtifactCreate,
+}
+
+
+class _Recorded(Exception):
+    """A request that is not sent; `request` is what this program prints."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        super().__init__()
+        self.request = request
+
+
+class _Recorder(HTTPAdapter):
+    """A transport of requests that sends nothing."""
+
+    def send(self, request: Any, *_arguments: Any, **_options: Any) -> Any:
+        # The client asks for enumerations as numbers, which is about the answer.
+        query = [pair for pair in parse_qsl(urlsplit(request.url).query) if not pair[0].startswith("$")]
+        document = json.loads(request.body) if request.body else None
+        path = unquote(urlsplit(request.url).path)
+        raise _Recorded({"method": request.method, "path": path, "query": query, "body": document})
+
+
+@cache
+def _vertex_client(service: str) -> Any:
+    client = getattr(aiplatform_v1, f"{service}ServiceClient")
+    made = client(credentials=AnonymousCredentials(), transport="rest")
+    made.transport._session.mount("https://", _Recorder())
+    return made
+
+
+def by_vertex(method: str, path: str, body: Any) -> dict[str, Any]:
+    """Return the request of Google's client. ValueError if the API has no such route or field."""
+    route, query = urlsplit(path).path, dict(parse_qsl(urlsplit(path).query))
+    matches = {pattern: re.fullmatch(pattern, f"{method} {route}") for pattern in VERTEX_METHODS}
+    pattern, match = next((found for found in matches.items() if found[1]), ("", None))
+    if match is None:
+        raise ValueError(f"no method of the API is {method} {route}")
+    service, rpc, field = VERTEX_METHODS[pattern]
+    document = {**match.groupdict(), **query, **({field: body} if field else body or {})}
+    request = getattr(aiplatform_v1, f"{rpc}Request")()
+    try:
+        json_format.ParseDict(document, type(request).pb(request))
+    except json_format.ParseError as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+    call = re.sub("(?<=[a-z])(?=[A-Z])", "_", rpc).lower()
+    try:
+        getattr(_vertex_client(service), call)(request=request, retry=None)
+    except _Recorded as recorded:
+        return recorded.request
+    raise ValueError("the client sent nothing")
+
+
+def by_model_registry(method: str, path: str, body: Any) -> dict[str, Any]:
+    """Return the request, its body read and written by the published model. ValueError if it does not fit."""
+    route, query = urlsplit(path).path, parse_qsl(urlsplit(path).query)
+    for pattern, model in REGISTRY_MODELS.items():
+        if re.fullmatch(pattern, f"{method} {route}"):
+            written = model.from_dict(body).to_dict()
+            # The client adds the default of `state`.
+            kept = {name: value for name, value in written.items() if name in body or name != "state"}
+            return {"method": method, "path": route, "query": query, "body": kept}
+    raise ValueError(f"no method of the API is {method} {route}")
+
+
+BY_API = {"vertex": by_vertex, "model-registry": by_model_registry}
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        api, *request = json.loads(line)
+        try:
+            answer = BY_API[api](*request)
+        except ValueError as error:  # of pydantic, too
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)
