@@ -24,7 +24,7 @@ help: ## list the targets
 setup: apt $(VENV)/.training ## install the steps' dependencies: Debian packages, and Python packages in .venv
 
 .PHONY: clang
-clang: $(VENV)/.steps ## build a clang with the pretrained inlining policy, without training (3 minutes): build/clang
+clang: $(VENV)/.steps ## build a clang with the pretrained policies, without training (3 minutes): build/clang
 	@$(BIN)/mlgo toolchain --mode release --policy pretrained --output build/clang
 
 .PHONY: demo
@@ -72,6 +72,12 @@ lock: $(VENV)/.training ## update the locks: Python packages with hashes, the im
 	resolve --extra pipelines -o $(LOCKS)/pipelines.txt; \
 	echo gcp-storage-emulator | build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header \
 	  --no-annotate --python-version 3.11 -c $(LOCKS)/test.txt -o $(LOCKS)/bucket.txt -; \
+	add() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 -c $(LOCKS)/pipelines.txt "$$@" -; }; \
+	echo google-cloud-aiplatform | add --no-deps -o build/lock/vertex.txt; \
+	printf '%s\n' grpc-google-iam-v1 grpcio kfp-kubernetes model-registry | add -o build/lock/others.txt; \
+	awk 'FNR == NR {if (/^[^ ]/) known[$$1]; next} /^[^ ]/ {keep = !($$1 in known)} keep' \
+	  $(LOCKS)/pipelines.txt build/lock/vertex.txt build/lock/others.txt > $(LOCKS)/schemas.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
 	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
 
@@ -110,8 +116,16 @@ $(VENV)-pipelines/.done: $(LOCKS)/build.txt $(LOCKS)/pipelines.txt pyproject.tom
 	@$(VENV)-pipelines/bin/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
+# What servers publish about their requests, which tests compare ours with: the clients and messages of Vertex AI, the
+# settings of pods of kfp-kubernetes, the models of Kubeflow's Model Registry. Without dependencies that these do not
+# need: BigQuery, for example.
+$(VENV)-pipelines/.schemas: $(LOCKS)/schemas.txt $(VENV)-pipelines/.done
+	@echo "installing the servers' schemas in $(VENV)-pipelines"
+	@$(PIP:$(BIN)/%=$(VENV)-pipelines/bin/%) --no-deps --no-compile -r $(LOCKS)/schemas.txt
+	@touch $@
+
 .PHONY: setup-test
-setup-test: $(VENV)/.test setup-pipelines
+setup-test: $(VENV)/.test $(VENV)-pipelines/.schemas
 	@$(APT) $(LOCKS)/apt.txt $(LOCKS)/apt-test.txt
 
 # Each stamp file is made once, and again if its lock changes.
