@@ -6,10 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+from components.core.storage.cache import default_cache_dir
+from components.toolchain.build import build_tree
+from components.toolchain.install import install
+from components.toolchain.sdk import find_sdk
+from components.toolchain.source import llvm_source, unpack
 
 MakeOnce = Callable[[str, Callable[[Path], None]], Path]
 
@@ -54,3 +61,37 @@ def training_toolchain(make_once: MakeOnce) -> Path:
         subprocess.run(command, check=True)
 
     return make_once("toolchain", build) / "training"
+
+
+_DEVELOPMENT_FILES = ("llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp", "llvm/lib/Analysis/TFLiteUtils.cpp")
+
+
+@pytest.fixture(scope="session")
+def upstream_clang(make_once: MakeOnce, training_toolchain: Path) -> Path:
+    """A training clang as others build it: LLVM's own development mode with TensorFlow Lite, see upstream_clang/.
+
+    It is linked in the build tree of the training clang, whose objects it shares.
+    """
+
+    def build(directory: Path) -> None:
+        sdk, cache = find_sdk(19), default_cache_dir()
+        source = llvm_source("deb", sdk, cache)
+        (archive,) = (cache / "deb" / "llvm-toolchain-19").glob("*.orig.tar.xz")
+        unpack(archive, directory, _DEVELOPMENT_FILES, ["--occurrence=1"])
+        hook = Path(__file__).parent / "upstream_clang" / "add_clang.cmake"
+        tensorflow = find_spec("tensorflow")
+        assert tensorflow is not None and tensorflow.origin is not None
+        settings = {
+            "CMAKE_PROJECT_mlgo-clang_INCLUDE": hook,
+            "DEVELOPMENT_SOURCE": directory,
+            "TENSORFLOW_LIBRARIES": Path(tensorflow.origin).parent,
+        }
+        with build_tree(cache, sdk, source, "native") as tree:
+            try:
+                subprocess.run(["cmake", *(f"-D{name}={value}" for name, value in settings.items()), tree], check=True)
+                subprocess.run(["cmake", "--build", tree, "--target", "upstream"], check=True)
+            finally:
+                subprocess.run(["cmake", *(f"-U{name}" for name in settings), tree], check=True)
+            install(tree / "upstream", sdk, directory)
+
+    return make_once("upstream", build) / "bin" / "clang"

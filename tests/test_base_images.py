@@ -84,7 +84,7 @@ def test_every_file_uses_base_images_of_the_lock() -> None:
             assert reference == known[reference.partition("@")[0]], f"{path}: docker/requirements/pin-images --copy"
             found.append(path)
         assert not re.findall(r"^FROM (?!\$\{)\S+", path.read_text(), re.MULTILINE), "a base image that is not locked"
-    assert len(found) == 4 + 1 + 3
+    assert len(found) == 4 + 1 + 4
     for reference in lock:
         assert re.fullmatch(r"[a-z]+:[a-z0-9.-]+(@sha256:[0-9a-f]{64})?", reference)
 
@@ -98,7 +98,7 @@ def test_pin_images_updates_lock_and_every_file(tree: Path) -> None:
     texts = "".join(path.read_text() for pattern in NAMED for path in tree.glob(pattern))
     pinned = re.findall(rf"(?:ARG BASE=|container: |- name: )((?:debian|python):[a-z0-9.-]+)@{DIGEST}\s", texts)
     assert sorted(set(pinned)) == ["debian:bookworm", "debian:bookworm-slim", "python:3.11-slim-bookworm"]
-    assert len(pinned) == 8 and texts.count(DIGEST) == 8
+    assert len(pinned) == 9 and texts.count(DIGEST) == 9
     before = contents(tree)
     assert run(tree, "docker/requirements/pin-images").returncode == 0 and contents(tree) == before
     assert run(tree, "docker/requirements/pin-images", "--check").stdout == ""
@@ -216,7 +216,7 @@ def test_workflows_install_locked_package_versions() -> None:
         for line in path.read_text().splitlines()
         if re.search(r"apt-get .*install", line)
     ]
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         words = [word for word in line.partition("--no-install-recommends")[2].split() if not word.startswith("-")]
         assert words and all(lock[word.partition("=")[0]] == word for word in words), "docker/requirements/pin-apt"

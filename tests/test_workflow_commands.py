@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ VALUES = {
     "vars.MLGO_STATE": f"gs://{BUCKET}/retrain.json",
     "vars.MLGO_CORPUS": f"gs://{BUCKET}/corpus",
     "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
+    "vars.MLGO_SERVER": "",
 }
 CHECKED = {"apt-get", "git", "make", ".ci/run", ".venv/bin/mlgo", "echo", "docker", "docker/requirements/pin-images"}
 """The programs of the workflows. Before a new one is added here, a test parent must check its arguments."""
@@ -41,8 +43,9 @@ def scripts() -> Iterator[Step]:
 
 
 def commands(script: str) -> list[list[str]]:
-    """Return the words of each simple command."""
-    return [shlex.split(command) for command in re.split(r"&&|\n", script) if command.strip()]
+    """Return the words of each simple command, of groups in braces too."""
+    lines = (re.sub(r"^\s*[{}]( *>.*)?", "", command) for command in re.split(r"&&|\n", script))
+    return [shlex.split(line) for line in lines if line.strip()]
 
 
 def step_that_says(workflow: str, text: str) -> Step:
@@ -52,13 +55,15 @@ def step_that_says(workflow: str, text: str) -> Step:
 
 def test_workflows_call_only_checked_programs() -> None:
     called = {command[0] for step in scripts() for command in commands(step.script)}
-    assert called == CHECKED
+    assert called - {"{", "}"} == CHECKED
 
 
 def test_make_has_targets_of_workflows() -> None:
-    targets = {words[1] for step in scripts() for words in commands(step.script) if words[0] == "make"}
+    targets = {
+        word for step in scripts() for words in commands(step.script) if words[0] == "make" for word in words[1:]
+    }
     targets |= set(re.findall(r"^exec make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
-    assert targets == {"setup", "test"}
+    assert targets == {"setup", "setup-pipelines", "test"}
     for target in targets:
         subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=60)
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
@@ -109,6 +114,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -> None:
     workflow = load(FOLDER / "retrain.yml")
+    where = ("retrain", "submit")
     check, train = workflow["jobs"]["check"], workflow["jobs"]["retrain"]
     assert holds(check["if"], VALUES) and not holds(check["if"], {"vars.MLGO_STATE": ""})
     step = step_that_says("retrain.yml", "mlgo retrain check")
@@ -119,7 +125,10 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
         said, found = runner.run(step)
         known = {f"steps.{step.content['id']}.outputs.{name}": value for name, value in found.items()}
         outputs = {f"needs.check.outputs.{name}": filled(text, known) for name, text in check["outputs"].items()}
-        return said, holds(train["if"], outputs)
+        for server in ("", "--vertex=p/r"):
+            jobs = {job: holds(workflow["jobs"][job]["if"], outputs | {"vars.MLGO_SERVER": server}) for job in where}
+            assert jobs == {"retrain": jobs["retrain"] and not server, "submit": jobs["submit"] and bool(server)}
+        return said, holds(train["if"], outputs | VALUES)
 
     said, yes = trains()
     assert yes and "retrain: nothing is deployed yet" in said
@@ -146,6 +155,7 @@ def test_image_has_valid_name_and_time_of_its_commit(tmp_path: Path) -> None:
     _said, found = Runner(tmp_path, {}, given).run(step)
     assert found["prefix"] == "ghcr.io/some-owner/mlgo-"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", found["created"])
+    assert int(found["epoch"]) == datetime.fromisoformat(found["created"]).timestamp()
 
 
 def git_directory() -> str:

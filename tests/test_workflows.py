@@ -84,14 +84,14 @@ def test_shards_of_the_tests_are_all_kinds_of_tests() -> None:
         ('"$STATE" --corpus', '"$STAT" --corpus', "$STAT is in no env"),
         ("17 3 * * 1", "61 3 * * 1", "cron: 61 3 * * 1"),
         ('--state "$STATE" --corpus', "--state $STATE --corpus", "SC2086"),
-        ("run: make setup", "run: 'if make setup'", "SC1"),
+        ("run: make setup\n", "run: 'if make setup'\n", "SC1"),
         ("@de0fac2e4500dabe0009e67214ff5f5447ce83dd # v6.0.2", "@v6", "unpinned-uses"),
         (
             "    permissions:\n      contents: read\n      id-token: write\n",
             "    permissions: write-all\n",
             "excessive-permissions",
         ),
-        ("run: make setup", "run: make ${{ github.head_ref }}", "template-injection"),
+        ("run: make setup\n", "run: make ${{ github.head_ref }}\n", "template-injection"),
     ],
 )
 def test_broken_workflow_is_detected(broken: str, instead: str, named: str, tmp_path: Path) -> None:

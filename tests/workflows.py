@@ -55,7 +55,9 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def holds(condition: str, values: Mapping[str, str]) -> bool:
-    """Evaluate an `if` of the form REFERENCE == 'TEXT' (or !=); KeyError for a reference without a value."""
+    """Evaluate an `if` of the form REFERENCE == 'TEXT' (or !=) && ...; KeyError for a reference without a value."""
+    if "&&" in condition:
+        return all(holds(part.strip(), values) for part in condition.split("&&"))
     match = re.fullmatch(r"([\w.]+) (==|!=) '([^']*)'", condition)
     assert match, f"{condition}: not of the supported form"
     return (values[match[1]] == match[3]) == (match[2] == "==")

@@ -23,6 +23,8 @@ class BenchContext:
         slots: slots of the simulated Ray cluster; the goals are for 512.
         modules_per_slot: modules of an iteration on that cluster, by slots; 12 are about 30 s of the slots.
         requests_per_slot: requests that the head's work is measured on, by slots.
+        samples: compiles per module of a training iteration; 0 for the problem's default.
+        compiled_before: builds of clangs may take objects from the cache of builds; the figures are then too good.
     """
 
     run: Path
@@ -31,6 +33,8 @@ class BenchContext:
     slots: int = 512
     modules_per_slot: int = 12
     requests_per_slot: int = 20
+    samples: int = 0
+    compiled_before: bool = False
 
     @property
     def training(self) -> Path:

@@ -34,14 +34,11 @@ def measure(context: BenchContext) -> dict[str, float]:
     source = llvm_source("deb", sdk, default_cache_dir())
     training_s, release_s = [], []
     for turn in range(context.repeats):
-        cache = context.scratch / f"cache-{turn}"
-        cache.mkdir()
-        # The source is already downloaded and unpacked; every object is compiled again.
-        (cache / source.parent.name).symlink_to(source.parent)
+        cache = _cache_dir(context, source, turn)
         training_s.append(_toolchain_s(cache, context.scratch / "training", "--mode", "training"))
         policy = ("--policy", str(context.policy))
         release_s.append(_toolchain_s(cache, context.scratch / "release", "--mode", "release", *policy))
-        if turn < context.repeats - 1:
+        if turn < context.repeats - 1 and not context.compiled_before:
             shutil.rmtree(cache)
     release, plain = context.scratch / "release" / "bin" / "clang", _plain(cache, sdk, source)
     growth = _stripped_bytes(context, release, sdk) - _stripped_bytes(context, plain, sdk)
@@ -60,6 +57,16 @@ def measure(context: BenchContext) -> dict[str, float]:
         "release_clang_growth_bytes": growth,
         "release_peak_memory_growth_kib": memory,
     }
+
+
+def _cache_dir(context: BenchContext, source: Path, turn: int) -> Path:
+    """Return a cache directory in which LLVM's source is unpacked and, unless the context says so, nothing compiled."""
+    if context.compiled_before:
+        return default_cache_dir()
+    cache = context.scratch / f"cache-{turn}"
+    cache.mkdir()
+    (cache / source.parent.name).symlink_to(source.parent)
+    return cache
 
 
 def _toolchain_s(cache: Path, output: Path, *arguments: str) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.chain import mlgo_run
-from tests.end_to_end.containers import build_images
+from tests.end_to_end.containers import USER, build_images
 from tests.shared import MakeOnce
 
 
@@ -38,3 +39,18 @@ def images(daemon: None, make_once: MakeOnce) -> Path:
         build_images(directory / "images.json")
 
     return make_once("images", build) / "images.json"
+
+
+@pytest.fixture(scope="session")
+def container_cache(make_once: MakeOnce) -> Path:
+    """Return a cache directory whose folder containers/ is the cache of containers.
+
+    The first step that builds a clang in a container compiles its objects, the others only link.
+    """
+
+    def make(directory: Path) -> None:
+        containers = directory / "containers"
+        containers.mkdir()
+        os.chown(containers, *map(int, USER.split(":")))
+
+    return make_once("container-cache", make)

@@ -34,7 +34,7 @@ def compose(project: str, *arguments: str, **variables: str) -> str:
 
 @pytest.mark.docker
 @pytest.mark.timeout(3600)
-def test_chain_runs_and_delivers_release_clang(images: Path, tmp_path: Path) -> None:
+def test_chain_runs_and_delivers_release_clang(images: Path, container_cache: Path, tmp_path: Path) -> None:
     project = f"mlgo-{os.getpid()}"
     output = tmp_path / "runs"
     output.mkdir()
@@ -43,6 +43,7 @@ def test_chain_runs_and_delivers_release_clang(images: Path, tmp_path: Path) -> 
         "PRESET": "tiny",
         "OUTPUT": str(output),
         "RUN_AS": f"{os.getuid()}:{os.getgid()}",
+        "CACHE": str(container_cache / "containers"),
     } | {f"MLGO_{name.upper()}_IMAGE": reference(images, name) for name in STEPS}
     try:
         compose(project, "up", "--detach", **variables)

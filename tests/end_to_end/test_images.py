@@ -16,6 +16,9 @@ import pytest
 import yaml
 
 from components.core.launcher.images import IMAGES, STEPS
+from components.core.storage.fetch import fetch
+from components.core.storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
+from components.core.storage.uri import ObjectUri
 from pipelines.spec import COMPILED, load_spec, with_images
 from tests.end_to_end.chain import reused
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
@@ -33,7 +36,13 @@ def storage() -> Iterator[str]:
         yield url
 
 
-def pipeline(run: Path, images: Path, storage: str, *more: str) -> list[str]:
+@pytest.fixture(scope="module")
+def environment(storage: str, container_cache: Path) -> dict[str, str]:
+    """Return the environment of runs whose steps are containers with artifacts in the bucket."""
+    return os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(container_cache)}
+
+
+def pipeline(run: Path, images: Path) -> list[str]:
     return [
         sys.executable,
         "-m",
@@ -56,15 +65,18 @@ def pipeline(run: Path, images: Path, storage: str, *more: str) -> list[str]:
         str(run),
         "--pipeline-root",
         f"gs://{BUCKET}/runs/{run.name}",
-        *more,
     ]
 
 
-def run_pipeline(run: Path, images: Path, storage: str, *more: str) -> str:
-    environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "cache")}
-    command = pipeline(run, images, storage, *more)
+def run_pipeline(run: Path, images: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT, check=False
+        pipeline(run, images),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:]
     return done.stdout
@@ -115,6 +127,44 @@ def test_each_image_has_only_what_it_needs(images: Path) -> None:
     assert status == 0, said
 
 
+WITHOUT_BYTECODE = """
+import importlib, os, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+modules = [module for module in sys.modules.values() if (getattr(module, "__file__", None) or "").endswith(".py")]
+modules = [module for module in modules if module.__file__.startswith(sys.prefix + "/")]
+print(len(modules), *(module.__name__ for module in modules if not os.path.exists(module.__cached__)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "modules", "fewest"),
+    [
+        ("training", ("components.ppo.train", "components.warmstart.train", "components.trace.collect"), 3000),
+        ("toolchain", ("components.evaluation.evaluate", "components.toolchain.make", "boto3"), 300),
+    ],
+)
+def test_images_have_the_bytecode_of_what_steps_load(
+    name: str, modules: tuple[str, ...], fewest: int, images: Path
+) -> None:
+    command = ["docker", "run", "--rm", *CAUTIOUS, "--entrypoint", "python", reference(images, name)]
+    done = subprocess.run(
+        [*command, "-c", WITHOUT_BYTECODE, *modules], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    count, *without = done.stdout.split()
+    assert int(count) > fewest and not without
+
+
+@pytest.mark.parametrize("name", LIMITS_BYTES)
+def test_images_do_not_tell_when_they_were_built(name: str, images: Path) -> None:
+    """Logs, caches and the user's entry; the times of files are the builder's matter (docs/pipeline.md)."""
+    script = "find /var/log /var/cache/ldconfig -newer /etc/debian_version -type f -size +0; grep ^mlgo: /etc/shadow"
+    command = ["docker", "run", "--rm", "--user", "0", "--entrypoint", "sh", reference(images, name), "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "mlgo:!::0:99999:7:::\n"
+
+
 COUNT = """
 import subprocess
 from pathlib import Path
@@ -135,12 +185,13 @@ def test_toolchain_image_counts_instructions(images: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(images: Path, storage: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def finished(
+    images: Path, environment: dict[str, str], container_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
     """Return a run of the whole pipeline in containers, killed once during PPO, with its artifacts in the bucket."""
     run = tmp_path_factory.mktemp("containers") / "run"
-    environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "cache")}
     process = subprocess.Popen(
-        pipeline(run, images, storage),
+        pipeline(run, images),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -155,10 +206,13 @@ def finished(images: Path, storage: str, tmp_path_factory: pytest.TempPathFactor
             break
     else:
         pytest.fail("".join(said)[-8000:])
-    time.sleep(20)  # a checkpoint or two
+    mirror = container_cache / "containers" / "gs" / BUCKET / "runs" / run.name
+    while not list(mirror.rglob("checkpoints/*/manifest.json")):
+        assert process.poll() is None
+        time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    return run, run_pipeline(run, images, storage)
+    return run, run_pipeline(run, images, environment)
 
 
 def test_killed_run_resumes_and_builds_release_clang(finished: tuple[Path, str], storage: str) -> None:
@@ -191,9 +245,9 @@ def test_killed_run_resumes_and_builds_release_clang(finished: tuple[Path, str],
     subprocess.run(compiling, check=True, timeout=60)
 
 
-def test_second_run_reuses_every_step(finished: tuple[Path, str], images: Path, storage: str) -> None:
+def test_second_run_reuses_every_step(finished: tuple[Path, str], images: Path, environment: dict[str, str]) -> None:
     run, _output = finished
-    again = run_pipeline(run, images, storage)
+    again = run_pipeline(run, images, environment)
     assert len(reused(again)) == 9 and " starts" not in again
 
 
@@ -224,14 +278,19 @@ def test_steps_run_by_hand_on_uris_and_mounted_directory(
     assert (tmp_path / "tfrecord" / "manifest.json").stat().st_uid == 1000
 
 
-def test_kfp_local_runner_runs_compiled_pipeline(images: Path, tmp_path: Path) -> None:
-    """Checks the artifacts of the last steps, because that runner's status is unreliable (see tests/kfp_local.py)."""
+def test_kfp_local_runner_runs_compiled_pipeline(
+    images: Path, container_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keeps artifacts on MinIO, as KFP does unless it is told otherwise.
+
+    Checks the artifacts of the last steps, because that runner's status is unreliable (see tests/kfp_local.py).
+    """
     python = ROOT / ".venv-pipelines" / "bin" / "python"
     built = json.loads(images.read_text())
     spec = with_images(load_spec(COMPILED), {IMAGES[key]: built[key]["tag"] for key in STEPS})
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(spec))
-    root = tmp_path / "root"
-    root.mkdir()
+    root = tmp_path / "minio" / "mlpipeline"
+    root.mkdir(parents=True)
     os.chown(root, *map(int, USER.split(":")))
     tmp_path.chmod(0o755)
     parameters = {"recipe": "tiny", "preset": "tiny", "release_if": "always"}
@@ -241,15 +300,23 @@ def test_kfp_local_runner_runs_compiled_pipeline(images: Path, tmp_path: Path) -
         "tests.kfp_local",
         tmp_path / "pipeline.yaml",
         root,
+        container_cache / "containers",
         json.dumps(parameters),
     ]
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False
     )
     assert done.returncode == 0, done.stdout[-8000:]
-    (report,) = root.rglob("release-report/release_report/metrics.json")
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+
+    def artifact(place: str) -> Path:
+        (found,) = root.glob(f"*/{place}")
+        return fetch(ObjectUri(KFP_LOCAL, "minio", found.relative_to(tmp_path / "minio").as_posix()))
+
+    report = artifact("release-report/release_report") / "metrics.json"
     assert json.loads(report.read_text())["policy_compiled_by"] == "release"
-    (clang,) = root.rglob("toolchain-release/release/bin/clang")
+    clang = artifact("toolchain-release/release") / "bin" / "clang"
     source = tmp_path / "one.c"
     source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
     compiling: list[str | Path] = [
