@@ -173,7 +173,7 @@ def training_pipeline(
         strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
             pass plugin; inlining only. `external`: training uses `clang`, the release clang is one of these two.
         targets: Code generators of the clangs: `native`, or `all` for code of other processors.
-        llvm_major: Major version of the LLVM whose clang is trained and released: 19, with `plugin` also 22.
+        llvm_major: Major version of LLVM whose clang is trained and released: 19; with `plugin` or a source also 22.
         llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, a path or a URI.
         sdk: Path or URI of the LLVM that the clangs are linked from, built by `mlgo toolchain --mode sdk`. Empty: the
             installed one.

@@ -24,6 +24,7 @@ from components.core.formats.strategy import (
     PLUGIN_PROBLEMS,
     Strategy,
     Targets,
+    check_llvm_source,
     check_strategy,
     release_strategy,
 )
@@ -131,6 +132,14 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             raise UserError(problem, f"for example {spelled(name, example)}") from None
     if (major := values.get("llvm_major")) and (strategy := values.get("strategy")):
         check_strategy(strategy, int(float(major)), spelled("strategy", "{}"), spelled("llvm_major", "{}"))
+        check_llvm_source(
+            strategy,
+            int(float(major)),
+            values.get("llvm_source", ""),
+            values.get("sdk", ""),
+            spelled("llvm_source", "{}"),
+            spelled("strategy", "{}"),
+        )
         check_external(values, spelled)
         released = release_strategy(strategy, int(float(major)))
         if released == "plugin" and values.get("problem") not in PLUGIN_PROBLEMS:

@@ -92,7 +92,7 @@ Examples:
 @click.option("--problem", type=click.Choice(["", *problems.names()]), default="", metavar="NAME",
               help="training, external: problem whose decisions the clang must log.  [default: any]")
 @click.option("--llvm-major", type=LLVM_MAJOR, default=19, show_default=True,
-              help="Major version of the installed LLVM: 19, with --strategy plugin also 22.")
+              help="Major version of the installed LLVM: 19; 22 with --strategy plugin, or with its source.")
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR|URI",
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
                    "directory, also one in object storage.")

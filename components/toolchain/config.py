@@ -10,11 +10,13 @@ from typing import Literal
 
 from components.core.console import UserError
 from components.core.formats.strategy import (
+    DEBIAN_SOURCE_MAJORS,
     EXTERNAL,
     MIN_IR2VEC_MAJOR,
     SUPPORTED_LLVM_MAJORS,
     Strategy,
     Targets,
+    check_llvm_source,
     check_strategy,
     release_strategy,
 )
@@ -71,6 +73,9 @@ class ToolchainConfig:
             )
         if self.mode == "release":
             object.__setattr__(self, "strategy", release_strategy(self.strategy, self.llvm_major))
+        check_llvm_source(
+            self.strategy, self.llvm_major, self.llvm_source, str(self.sdk or ""), "--llvm-source {}", "--strategy {}"
+        )
         if self.strategy == "plugin" and self.embed != "cpp":
             raise UserError("a plugin embeds a policy as C++ only", "omit --embed, or pass --strategy sdk")
         if self.ir2vec_vocab and (self.strategy != "plugin" or self.llvm_major < MIN_IR2VEC_MAJOR):
@@ -120,4 +125,9 @@ class SdkConfig:
             raise UserError(
                 f"--mode sdk works with LLVM {' or '.join(map(str, majors))}, not {self.llvm_major}",
                 f"pass --llvm-major {majors[-1]}",
+            )
+        if self.llvm_source == "deb" and self.llvm_major not in DEBIAN_SOURCE_MAJORS:
+            raise UserError(
+                f"Debian has no source package of LLVM {self.llvm_major}",
+                f"pass --llvm-source git:llvmorg-{self.llvm_major}.1.8, or the directory of llvm-project",
             )

@@ -20,7 +20,7 @@ from components.core.storage.uri import display_path
 from components.toolchain.build import run_build_tool
 from components.toolchain.config import SdkConfig
 from components.toolchain.sdk import find_sdk
-from components.toolchain.source import BUNDLED, FILES, VERSION_FILE, source_version, whole_source
+from components.toolchain.source import BUNDLED, VERSION_FILE, source_files, source_version, whole_source
 
 DESCRIPTION = "sdk.json"
 """What the SDK was built from, in its prefix."""
@@ -79,7 +79,7 @@ def make_sdk(config: SdkConfig) -> Path:
         publish(config.output) as partial,
     ):
         _build(tree, source, definitions, config.jobs)
-        _install(tree, source, partial)
+        _install(tree, source, partial, config.llvm_major)
         (partial / DESCRIPTION).write_text(
             json.dumps(
                 {"version": 1, "llvm_version": version, "llvm_source": config.llvm_source, "cmake": definitions},
@@ -148,7 +148,7 @@ def _build(tree: Path, source: Path, definitions: dict[str, str], jobs: int) -> 
     )
 
 
-def _install(tree: Path, source: Path, prefix: Path) -> None:
+def _install(tree: Path, source: Path, prefix: Path, major: int) -> None:
     """Install what was built, and the source files that toolchains compile, into `prefix`."""
     staged = tree / _STAGED
     shutil.rmtree(staged, ignore_errors=True)
@@ -165,7 +165,7 @@ def _install(tree: Path, source: Path, prefix: Path) -> None:
     for archive in _LLD_ARCHIVES:
         shutil.copyfile(tree / "lib" / f"lib{archive}.a", prefix / "lib" / f"lib{archive}.a")
     shutil.copytree(source / _LLD_HEADERS, prefix / "include" / "lld")
-    for name in FILES:
+    for name in source_files(major):
         copy = prefix / BUNDLED / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, copy)

@@ -17,7 +17,7 @@ from components.core.storage.uri import ObjectUri, parse_place
 from components.toolchain.sdk import Sdk
 
 VERSION_FILE = "cmake/Modules/LLVMVersion.cmake"
-FILES = (
+_FILES = (
     VERSION_FILE,
     "clang/tools/driver/cc1_main.cpp",
     "clang/tools/driver/cc1as_main.cpp",
@@ -32,28 +32,39 @@ FILES = (
     "llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h",
     "llvm/lib/CodeGen/RegAllocBase.h",
     "llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp",
-    "llvm/lib/CodeGen/RegAllocEvictionAdvisor.h",
     "llvm/lib/CodeGen/RegAllocGreedy.h",
-    "llvm/lib/CodeGen/RegAllocPriorityAdvisor.h",
     "llvm/lib/CodeGen/RegAllocScore.h",
-    "llvm/lib/CodeGen/SpillPlacement.h",
     "llvm/lib/CodeGen/SplitKit.h",
 )
-"""Files that cmake/CMakeLists.txt compiles, and private LLVM headers that no SDK installs; relative to llvm-project."""
+_PRIVATE_BEFORE_20 = (
+    "llvm/lib/CodeGen/RegAllocEvictionAdvisor.h",
+    "llvm/lib/CodeGen/RegAllocPriorityAdvisor.h",
+    "llvm/lib/CodeGen/SpillPlacement.h",
+)
+"""Headers that later versions install."""
+
+
+def source_files(major: int) -> tuple[str, ...]:
+    """Return the files of a version of LLVM that cmake/CMakeLists.txt compiles, and private headers that they include.
+
+    Paths are relative to llvm-project.
+    """
+    return _FILES if major >= 20 else (*_FILES, *_PRIVATE_BEFORE_20)
+
 
 PARTS = ("llvm", "clang", "lld", "cmake", "third-party", "libunwind")
 """Folders of llvm-project that LLVM, clang and lld are built from."""
 _TESTS = ("*/test", "*/unittests")
 
 BUNDLED = Path("share/mlgo/llvm-project")
-"""FILES in the prefix of an SDK that this project built: it needs no other source."""
+"""The `source_files` in the prefix of an SDK that this project built: it needs no other source."""
 
 REPOSITORY = "https://github.com/llvm/llvm-project.git"
 _GIT_TIMEOUT_S = 1800.0
 
 
 def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
-    """Return a directory with FILES of the SDK's version.
+    """Return a directory with the `source_files` of the SDK's version.
 
     Args:
         origin: "deb", "git:TAG", or a path or URI of an llvm-project tree.
@@ -74,7 +85,7 @@ def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
 
 
 def bundled_source(sdk: Sdk) -> Path | None:
-    """Return the directory of FILES that an SDK brings; None if it brings none."""
+    """Return the directory of source files that an SDK brings; None if it brings none."""
     source = sdk.prefix / BUNDLED
     return source if source.is_dir() else None
 
@@ -96,7 +107,9 @@ def whole_source(origin: str, major: int, cache: Path) -> Path:
         source = _whole_git(origin.removeprefix("git:"), cache)
     else:
         source = _from_folder(origin)
-    _require_files(source, (*FILES, *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld"))), origin)
+    _require_files(
+        source, (*source_files(major), *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld"))), origin
+    )
     version = source_version(source / VERSION_FILE)
     if version.partition(".")[0] != str(major):
         raise UserError(
@@ -107,12 +120,12 @@ def whole_source(origin: str, major: int, cache: Path) -> Path:
 
 
 def check_source(source: Path, sdk: Sdk, origin: str) -> None:
-    """Check that all FILES are in `source`, and that their version is the SDK's.
+    """Check that all `source_files` are in `source`, and that their version is the SDK's.
 
     Raises:
         UserError: a file is missing, or the versions differ.
     """
-    _require_files(source, FILES, origin)
+    _require_files(source, source_files(sdk.major), origin)
     version = source_version(source / VERSION_FILE)
     if version != sdk.version:
         raise UserError(
@@ -151,13 +164,14 @@ def _from_folder(origin: str) -> Path:
 
 def _from_deb(sdk: Sdk, cache: Path) -> Path:
     into = cache.absolute() / "llvm-source" / f"deb-{sdk.version}"
-    if _complete(into):
+    if _complete(into, sdk.major):
         return into
     archive = _deb_archive(sdk.major, cache)
-    say(f"unpacking {len(FILES)} files of {archive.name}")
+    names = source_files(sdk.major)
+    say(f"unpacking {len(names)} files of {archive.name}")
     with publish(into) as partial:
         # Stop after the last file.
-        unpack(archive, partial, FILES, ["--occurrence=1"])
+        unpack(archive, partial, names, ["--occurrence=1"])
         # The directory is named after the SDK's version, so it must not hold another version.
         check_source(partial, sdk, "deb")
     return into
@@ -190,7 +204,7 @@ def _top_directory(archive: Path) -> str:
 def unpack(archive: Path, into: Path, names: Sequence[str], options: Sequence[str] = ()) -> None:
     """Unpack files and folders of the archive's top directory; `options` are of tar.
 
-    Debian's patches touch none of FILES; a whole tree is LLVM's own, without them.
+    Debian's patches touch none of `source_files`; a whole tree is LLVM's own, without them.
     """
     # Decompression takes all of the time: run xz on all processors (-T0).
     command = ["tar", "--extract", *options, "--strip-components=1", "--no-same-owner", f"--file={archive}"]
@@ -209,10 +223,10 @@ def unpack(archive: Path, into: Path, names: Sequence[str], options: Sequence[st
 
 def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
     into = _git_directory(cache, "git", tag)
-    if _complete(into):
+    if _complete(into, sdk.major):
         return into
     with publish(into) as partial:
-        _clone(tag, partial, FILES)
+        _clone(tag, partial, source_files(sdk.major))
         check_source(partial, sdk, f"git:{tag}")
     return into
 
@@ -262,5 +276,5 @@ def _git(tag: str, *arguments: str) -> None:
         )
 
 
-def _complete(directory: Path) -> bool:
-    return all((directory / name).is_file() for name in FILES)
+def _complete(directory: Path, major: int) -> bool:
+    return all((directory / name).is_file() for name in source_files(major))

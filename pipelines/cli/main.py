@@ -157,7 +157,7 @@ cli.add_command(storage_group)
     type=LLVM_MAJOR,
     default=19,
     metavar="N",
-    help="Major version of LLVM: 19, with --strategy plugin also 22.",
+    help="Major version of LLVM: 19; 22 with --strategy plugin, or with its source.",
 )
 @click.option(
     "--llvm-source", default="deb", metavar="deb|git:TAG|PATH|URI", help="Where LLVM's matching source files come from."

@@ -13,8 +13,10 @@ training clang is one that others built in LLVM's development mode, and only the
 EXTERNAL: Strategy = "external"
 Targets = Literal["native", "all"]
 """Code generators of a clang."""
-SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19,), "plugin": (19, 22), "external": (19, 22)}
+SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19, 22), "plugin": (19, 22), "external": (19, 22)}
 """Strategy -> major versions of LLVM that it is written for."""
+DEBIAN_SOURCE_MAJORS = (19,)
+"""The supported versions of LLVM whose source Debian has next to the packages."""
 MIN_IR2VEC_MAJOR = 22
 """First of the supported versions of LLVM whose embeddings of functions (IR2Vec) are features, by a plugin."""
 PLUGIN_PROBLEMS = ("inlining",)
@@ -22,10 +24,10 @@ PLUGIN_PROBLEMS = ("inlining",)
 
 
 def release_strategy(strategy: Strategy, major: int) -> Strategy:
-    """Return the strategy of a run's release clang: its own, or for "external" the first that works with this LLVM."""
+    """Return the strategy of a run's release clang: its own; of "external", what needs Debian's packages only."""
     if strategy != EXTERNAL:
         return strategy
-    return next(other for other, majors in SUPPORTED_LLVM_MAJORS.items() if major in majors)
+    return "sdk" if major in DEBIAN_SOURCE_MAJORS else "plugin"
 
 
 def check_strategy(strategy: Strategy, major: int, strategy_option: str, major_option: str) -> None:
@@ -46,3 +48,25 @@ def check_strategy(strategy: Strategy, major: int, strategy_option: str, major_o
         f"{strategy_option.format(strategy)} works with LLVM {' or '.join(map(str, majors))}, not {major}",
         f"pass {strategy_option.format(others[0]) if others else major_option.format(majors[-1])}",
     )
+
+
+def check_llvm_source(
+    strategy: Strategy, major: int, origin: str, sdk: str, source_option: str, strategy_option: str
+) -> None:
+    """Check that there is a source of the files of LLVM that a strategy compiles.
+
+    Args:
+        origin: "deb", "git:TAG", a path or a URI.
+        sdk: prefix of an SDK, which may bring the files; "": the installed one.
+        source_option, strategy_option: how messages write these: "--llvm-source {}".
+
+    Raises:
+        UserError: Debian does not have it.
+    """
+    if strategy == "sdk" and origin == "deb" and not sdk and major not in DEBIAN_SOURCE_MAJORS:
+        raise UserError(
+            f"{strategy_option.format(strategy)} compiles some files of LLVM's source, and Debian has no source "
+            f"package of LLVM {major}",
+            f"pass {source_option.format(f'git:llvmorg-{major}.1.8')}, the installed version, or a directory, "
+            f"or {strategy_option.format('plugin')}, which needs no source",
+        )

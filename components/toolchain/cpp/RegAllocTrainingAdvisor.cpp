@@ -1,8 +1,8 @@
 // The eviction advisor of the training clang's register allocator, with a log
 // of every decision.
 //
-// It provides llvm::createDevelopmentModeAdvisor, which
-// -regalloc-enable-advisor=development calls. Features and scores are LLVM's:
+// It provides the function that -regalloc-enable-advisor=development calls
+// (MLGO_CREATE_EVICTION_ADVISOR). Features and scores are LLVM's:
 // MLRegAllocEvictAdvisor.cpp exports none of them, so it is included here, and
 // its development mode, which this one replaces, gets another name. The
 // difference is when things start: a policy is sampled several times by forking
@@ -16,18 +16,36 @@
 #include "FlipMeasurement.h"
 #include "ForcedDecisions.h"
 #include "FunctionScores.h"
+#include "LLVMVersion.h"
 #include "PolicySampling.h"
-#include "RegAllocEvictionAdvisor.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
 
+// LLVM 20 moved what an immutable pass did to a provider, which both pass
+// managers share.
+#if LLVM_VERSION_MAJOR >= 20
+#include "llvm/CodeGen/RegAllocEvictionAdvisor.h"
+using EvictionAnalysis = llvm::RegAllocEvictionAdvisorAnalysisLegacy;
 namespace llvm {
-RegAllocEvictionAdvisorAnalysis *createLLVMDevelopmentModeAdvisor();
+EvictionAnalysis *createLLVMDevelopmentModeAdvisor();
+}
+#define createDevelopmentModeAdvisorAnalysisLegacy                             \
+  createLLVMDevelopmentModeAdvisor
+#include "MLRegAllocEvictAdvisor.cpp"
+#undef createDevelopmentModeAdvisorAnalysisLegacy
+#define MLGO_CREATE_EVICTION_ADVISOR createDevelopmentModeAdvisorAnalysisLegacy
+#else
+#include "RegAllocEvictionAdvisor.h"
+using EvictionAnalysis = llvm::RegAllocEvictionAdvisorAnalysis;
+namespace llvm {
+EvictionAnalysis *createLLVMDevelopmentModeAdvisor();
 }
 #define createDevelopmentModeAdvisor createLLVMDevelopmentModeAdvisor
 #include "MLRegAllocEvictAdvisor.cpp"
 #undef createDevelopmentModeAdvisor
+#define MLGO_CREATE_EVICTION_ADVISOR createDevelopmentModeAdvisor
+#endif
 
 using namespace mlgo;
 
@@ -282,10 +300,40 @@ private:
   const std::string Name;
 };
 
-class EvictionTrainingAnalysis final : public RegAllocEvictionAdvisorAnalysis {
+/// Returns the advisor of \p MF.
+std::unique_ptr<RegAllocEvictionAdvisor>
+createAdvisor(const MachineFunction &MF, const RAGreedy &RA, Session &S,
+              const MachineBlockFrequencyInfo &Frequencies,
+              const MachineLoopInfo &Loops) {
+  if (!S.runner()) // The error was reported, but the compile continues.
+    return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
+  return std::make_unique<EvictionTrainingAdvisor>(MF, RA, S, Frequencies,
+                                                   Loops);
+}
+
+#if LLVM_VERSION_MAJOR >= 20
+/// Hands out advisors that share the session of the analysis.
+class EvictionTrainingProvider final : public RegAllocEvictionAdvisorProvider {
 public:
-  EvictionTrainingAnalysis()
-      : RegAllocEvictionAdvisorAnalysis(AdvisorMode::Development) {}
+  EvictionTrainingProvider(LLVMContext &Context, Session &S)
+      : RegAllocEvictionAdvisorProvider(AdvisorMode::Development, Context),
+        S(S) {}
+
+private:
+  std::unique_ptr<RegAllocEvictionAdvisor>
+  getAdvisor(const MachineFunction &MF, const RAGreedy &RA,
+             MachineBlockFrequencyInfo *Frequencies,
+             MachineLoopInfo *Loops) override {
+    return createAdvisor(MF, RA, S, *Frequencies, *Loops);
+  }
+
+  Session &S;
+};
+#endif
+
+class EvictionTrainingAnalysis final : public EvictionAnalysis {
+public:
+  EvictionTrainingAnalysis() : EvictionAnalysis(AdvisorMode::Development) {}
 
   void logRewardIfNeeded(const MachineFunction &MF,
                          function_ref<float()> GetReward) override {
@@ -297,11 +345,14 @@ private:
   void getAnalysisUsage(AnalysisUsage &Usage) const override {
     Usage.addRequired<MachineBlockFrequencyInfoWrapperPass>();
     Usage.addRequired<MachineLoopInfoWrapperPass>();
-    RegAllocEvictionAdvisorAnalysis::getAnalysisUsage(Usage);
+    EvictionAnalysis::getAnalysisUsage(Usage);
   }
 
   bool doInitialization(Module &M) override {
     S.emplace(M.getContext());
+#if LLVM_VERSION_MAJOR >= 20
+    Provider = std::make_unique<EvictionTrainingProvider>(M.getContext(), *S);
+#endif
     return false;
   }
 
@@ -310,24 +361,27 @@ private:
       S->begin(); // A module without decisions has samples, too.
       S->finish();
     }
+#if LLVM_VERSION_MAJOR >= 20
+    Provider.reset();
+#endif
     S.reset();
     return false;
   }
 
+#if LLVM_VERSION_MAJOR < 20
   std::unique_ptr<RegAllocEvictionAdvisor>
   getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
-    if (!S->runner()) // The error was reported, but the compile continues.
-      return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
-    return std::make_unique<EvictionTrainingAdvisor>(
+    return createAdvisor(
         MF, RA, *S,
         getAnalysis<MachineBlockFrequencyInfoWrapperPass>().getMBFI(),
         getAnalysis<MachineLoopInfoWrapperPass>().getLI());
   }
+#endif
 
   std::optional<Session> S;
 };
 } // namespace
 
-RegAllocEvictionAdvisorAnalysis *llvm::createDevelopmentModeAdvisor() {
+EvictionAnalysis *llvm::MLGO_CREATE_EVICTION_ADVISOR() {
   return new EvictionTrainingAnalysis();
 }

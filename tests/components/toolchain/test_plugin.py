@@ -263,9 +263,11 @@ def test_description_says_how_it_was_built(plugin_toolchain: Callable[[int], Pat
 def test_versions_and_policies_that_a_plugin_cannot_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--strategy plugin works with LLVM 19 or 22, not 18"):
         ToolchainConfig("training", tmp_path / "out", "plugin", 18)
-    with pytest.raises(UserError, match="--strategy sdk works with LLVM 19, not 22") as caught:
+    with pytest.raises(UserError, match="--strategy sdk works with LLVM 19 or 22, not 18"):
+        ToolchainConfig("training", tmp_path / "out", "sdk", 18)
+    with pytest.raises(UserError, match="Debian has no source package of LLVM 22") as caught:
         ToolchainConfig("training", tmp_path / "out", "sdk", 22)
-    assert caught.value.remedy == "pass --strategy plugin"
+    assert "--llvm-source git:llvmorg-22" in caught.value.remedy and "--strategy plugin" in caught.value.remedy
     with publish(tmp_path / "policy") as partial:
         write_policy_info(partial, PolicyInfo("regalloc", (), 33, trained_by="ppo"))
     config = ToolchainConfig("release", tmp_path / "out", "plugin", 22, policies=(tmp_path / "policy",))

@@ -55,7 +55,12 @@ install(TARGETS LLVMAnalysis)
 def llvm_project(tmp_path: Path) -> Path:
     """An llvm-project tree whose LLVM is three small libraries."""
     root = tmp_path / "llvm-project"
-    required = (*source.FILES, "clang/CMakeLists.txt", "lld/CMakeLists.txt", "lld/include/lld/Common/Driver.h")
+    required = (
+        *source.source_files(19),
+        "clang/CMakeLists.txt",
+        "lld/CMakeLists.txt",
+        "lld/include/lld/Common/Driver.h",
+    )
     texts = {name: f"// {name}\n" for name in required}
     texts |= {f"llvm/installed/{name}": "" for name in _INSTALLED if name != "lib/libLLVMAnalysis.a"}
     texts |= {f"llvm/{name}.cpp": f"int of_{name};\n" for name in ("lldELF", "lldCommon", "LLVMAnalysis")}
@@ -129,8 +134,11 @@ def test_foreign_or_incomplete_source_is_refused(llvm_project: Path, tmp_path: P
     (llvm_project / "lld/CMakeLists.txt").unlink()
     with pytest.raises(UserError, match=r"lld/CMakeLists\.txt is missing"):
         make_sdk(config(llvm_project, tmp_path))
-    with pytest.raises(UserError, match="works with LLVM 19, not 22"):
+    with pytest.raises(UserError, match="works with LLVM 19 or 22, not 18"):
+        SdkConfig(tmp_path / "sdk", llvm_major=18)
+    with pytest.raises(UserError, match="Debian has no source package of LLVM 22") as caught:
         SdkConfig(tmp_path / "sdk", llvm_major=22)
+    assert "--llvm-source git:llvmorg-22" in caught.value.remedy
     assert not (tmp_path / "cache").exists()
 
 

@@ -21,7 +21,7 @@ def sdk(tmp_path: Path) -> Sdk:
 def tree(root: Path, version: str = "19.1.7") -> Path:
     """Write a tree of the files to compile, each with its name as content, and one further file."""
     major, minor, patch = version.split(".")
-    for name in (*source.FILES, "llvm/README.txt"):
+    for name in (*source.source_files(19), "llvm/README.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"// {name}\n")
     (root / source.VERSION_FILE).write_text(
@@ -63,15 +63,17 @@ def test_only_needed_files_of_an_archive_are_unpacked(tmp_path: Path) -> None:
     archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
     into = tmp_path / "into"
     into.mkdir()
-    source.unpack(archive, into, source.FILES)
-    assert {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()} == set(source.FILES)
+    source.unpack(archive, into, source.source_files(19))
+    assert {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()} == set(
+        source.source_files(19)
+    )
 
 
 def test_damaged_archive_is_reported(tmp_path: Path) -> None:
     archive = pack(tree(tmp_path / "t"), tmp_path / "llvm-toolchain-19_19.1.7.orig.tar.xz", "llvm-toolchain-19_19.1.7")
     archive.write_bytes(archive.read_bytes()[:-100])
     with pytest.raises(UserError, match="cannot unpack"):
-        source.unpack(archive, tmp_path, source.FILES)
+        source.unpack(archive, tmp_path, source.source_files(19))
 
 
 def git(*arguments: str | Path) -> None:
