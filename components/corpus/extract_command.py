@@ -171,7 +171,7 @@ def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
     if FILTERED in left:
         levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (
-            f"build at the level of the problem ({levels}; option --problem), or pass another --cmd-filter to mlgo"
+            f"build at the level of the problem ({levels}; mlgo run --problem), or pass another --cmd-filter to mlgo"
             " corpus extract: it is searched for in each argument separately"
         )
     return _EMBED_REMEDY[thinlto]

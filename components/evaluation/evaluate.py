@@ -88,6 +88,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
             inputs.warmstart_digest = None if start.warmstart_digest is UNSET else start.warmstart_digest
             inputs.reference, inputs.reference_digest = start.reference, start.reference_digest
             inputs.reference_trained_on = start.reference_trained_on
+            inputs.reference_knows_corpus = start.reference_knows_corpus
         elif inputs.reference == PRETRAINED:
             known = pretrained_projects(config.problem)
             inputs.reference_trained_on = sorted(known.intersection(measured.projects))
@@ -133,6 +134,8 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         warmstart_trained_by=load_policy_info(config.warmstart).trained_by if config.warmstart else None,
         reference=None if reference is None else str(place.absolute() if isinstance(place, Path) else place),
         reference_digest=None if reference is None else digest(reference),
+        reference_knows_corpus=reference is not None
+        and load_policy_info(reference).corpus_digest == digest(config.corpus),
         training_clang=str(training.clang),
         release_clang=str(release.clang) if release else None,
         llvm_version=training.llvm_version,

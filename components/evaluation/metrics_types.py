@@ -311,7 +311,9 @@ class Inputs(Struct, kw_only=True):
         policy_digest, warmstart_digest: digests of the artifacts.
         warmstart_trained_by: the step that made the warmstart policy.
         reference, reference_digest: absolute path or PRETRAINED, and digest; None without --compare-with.
-        reference_trained_on: for PRETRAINED, the projects with held-out modules whose other modules it was trained on.
+        reference_trained_on: for PRETRAINED, the projects with held-out modules that it was trained on: on other
+            modules of them, or with another split even on these.
+        reference_knows_corpus: whether the reference was trained on this corpus.
         training_clang, release_clang: paths of the compilers; release_clang is None if there was none.
         llvm_version: version of both.
     """
@@ -325,6 +327,7 @@ class Inputs(Struct, kw_only=True):
     reference: str | None = None
     reference_digest: str | None = None
     reference_trained_on: list[str] = []
+    reference_knows_corpus: bool = False
     training_clang: str = ""
     release_clang: str | None = None
     llvm_version: str = ""

@@ -115,6 +115,7 @@ def _policy_info(trainer: Trainer, trained: Trained) -> PolicyInfo:
         corpus_digest=trainer.inputs["corpus"],
         toolchain_digest=trainer.inputs["toolchain"],
         llvm_version=trainer.toolchain.llvm_version,
+        optional_features=trainer.optional_features,
         metrics={
             "validation_reduction_percent": state.best_percent,
             "best_iteration": float(state.best_iteration),

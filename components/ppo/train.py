@@ -155,10 +155,12 @@ class Trainer:
         warmstart = read_dense(config.warmstart)
         check_features(warmstart.features, self.toolchain.features.get(problem.name, ()))
         self.vocab_digest = ""
+        self.optional_features: Mapping[str, float] = {}
         if (config.warmstart / POLICY_JSON).exists():
             info = load_policy_info(config.warmstart)
             check_vocabulary(info, self.toolchain)
             self.vocab_digest = info.vocab_digest
+            self.optional_features = info.optional_features
         self.objective = OBJECTIVES[problem.objective]
         self.baselines = self.objective.baselines(config.trace)
         table = read_modules(config.trace)

@@ -13,7 +13,7 @@ from components.core import problems
 from components.core.console import UserError, run_step
 from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.ir2vec_vocabulary import RANDOM
-from components.core.formats.policy import PRETRAINED
+from components.core.formats.policy import PRETRAINED, load_policy_info
 from components.core.formats.strategy import (
     EXTERNAL,
     PLUGIN_PROBLEMS,
@@ -98,7 +98,7 @@ Examples:
                    "directory, also one in object storage.")
 @click.option("--policy", "policies", type=ArtifactOr(PRETRAINED), multiple=True, metavar="DIR|URI|pretrained",
               help="release: the policy to embed, or the pretrained ones of this project. Repeat for a policy of "
-                   "another problem.")
+                   "another problem; one of yours replaces the pretrained one.")
 @click.option("--extra-policy", type=ARTIFACT, metavar="DIR",
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
@@ -144,9 +144,9 @@ def main(
             f"pass --targets all, and --sdk with what --mode sdk --targets {targets} built",
         )
     check_strategy(given["strategy"], given["llvm_major"], "--strategy {}", "--llvm-major {}")
-    pretrained = _pretrained(given["strategy"], given["llvm_major"]) if PRETRAINED in policies else []
-    directories = [place for policy in policies for place in ([policy] if isinstance(policy, Path) else pretrained)]
-    directories += [extra_policy] if extra_policy else []
+    directories = [policy for policy in (*policies, extra_policy) if isinstance(policy, Path)]
+    if PRETRAINED in policies:
+        directories += _pretrained(given["strategy"], given["llvm_major"], directories)
     make_toolchain(ToolchainConfig(mode=cast(Mode, mode), policies=tuple(directories), **given))
 
 
@@ -160,12 +160,13 @@ def _make_sdk(policies: Collection[object], definitions: dict[str, str], given: 
     make_sdk(SdkConfig(definitions=definitions, **given))
 
 
-def _pretrained(strategy: Strategy, llvm_major: int) -> list[Path]:
-    """Return the pretrained policies that a release clang of this strategy can embed."""
+def _pretrained(strategy: Strategy, llvm_major: int, given: Collection[Path]) -> list[Path]:
+    """Return the pretrained policies that a release clang of this strategy can embed next to the given policies."""
     from components.core.policy.pretrained import pretrained_policy, pretrained_problems  # imports NumPy
 
     decided = PLUGIN_PROBLEMS if release_strategy(strategy, llvm_major) == "plugin" else problems.names()
-    return [pretrained_policy(problem) for problem in pretrained_problems() if problem in decided]
+    others = {load_policy_info(policy).problem for policy in given}
+    return [pretrained_policy(name) for name in pretrained_problems() if name in decided and name not in others]
 
 
 if __name__ == "__main__":

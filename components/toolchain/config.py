@@ -129,5 +129,5 @@ class SdkConfig:
         if self.llvm_source == "deb" and self.llvm_major not in DEBIAN_SOURCE_MAJORS:
             raise UserError(
                 f"Debian has no source package of LLVM {self.llvm_major}",
-                f"pass --llvm-source git:llvmorg-{self.llvm_major}.1.8, or the directory of llvm-project",
+                f"pass --llvm-source git:llvmorg-{self.llvm_major}.X.Y, or the directory of llvm-project",
             )

@@ -19,7 +19,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
 from components.core.formats.strategy import EXTERNAL, PLUGIN_PROBLEMS
-from components.core.formats.toolchain import FILE_NAME, Toolchain, load_toolchain
+from components.core.formats.toolchain import FILE_NAME, Toolchain, digest_of_clang, load_toolchain
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
 from components.toolchain.build import allocator, build, build_plugin, build_tree
@@ -59,7 +59,7 @@ def _wrap_external(config: ToolchainConfig) -> Toolchain:
     with publish(config.output) as partial:
         install_wrapper(external.clang, partial)
         # The digest of the clang makes steps run again that used another one at the same place.
-        built = {"strategy": EXTERNAL, "clang": str(external.clang), "clang_sha256": _sha256(external.clang)}
+        built = {"strategy": EXTERNAL, "clang": str(external.clang), "clang_sha256": digest_of_clang(external.clang)}
         known = {name: tuple(spec.name for spec in specs) for name, specs in external.known.items()}
         toolchain = Toolchain(
             partial, "training", external.version, external.triple, external.features, built, known, frozenset()
@@ -67,11 +67,6 @@ def _wrap_external(config: ToolchainConfig) -> Toolchain:
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"training clang {external.version}, built by others: {external.clang}, logs {', '.join(external.features)}")
     return load_toolchain(config.output)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:

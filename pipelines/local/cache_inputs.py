@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.formats.toolchain import digest_of_clang
 from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes
 from components.core.storage.input_files import read_bytes
@@ -60,6 +61,11 @@ def identify_path(path: Path) -> tuple[str, ...]:
             place = os.path.join(folder, file)
             facts.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
     return (_sha256("\n".join(facts)),)
+
+
+def identify_clang(path: Path) -> tuple[str, ...]:
+    """Identify a clang by its content and that of LLVM's libraries that it loads."""
+    return (digest_of_clang(path),) if path.is_file() else ()
 
 
 def identify_remote(uri: ObjectUri) -> tuple[str, ...]:

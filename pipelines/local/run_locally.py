@@ -12,7 +12,7 @@ from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
 from components.core.storage.uri import ObjectUri, parse_place
-from pipelines.local.cache_inputs import identify_build, identify_path, identify_recipe, identify_remote
+from pipelines.local.cache_inputs import identify_build, identify_clang, identify_path, identify_recipe, identify_remote
 from pipelines.local.ir import steps_of
 from pipelines.local.locations import artifact_root
 from pipelines.local.runners.runner import Runner
@@ -28,7 +28,7 @@ _FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--compile-commands": identify_build,
     "--llvm-source": identify_path,
     "--sdk": identify_path,
-    "--clang": identify_path,
+    "--clang": identify_clang,
     "--oversample-modules": identify_path,
     "--extra-policy": identify_path,
     "--start-from": identify_path,

@@ -17,6 +17,8 @@ R = TypeVar("R")
 _VERSION = 1
 _MAX_LISTED_MODULES = 5
 _DETAIL_CHARACTERS = 2000
+_NO_CODE_GENERATOR = "No available targets are compatible with"
+"""Part of what clang says about a triple that it was not linked for."""
 
 
 class Quarantine:
@@ -69,11 +71,16 @@ class Quarantine:
         ]
         if len(self._errors) > _MAX_LISTED_MODULES:
             lines.append(f"  and {len(self._errors) - _MAX_LISTED_MODULES} more")
+        remedy = (
+            "check that the corpus fits the clang, remove the modules from the corpus, "
+            "or raise --max-failed-fraction or --timeout-s"
+        )
+        if any(_NO_CODE_GENERATOR in error.detail for error in self.errors):
+            remedy = "the clang lacks their code generator: build it with --targets all, or use --strategy plugin"
         raise UserError(
             f"{len(self._errors)} of {total} modules do not compile ({kinds}), more than the allowed fraction of "
             f"{self.max_failed_fraction:g}:\n" + "\n".join(lines),
-            "check that the corpus fits the clang, remove the modules from the corpus, "
-            "or raise --max-failed-fraction or --timeout-s",
+            remedy,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from components.core.console import UserError
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.inlining import measure_flips, plan_flips
 from components.core.formats.corpus import Module
+from components.core.formats.policy import POLICY_JSON, load_policy_info
 from components.core.policy.dense import DensePolicy, read_dense
+from components.core.policy.optional_features import fix_features
 from components.core.problems.inlining import INLINING
 
 TIMEOUT_S = 600.0
@@ -124,16 +126,21 @@ def explain_with_stock_clang(policy: Path, module: Module, clang: Path, llvm_maj
         UserError: the compile fails, or the policy wants features that this clang does not have.
     """
     dense = read_dense(policy)
-    wanted = [spec.name for spec in dense.features]
+    optional = load_policy_info(policy).optional_features if (policy / POLICY_JSON).is_file() else {}
     has_default = llvm_major >= _FIRST_LLVM_WITH_DEFAULT
+    is_fitted = False
 
     def decide(_context: str, columns: Mapping[str, npt.NDArray[Any]]) -> int:
-        missing = [name for name in wanted if name not in columns]
-        if missing:
-            raise UserError(
-                f"{clang} does not have all features of the policy; missing: {', '.join(missing)}",
-                "use a policy that was trained with --features llvm, or a training clang: --toolchain",
-            )
+        nonlocal dense, is_fitted
+        if not is_fitted:
+            missing = [spec.name for spec in dense.features if spec.name not in columns]
+            if required := [name for name in missing if name not in optional]:
+                raise UserError(
+                    f"{clang} does not have all features of the policy; missing: {', '.join(required)}",
+                    "use a policy that was trained with --features llvm, or a training clang: --toolchain",
+                )
+            dense = fix_features(dense, {name: optional[name] for name in missing}) if missing else dense
+            is_fitted = True
         return int(dense.logits(columns).argmax())
 
     with TemporaryDirectory(prefix="mlgo-explain-") as directory:

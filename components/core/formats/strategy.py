@@ -67,6 +67,6 @@ def check_llvm_source(
         raise UserError(
             f"{strategy_option.format(strategy)} compiles some files of LLVM's source, and Debian has no source "
             f"package of LLVM {major}",
-            f"pass {source_option.format(f'git:llvmorg-{major}.1.8')}, the installed version, or a directory, "
+            f"pass {source_option.format(f'git:llvmorg-{major}.X.Y')}, the installed version, or a directory, "
             f"or {strategy_option.format('plugin')}, which needs no source",
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,6 +18,7 @@ from components.core.storage.input_files import MissingFile, expect_shape, read_
 
 FILE_NAME = "toolchain.json"
 _VERSION = 1
+_LDD_TIMEOUT_S = 60.0
 Mode = Literal["training", "release"]
 Capability = Literal["callsites", "samples", "forced decisions"]
 """What training clangs of ours can do, and those of LLVM's own development mode cannot: name the callers and callees of
@@ -123,7 +127,24 @@ def load_toolchain(directory: Path) -> Toolchain:
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)
     if toolchain.built.get("strategy") == EXTERNAL:
         with expect_shape(path, "a toolchain description", remedy):
-            external = Path(toolchain.built["clang"])
+            external, known = Path(toolchain.built["clang"]), str(toolchain.built["clang_sha256"])
         if not external.exists():
             raise UserError(f"the clang of {directory} is gone: {external}", remedy)
+        if digest_of_clang(external) != known:
+            problem = f"{external} has changed since {directory} was made from it, and may decide otherwise"
+            raise UserError(problem, "make the toolchain again, and what was made with it")
     return toolchain
+
+
+def digest_of_clang(clang: Path) -> str:
+    """Return the SHA-256 of a program and of the shared libraries of LLVM, clang and TensorFlow that it loads.
+
+    It takes a fifth of a second for a clang with libLLVM.so.
+    """
+    listed = subprocess.run(["/usr/bin/ldd", str(clang)], capture_output=True, text=True, timeout=_LDD_TIMEOUT_S)
+    libraries = re.findall(r"=> (\S*/lib(?:LLVM|clang|tensorflow)\S*) \(", listed.stdout)
+    content = hashlib.sha256()
+    for path in (clang, *map(Path, sorted(set(libraries)))):
+        with open(path, "rb") as stream:
+            content.update(hashlib.file_digest(stream, "sha256").digest())
+    return content.hexdigest()

@@ -155,12 +155,12 @@ def _export_again(
 
 
 def _parse_values(texts: tuple[str, ...], info: PolicyInfo) -> dict[str, float]:
-    values = {}
+    values: dict[str, float] = {}
     try:
         for text in texts:
             name, _equals, value = text.partition("=")
+            check_optional_features({name: float(value)}, info.features)
             values[name] = float(value)
-        check_optional_features(values, info.features)
     except ValueError as error:
         raise UserError(f"--optional-feature {text}: {error}", "pass NAME=VALUE of a scalar feature") from None
     return values

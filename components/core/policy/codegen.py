@@ -80,8 +80,13 @@ def generate_header(policy: DensePolicy, optional_features: Mapping[str, float])
         num_features=len(policy.features),
         offsets=offsets,
         num_words=words,
-        initial=[str(word) for word in initial.tolist()] if initial.any() else [],
+        initial=[_int64_literal(word) for word in initial.tolist()] if initial.any() else [],
     )
+
+
+def _int64_literal(value: int) -> str:
+    """Return a C++ literal; -2^63 has none, because the sign is an operator and 2^63 overflows."""
+    return f"({value + 1} - 1)" if value == -(2**63) else str(value)
 
 
 def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:

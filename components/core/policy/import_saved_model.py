@@ -64,7 +64,11 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
     """
     signature = read_signature(source)
     problem = problems.get(signature.problem)
-    logged = toolchain.features[problem.name]
+    logged = toolchain.features.get(problem.name)
+    if logged is None:
+        raise UserError(
+            f"{toolchain.directory} has no advisor for {problem.name}", "pass a toolchain of --strategy sdk"
+        )
     check_features(signature.features, logged)
     used = {feature.name for feature in signature.features}
     features = tuple(feature for feature in logged if feature.name in used)

@@ -18,9 +18,11 @@ from tempfile import TemporaryDirectory
 from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import load_policy_info
 from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE
-from components.core.policy.dense import read_dense
+from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import write_source
+from components.core.policy.optional_features import fix_features
 from components.core.policy.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_S
 from components.core.policy.tosa import tosa_module
 
@@ -58,23 +60,30 @@ def export_for_llvm(
     Raises:
         UserError: a policy uses features that LLVM does not have, or `clang` does not compile for the target.
     """
-    from components.core.policy.saved_model import SAVED_MODEL  # imports TensorFlow
+    from components.core.policy.saved_model import SAVED_MODEL, write_saved_model  # imports TensorFlow
 
-    dense = {problem: read_dense(policy) for problem, policy in policies.items()}
+    dense: dict[str, DensePolicy] = {}
+    info = {problem: load_policy_info(policy) for problem, policy in policies.items()}
     for problem, policy in policies.items():
-        check_upstream_features(policy, dense[problem].features, upstream_features[problem])
+        optional, upstream = info[problem].optional_features, upstream_features[problem]
+        missing = {name: value for name, value in optional.items() if name not in upstream}
+        dense[problem] = fix_features(read_dense(policy), missing) if missing else read_dense(policy)
+        check_upstream_features(policy, dense[problem].features, upstream)
     models = directory / MODELS
     models.mkdir()
     for problem, policy in policies.items():
         name = problems.get(problem).llvm.model_class
         with TemporaryDirectory(prefix="mlgo-export-") as scratch:
-            write_source(dense[problem], Path(scratch))
+            write_source(dense[problem], Path(scratch), info[problem].optional_features)
             shutil.copyfile(Path(scratch, POLICY_HEADER), models / f"{name}.h")
             _compile(Path(scratch), models / f"{name}.o", clang, triple)
         if dense[problem].mask is None:
             (models / f"{name}{TOSA_SUFFIX}").write_text(tosa_module(dense[problem]))
         if (policy / SAVED_MODEL).is_dir():
-            shutil.copytree(policy / SAVED_MODEL, directory / SAVED_MODEL / problem)
+            with TemporaryDirectory(prefix="mlgo-export-") as scratch:
+                same = dense[problem].features == info[problem].features
+                saved = policy / SAVED_MODEL if same else write_saved_model(dense[problem], Path(scratch))
+                shutil.copytree(saved, directory / SAVED_MODEL / problem)
     stand_in = directory / STAND_IN
     (stand_in / "include").mkdir(parents=True)
     (stand_in / "include" / "README").write_text("Empty: the policies need no header of TensorFlow.\n")

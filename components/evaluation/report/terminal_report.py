@@ -141,9 +141,10 @@ def reference_notes(metrics: Metrics) -> list[str]:
     if metrics.reference is None:
         return []
     title = _reference_title(metrics)
-    notes = [f"{title}: not trained on this corpus, run by the training clang"]
+    knows = "trained on this corpus" if metrics.inputs.reference_knows_corpus else "trained on another corpus"
+    notes = [f"{title}: {knows}, run by the training clang"]
     if known := ", ".join(metrics.inputs.reference_trained_on):
-        notes.append(f"the {title} was trained on other modules of {known}")
+        notes.append(f"the {title} was trained on modules of {known}, perhaps on some of these")
     ours, other = metrics.reduction_percent, metrics.reference.reduction_percent
     if ours is not None and other is not None and other > ours:
         remedy = " or fine-tune it (--start-from pretrained)" if title.startswith("pretrained") else ""

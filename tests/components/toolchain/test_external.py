@@ -17,7 +17,7 @@ from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.upstream import UpstreamCompiler, compiler_for
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module
-from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.formats.toolchain import FILE_NAME, Toolchain, digest_of_clang, load_toolchain
 from components.core.policy.export import export_fast
 from components.core.policy.pretrained import pretrained_policy
 from components.core.policy.saved_model import write_saved_model
@@ -192,3 +192,33 @@ def test_release_clang_is_built_by_a_strategy_of_its_own() -> None:
         with pytest.raises(UserError) as caught:
             ToolchainConfig("training", Path("out"), wrong[0], clang=wrong[1])  # type: ignore[arg-type]
         assert "--clang PATH together with --strategy external" in caught.value.remedy
+
+
+def test_changed_clang_is_refused(external: Toolchain, tmp_path: Path) -> None:
+    clang = tmp_path / "clang"
+    shutil.copyfile("/bin/true", clang)
+    shutil.copytree(external.directory, tmp_path / "training", symlinks=True)
+    path = tmp_path / "training" / FILE_NAME
+    document = json.loads(path.read_text())
+    document["built"] |= {"clang": str(clang), "clang_sha256": digest_of_clang(clang)}
+    path.write_text(json.dumps(document))
+    assert load_toolchain(tmp_path / "training").built["clang"] == str(clang)
+    shutil.copyfile("/bin/false", clang)
+    with pytest.raises(UserError, match="clang has changed since"):
+        load_toolchain(tmp_path / "training")
+
+
+def test_digest_of_a_clang_covers_its_libraries(tmp_path: Path) -> None:
+    """Debian's clang is a small program that loads libclang-cpp.so and libLLVM.so."""
+    clang = tmp_path / "bin" / "clang"
+    clang.parent.mkdir()
+    shutil.copyfile(STOCK, clang)
+    clang.chmod(0o755)
+    before = digest_of_clang(clang)
+    (tmp_path / "lib").mkdir()
+    (library,) = Path("/usr/lib/llvm-19/lib").glob("libclang-cpp.so.19.1")
+    shutil.copyfile(library, tmp_path / "lib" / library.name)  # the program looks in ../lib first
+    assert digest_of_clang(clang) == before
+    with open(tmp_path / "lib" / library.name, "ab") as stream:
+        stream.write(b"rebuilt")
+    assert digest_of_clang(clang) != before

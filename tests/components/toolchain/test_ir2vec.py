@@ -143,7 +143,10 @@ def test_embeddings_need_a_plugin_for_llvm_22(tmp_path: Path) -> None:
         dataclasses.replace(good, mode="release", policies=(tmp_path,))
 
 
-def test_missing_vocabulary_is_reported_before_anything_is_built(tmp_path: Path) -> None:
+def test_missing_vocabulary_is_reported_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("components.toolchain.make.build_plugin", lambda *_: pytest.fail("a plugin is built"))
     with pytest.raises(UserError, match="there is no IR2Vec vocabulary"):
         make_toolchain(ToolchainConfig("training", tmp_path / "t", "plugin", 22, ir2vec_vocab=tmp_path / "none.json"))
     assert not (tmp_path / "t").exists()

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from components.core.formats.policy import PolicyInfo, load_policy_info, write_policy_info
+from components.core.storage import publish
+from components.toolchain.__main__ import main
+
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "components.toolchain", *map(str, arguments)]
@@ -41,3 +45,21 @@ def test_invalid_arguments_are_refused_with_a_remedy(tmp_path: Path, arguments: 
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("own", ["inlining", "regalloc"])
+def test_own_policy_replaces_the_pretrained_one(own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr("components.toolchain.__main__.make_toolchain", given.append)
+    with publish(tmp_path / "policy") as partial:
+        write_policy_info(partial, PolicyInfo(own, (), 2, trained_by="ppo"))
+    arguments = [
+        "--mode=release",
+        "--policy=pretrained",
+        f"--policy={tmp_path / 'policy'}",
+        f"--output={tmp_path / 'o'}",
+    ]
+    main(arguments, standalone_mode=False)
+    (config,) = given
+    assert tmp_path / "policy" in config.policies
+    assert sorted(load_policy_info(policy).problem for policy in config.policies) == ["inlining", "regalloc"]

@@ -4,6 +4,7 @@
     policy.json      the origin (components/core/formats/policy.py)
     model-card.md    the purpose, the training, and the effect on unseen code
     by_package.csv   held-out results, a line for each project
+    trained_on.txt   the projects with training modules, one name per line
 
 A step accepts the word `pretrained` as the directory of a policy, and generates the other files of the policy artifact
 in the cache directory.
@@ -11,7 +12,6 @@ in the cache directory.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import shutil
 from pathlib import Path
@@ -31,6 +31,7 @@ from components.core.storage.cache import default_cache_dir
 _HERE = Path(__file__).parent
 MODEL_CARD = "model-card.md"
 BY_PACKAGE = "by_package.csv"
+TRAINED_ON = "trained_on.txt"
 
 
 def pretrained_problems() -> tuple[str, ...]:
@@ -53,7 +54,7 @@ def pretrained_policy(problem: str, cache: Path | None = None, clang: Path | Non
         raise UserError(f"no pretrained policy for {problem} comes with this project", f"policies exist for: {known}")
     released = _HERE / problem
     content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
-    content += sorted(_HERE.parent.glob("*.inc"))
+    content += sorted((_HERE.parent / "cpp").iterdir())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
     name = f"{problem}-{digest}-training" if clang else f"{problem}-{digest}"
     directory = (cache or default_cache_dir()).absolute() / PRETRAINED / name
@@ -67,9 +68,8 @@ def pretrained_policy(problem: str, cache: Path | None = None, clang: Path | Non
 
 
 def pretrained_projects(problem: str) -> set[str]:
-    """Return the projects in by_package.csv that the pretrained policy for a problem was trained on."""
-    with (_HERE / problem / BY_PACKAGE).open(newline="") as file:
-        return {row["project"] for row in csv.DictReader(file) if row["trained_on"] != "no"}
+    """Return the projects that the pretrained policy for a problem was trained on."""
+    return set((_HERE / problem / TRAINED_ON).read_text(encoding="utf-8").split())
 
 
 def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:

@@ -98,3 +98,12 @@ def test_json_round_trip() -> None:
 def test_invalid_fraction_is_refused(fraction: float) -> None:
     with pytest.raises(UserError, match="between 0 and 1"):
         Quarantine(fraction)
+
+
+def test_missing_code_generator_is_named(corpus: Corpus) -> None:
+    quarantine = Quarantine(0)
+    detail = "error: unable to create target: 'No available targets are compatible with triple \"riscv64\"'"
+    quarantine.add(CompileError("a.o", "failed", detail))
+    with pytest.raises(UserError) as caught:
+        quarantine.check()
+    assert "--targets all" in caught.value.remedy and "--strategy plugin" in caught.value.remedy

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from components.core.policy.codegen import describe, generate
+from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE, describe, generate
 from components.core.policy.native_policy import NativePolicy
 from components.core.policy.shared_object import COMPILE_FLAGS, build_shared_object
 
@@ -170,3 +170,15 @@ def test_code_generation_and_inference_do_not_import_tensorflow():
     ]
     code = f"import sys, {', '.join(modules)}; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_least_integer_is_an_initial_value(make_policy, tmp_path):
+    policy, _columns = make_policy()
+    generate(policy, tmp_path, {policy.features[0].name: -(2.0**63)})
+    (tmp_path / "check.cpp").write_text(
+        f'#include "{POLICY_HEADER}"\nint main() {{ llvm::InlinerSizeModel model; '
+        "return *static_cast<long *>(model.arg_data(0)) != (-9223372036854775807L - 1); }\n"
+    )
+    sources = [tmp_path / "check.cpp", tmp_path / POLICY_SOURCE]
+    subprocess.run(["clang++-19", "-Wall", "-Werror", *sources, "-o", tmp_path / "check"], check=True)
+    subprocess.run([tmp_path / "check"], check=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.elf import Elf
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus
-from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.policy import PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
@@ -196,7 +198,29 @@ def test_object_is_for_the_target(policy: Path, training_toolchain: Path, tmp_pa
 
 def test_features_that_llvm_lacks_are_refused(training_toolchain: Path, tmp_path: Path) -> None:
     toolchain = load_toolchain(training_toolchain)
-    random_policy(toolchain.features["inlining"]).save(tmp_path)
+    extended = random_policy(toolchain.features["inlining"])
+    extended.save(tmp_path)
+    write_policy_info(tmp_path, PolicyInfo("inlining", extended.features, 2, trained_by="ppo"))
     with pytest.raises(UserError, match=r"features that LLVM itself does not have: callee_linkage") as caught:
         export_for_llvm({"inlining": tmp_path}, toolchain.upstream_features, tmp_path / "out", toolchain.clang)
     assert "--features llvm" in caught.value.remedy
+
+
+def test_optional_features_are_assumed_or_fixed(
+    policy: Path, dense: DensePolicy, training_toolchain: Path, tmp_path: Path
+) -> None:
+    """A feature that this LLVM lacks is fixed in the weights; one that another may lack is an initial value."""
+    upstream = set(load_toolchain(training_toolchain).upstream_features["inlining"])
+    gone, kept = dense.features[0].name, dense.features[1].name
+    info = replace(load_policy_info(policy), optional_features={gone: 3, kept: 7})
+    with publish(tmp_path / "policy") as partial:
+        dense.save(partial)
+        write_policy_info(partial, info)
+    (tmp_path / "out").mkdir()
+    export_for_llvm({"inlining": tmp_path / "policy"}, {"inlining": upstream - {gone}}, tmp_path / "out", STOCK)
+    header = (tmp_path / "out" / MODELS / "InlinerSizeModel.h").read_text()
+    assert re.search(r"\[\d+\] = \{\s*7,", header), "the first word is that of the feature that remains"
+    strings = subprocess.run(
+        ["strings", tmp_path / "out" / MODELS / "InlinerSizeModel.o"], capture_output=True, text=True
+    )
+    assert kept in strings.stdout.split() and gone not in strings.stdout.split()

@@ -13,10 +13,20 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.formats.policy import load_policy_info
 from components.core.policy.dense import read_dense
-from components.core.policy.pretrained import BY_PACKAGE, MODEL_CARD, pretrained_policy, pretrained_problems, release
+from components.core.policy.pretrained import (
+    BY_PACKAGE,
+    MODEL_CARD,
+    pretrained_policy,
+    pretrained_problems,
+    pretrained_projects,
+    release,
+)
+from components.core.projects.recipe import load_recipes
 from components.core.storage import require_artifact
 
-RELEASED = Path(__file__).parents[4] / "components" / "core" / "policy" / "pretrained"
+ROOT = Path(__file__).parents[4]
+RELEASED = ROOT / "components" / "core" / "policy" / "pretrained"
+RECIPES = ROOT / "components" / "corpus" / "recipes"
 
 
 @pytest.mark.parametrize("problem", pretrained_problems())
@@ -61,3 +71,10 @@ def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
     again, first = read_dense(tmp_path / "released"), read_dense(policy)
     for name, boundaries in first.buckets.items():
         np.testing.assert_array_equal(again.buckets[name], boundaries)
+
+
+@pytest.mark.parametrize(("problem", "recipe"), [("inlining", "full"), ("regalloc", "debian-performance")])
+def test_projects_of_the_training_are_listed(problem: str, recipe: str) -> None:
+    projects = load_recipes(RECIPES / f"{recipe}.yaml")
+    heldout = set(projects.split["heldout_projects"])
+    assert pretrained_projects(problem) == {project.name for project in projects.projects} - heldout

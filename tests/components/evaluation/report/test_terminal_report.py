@@ -39,11 +39,13 @@ def test_row_and_note_of_another_policy(measured: Measurements, tmp_path: Path) 
     metrics.inputs = Inputs(reference="pretrained", reference_trained_on=["known"])
     cells = dict(terminal_report.value_rows(metrics))["pretrained policy"]
     assert [cell[0] for cell in cells] == [4940, 4350, 590]
-    trained_on = "the pretrained policy was trained on other modules of known"
+    trained_on = "the pretrained policy was trained on modules of known, perhaps on some of these"
     better = "the pretrained policy alone is better: embed it or fine-tune it (--start-from pretrained)"
-    for note in (trained_on, better):
+    for note in (trained_on, better, "pretrained policy: trained on another corpus, run by the training clang"):
         assert note in terminal_report.footer_lines(metrics, tmp_path)
         assert f"- {note}" in terminal_report.markdown(metrics)
+    metrics.inputs.reference_knows_corpus = True
+    assert "pretrained policy: trained on this corpus" in terminal_report.markdown(metrics)
     assert metrics.reference is not None
     metrics.reference.reduction_percent = -1.0
     assert better not in terminal_report.footer_lines(metrics, tmp_path)
