@@ -46,7 +46,8 @@ def test_other_mode_than_required_is_refused(tmp_path: Path) -> None:
     [
         ({}, r"is not a toolchain description \(no 'clang'\)"),
         ({"clang": None}, "is not a toolchain description"),
-        ({"clang": "/nowhere/clang"}, "the clang of .* is gone: /nowhere/clang"),
+        ({"clang": "/nowhere/clang"}, r"is not a toolchain description \(no 'clang_sha256'\)"),
+        ({"clang": "/nowhere/clang", "clang_sha256": "0" * 64}, "the clang of .* is gone: /nowhere/clang"),
     ],
 )
 def test_external_clang_that_is_not_there_is_refused(tmp_path: Path, built: dict[str, object], message: str) -> None:
