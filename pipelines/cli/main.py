@@ -14,6 +14,7 @@ from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
 from components.core.formats.strategy import Strategy, Targets
 from components.core.projects.option import RECIPE
+from components.warmstart.config import FeatureSet
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.images import images_group
@@ -168,6 +169,19 @@ cli.add_command(storage_group)
     metavar="DIR|URI",
     help="LLVM that the clangs are linked from, built by mlgo toolchain --mode sdk.  [default: the installed one]",
 )
+@click.option(
+    "--features",
+    type=click.Choice(get_args(FeatureSet)),
+    help="Features of the policy: extended, all numbers that our training clang logs; llvm, those of upstream LLVM; "
+    "ir2vec (experimental), all numbers and IR2Vec's embeddings, with --strategy plugin --llvm-major 22."
+    "  [default: extended; llvm with --strategy external]",
+)
+@click.option(
+    "--ir2vec-vocab",
+    default="",
+    metavar="FILE|URI|random",
+    help="Vocabulary of --features ir2vec: LLVM's JSON file, or random vectors.",
+)
 @click.option("--seed", type=SEED, default=1, metavar="N", help="Random seed: the same seed gives the same training.")
 @click.option(
     "--min-reduction-percent",
@@ -217,6 +231,8 @@ def run(
     llvm_major: int,
     llvm_source: str,
     sdk: str,
+    features: str | None,
+    ir2vec_vocab: str,
     seed: int,
     min_reduction_percent: float | None,
     max_slowdown_percent: float | None,
@@ -261,6 +277,8 @@ def run(
         llvm_major=llvm_major,
         llvm_source=_absolute_directory(llvm_source),
         sdk=_absolute_directory(sdk),
+        features=features,
+        ir2vec_vocab=_absolute_file(ir2vec_vocab),
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,
@@ -287,6 +305,11 @@ def _absolute(path: Path | None) -> Path | None:
 def _absolute_directory(place: str) -> str:
     """Return the absolute path of a directory, and any other place, such as a URI or "", as it is."""
     return str(Path(place).absolute()) if place and Path(place).is_dir() else place
+
+
+def _absolute_file(place: str) -> str:
+    """Return the absolute path of a file, and any other place, such as a URI or a word, as it is."""
+    return str(Path(place).absolute()) if place and Path(place).is_file() else place
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ class RunOptions:
 
     Attributes:
         clang: absolute path of the training clang of strategy "external", else "".
+        features: a FeatureSet; None for "extended", or "llvm" with strategy "external", whose clang has no others.
+        ir2vec_vocab: vocabulary of features "ir2vec": a file's path or URI, or "random"; else "".
         train_minutes: minutes of PPO, if set, instead of the preset's.
         extra_policy: a policy for a problem other than `problem`.
         start_from: "heuristic", "pretrained", or a policy's path or URI.
@@ -37,6 +39,8 @@ class RunOptions:
     llvm_source: str = "deb"
     sdk: str = ""
     clang: str = ""
+    features: str | None = None
+    ir2vec_vocab: str = ""
     train_minutes: float | None = None
     seed: int = 1
     min_reduction_percent: float | None = None
@@ -69,8 +73,8 @@ class RunOptions:
             "llvm_source": self.llvm_source,
             "sdk": self.sdk,
             "clang": self.clang,
-            # The training clang of others has no other features; the parameter says so in the run's record.
-            "features": "llvm" if self.strategy == EXTERNAL else "extended",
+            "features": self.features or ("llvm" if self.strategy == EXTERNAL else "extended"),
+            "ir2vec_vocab": self.ir2vec_vocab,
             "workers": self.workers,
             "seed": str(self.seed),
             "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",

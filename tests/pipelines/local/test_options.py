@@ -28,6 +28,13 @@ def test_training_clang_of_others_implies_llvms_features(tmp_path: Path) -> None
     assert (external["features"], external["clang"]) == ("llvm", "/usr/bin/clang")
 
 
+def test_features_are_passed(tmp_path: Path) -> None:
+    assert options(tmp_path, features="llvm").parameters()["features"] == "llvm"
+    plugin = {"strategy": "plugin", "llvm_major": 22}
+    embeddings = options(tmp_path, features="ir2vec", ir2vec_vocab="random", **plugin).parameters()
+    assert (embeddings["features"], embeddings["ir2vec_vocab"]) == ("ir2vec", "random")
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -43,6 +50,8 @@ def test_training_clang_of_others_implies_llvms_features(tmp_path: Path) -> None
             "there are no benchmarks without a recipe",
         ),
         ({"workers": "local:many"}, "--workers 'local:many'"),
+        ({"features": "ir2vec"}, "--features ir2vec: IR2Vec's embeddings need LLVM 22"),
+        ({"features": "ir2vec", "strategy": "plugin", "llvm_major": 22}, "embeddings need a vocabulary"),
         ({"strategy": "external"}, "--strategy external without --clang PATH"),
         ({"clang": "/usr/bin/clang"}, "--strategy sdk with --clang /usr/bin/clang"),
         ({"strategy": "external", "clang": "/usr/bin/clang", "tune_minutes": 3.0}, "--tune-minutes 3: a search"),
