@@ -28,3 +28,13 @@ def interval(bounds: Sequence[float] | None) -> str:
 def policy_title(metrics: Metrics) -> str:
     """Return the policy's title with its clang: the training clang's figures must not be taken for the release's."""
     return f"policy, compiled by the {metrics.policy_compiled_by} clang"
+
+
+def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return [
+        "|" + "|".join(f" {title} " if title else " " for title in titles) + "|",
+        "|---" * len(titles) + "|",
+        *(f"| {' | '.join(row)} |" for row in escaped),
+    ]

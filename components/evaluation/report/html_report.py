@@ -5,8 +5,6 @@ Each objective has a template, <name>.html.jinja; all templates get the same var
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -15,8 +13,8 @@ from markupsafe import Markup
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
-from components.evaluation.metrics_types import BinaryEntry, Metrics, SectionSizes, SizeMetrics
-from components.evaluation.report import terminal_report
+from components.evaluation.metrics_types import Metrics, SizeMetrics
+from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.formatting import change, interval, policy_title
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.regressions import worst_cases
@@ -56,9 +54,10 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         part_rows=terminal_report.part_rows(sizes) if sizes else [],
         policy_title=policy_title(metrics),
         worst=worst_cases(measured),
-        binaries_total=_binaries_by_project(metrics.binaries),
-        binary_sections=terminal_report.SECTIONS,
-        linked_lines=terminal_report.linked_lines(sizes.linked if sizes else {}),
+        binaries_total=linked_tables.binaries_by_project(metrics.binaries),
+        binary_sections=linked_tables.SECTIONS,
+        linked_total=program_rows.headline_total(sizes.linked) if sizes else None,
+        linked_lines=linked_tables.linked_lines(sizes.linked if sizes else {}),
         cases_plot=Markup(case_changes(measured)),
         projects_plot=Markup(project_changes(metrics, objective.labels)),
         sweep_plot=Markup(sweep(sizes)) if sizes and sizes.sweep else None,
@@ -68,27 +67,3 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         **program_rows.template_values(metrics.programs),
     )
     path.write_text(text, encoding="utf-8")
-
-
-@dataclass
-class _ProjectBinaries:
-    """Number and sizes in sum of a project's binaries of one link variant and kind; see `BinaryEntry`."""
-
-    link_variant: str
-    project: str
-    kind: str
-    count: int
-    stock: SectionSizes
-    policy: SectionSizes
-
-
-def _binaries_by_project(binaries: Sequence[BinaryEntry]) -> list[_ProjectBinaries]:
-    """Sum the sizes of binaries by link variant, project and kind."""
-    totals: dict[tuple[str, str, str], _ProjectBinaries] = {}
-    for binary in binaries:
-        key = (binary.link_variant, binary.project, binary.kind)
-        row = totals.setdefault(key, _ProjectBinaries(*key, 0, SectionSizes(), SectionSizes()))
-        row.count += 1
-        row.stock += binary.stock
-        row.policy += binary.policy
-    return [totals[key] for key in sorted(totals)]

@@ -23,11 +23,13 @@ from components.core.objectives import OBJECTIVES
 from components.core.storage import digest
 from components.core.storage.input_files import read_json
 from components.core.storage.manifest import MANIFEST
-from components.evaluation.benchmarks.program_rows import summary, verdict
+from components.evaluation.benchmarks.program_rows import headline_total, summary, verdict
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
+    BinaryEntry,
     CompiledBy,
     Interval,
+    LinkedTotals,
     Metrics,
     ScoreMetrics,
     SectionComparison,
@@ -36,7 +38,8 @@ from components.evaluation.metrics_types import (
     SizeMetrics,
     Verdict,
 )
-from components.evaluation.report.formatting import LANGUAGE_TITLES, change
+from components.evaluation.report import linked_tables
+from components.evaluation.report.formatting import LANGUAGE_TITLES, change, markdown_table
 from components.evaluation.report.regressions import case_line
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
@@ -82,6 +85,7 @@ class Gate(Struct, kw_only=True):
 
     Attributes:
         compiled_by: the clang that yields the policy's values.
+        judged_by: whose reduction decides.
         languages, sections: name -> group -> reduction in percent.
         per_project: project -> reduction in percent.
     """
@@ -95,6 +99,7 @@ class Gate(Struct, kw_only=True):
     languages: Reductions
     sections: Reductions
     per_project: dict[str, float | None]
+    judged_by: Literal["modules", "linked"] = "modules"
 
 
 class ModelCard(Struct, kw_only=True):
@@ -103,6 +108,8 @@ class ModelCard(Struct, kw_only=True):
     Attributes:
         version: version of the format.
         images: container images of training and evaluation.
+        linked, binaries: linked programs and shared libraries of whole projects, in sum and each; UNSET if none were
+            built.
         worst_modules, worst_functions: result of `worst_cases`; the objective decides which one is written.
         programs: executed instructions of whole projects; UNSET if no program was run.
     """
@@ -119,6 +126,8 @@ class ModelCard(Struct, kw_only=True):
     training: TrainingFigures
     measure: Literal["size", "score"]
     gate: Gate
+    linked: LinkedTotals | UnsetType = UNSET
+    binaries: list[BinaryEntry] | UnsetType = UNSET
     worst_modules: Sequence[Mapping[str, Any]] | UnsetType = UNSET
     worst_functions: Sequence[Mapping[str, Any]] | UnsetType = UNSET
     programs: BenchmarkSummary | UnsetType = UNSET
@@ -131,6 +140,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[M
     info = load_policy_info(policy)
     training_report = _training_report(policy)
     splits = corpus.splits()
+    sizes = metrics if isinstance(metrics, SizeMetrics) else None
     return ModelCard(
         problem=info.problem,
         policy_digest=digest(policy),
@@ -164,8 +174,11 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[M
             languages=reductions(metrics, "languages"),
             sections=reductions(metrics, "sections"),
             per_project={name: part.reduction_percent for name, part in metrics.per_project.items()},
+            judged_by=sizes.judged_by if sizes else "modules",
         ),
-        worst_modules=worst if isinstance(metrics, SizeMetrics) else UNSET,
+        linked=(sizes.linked if sizes else {}) or UNSET,
+        binaries=linked_tables.linked_only(metrics.binaries) or UNSET,
+        worst_modules=worst if sizes else UNSET,
         worst_functions=worst if isinstance(metrics, ScoreMetrics) else UNSET,
         programs=metrics.programs or UNSET,
     )
@@ -200,7 +213,8 @@ def card_markdown(card: ModelCard) -> str:
     """Return the card as Markdown."""
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
     cases = card.worst_modules or card.worst_functions or ()
-    programs = card.programs or None
+    programs, total = card.programs or None, headline_total(card.linked or {})
+    linked = f"linked programs and libraries {change(total.reduction_percent)}, " if total else ""
     worst = [f"- {case_line(case, labels.unit)}" for case in cases] or [labels.no_worse]
     interval = gate.reduction_percent_ci95
     bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
@@ -211,9 +225,10 @@ def card_markdown(card: ModelCard) -> str:
     lines = [
         f"# Policy for {card.problem}, LLVM {card.llvm_version}",
         "",
-        f"- Verdict: **{verdict(gate, programs)}**: held-out {labels.cases} "
+        f"- Verdict: **{verdict(gate, programs)}**: {linked}held-out {labels.cases} "
         f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
-        f"clang; at least {gate.min_reduction_percent:g}% is required",
+        f"clang; at least {gate.min_reduction_percent:g}% is required"
+        + (" of linked files" if gate.judged_by == "linked" else ""),
         *([f"- Programs: {summary(programs)}"] if programs else []),
         f"- Policy: `{card.policy_digest}`, {len(card.features)} features, made by the step {card.trained_by}",
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
@@ -221,6 +236,7 @@ def card_markdown(card: ModelCard) -> str:
         + (", ".join(corpus.heldout_projects) or "none"),
         f"- Code: commit `{card.git_commit or 'unknown'}`; images: "
         + ", ".join(f"{name} `{reference or 'none'}`" for name, reference in card.images.items()),
+        *linked_section(card),
         "",
         f"| project | modules | held-out {labels.values} |",
         "|---|---|---|",
@@ -242,6 +258,27 @@ def card_markdown(card: ModelCard) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def linked_section(card: ModelCard) -> list[str]:
+    """Return the lines about linked files, by project and by binary; [] if none were built."""
+    binaries = card.binaries or []
+    if not binaries:
+        return []
+    return [
+        "",
+        "## Linked programs and shared libraries",
+        "",
+        *(f"- {line}" for line in linked_tables.linked_lines(card.linked or {})),
+        "",
+        *markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries)),
+        "",
+        *markdown_table(linked_tables.binary_columns(), linked_tables.binary_rows(binaries)),
+        "",
+        "Bytes with the policy, and the change against stock clang.",
+        "",
+        "## Held-out modules",
+    ]
 
 
 def parts_table(languages: Reductions, sections: Reductions) -> list[str]:

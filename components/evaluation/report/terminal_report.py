@@ -21,7 +21,7 @@ from components.evaluation.benchmarks import program_rows
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
     BinariesComparison,
-    LinkedTotals,
+    BinaryEntry,
     Metrics,
     ScoreComparison,
     ScoreMetrics,
@@ -30,7 +30,8 @@ from components.evaluation.metrics_types import (
     SizeMetrics,
     decode_metrics,
 )
-from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, policy_title
+from components.evaluation.report import linked_tables
+from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, markdown_table, policy_title
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -181,11 +182,9 @@ def verdict(metrics: Metrics) -> str:
 
 
 def describe_reduction(metrics: Metrics) -> str:
-    """Return the reduction as text: first that of linked files, if it decides the verdict, then that of modules."""
+    """Return the reduction as text: first that of linked files, if there are any, then that of modules."""
     modules = change(metrics.reduction_percent, objective_of(metrics).labels.comparative)
-    if not isinstance(metrics, SizeMetrics) or metrics.judged_by != "linked":
-        return modules
-    total = program_rows.headline_total(metrics.linked)
+    total = program_rows.headline_total(metrics.linked) if isinstance(metrics, SizeMetrics) else None
     if total is None:
         return modules
     return f"linked programs and libraries {change(total.reduction_percent)}, modules {modules}"
@@ -206,8 +205,7 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
     ]
     if (programs := metrics.programs) is not None:
         text.append(program_rows.summary(programs))
-    if isinstance(metrics, SizeMetrics):
-        text += linked_lines(metrics.linked)
+    text += _linked_lines(metrics)
     text += reference_notes(metrics)
     if metrics.excluded:
         text.append(f"left out: {len(metrics.excluded)} modules that did not compile, listed in {REPORT}")
@@ -219,47 +217,31 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
 
 
 def markdown(metrics: Metrics) -> str:
-    """Return the table and the verdict as Markdown."""
-    text = _markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
+    """Return the tables and the verdict as Markdown, linked files first."""
+    text = []
+    if binaries := linked_tables.linked_only(metrics.binaries):
+        text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
+        text += ["", *(f"- {line}" for line in _linked_lines(metrics)), ""]
+    text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
     if notes := reference_notes(metrics):
         text += ["", *(f"- {note}" for note in notes)]
     text += ["", f"Verdict: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
     if (programs := metrics.programs) is not None:
-        program_table = _markdown_table(program_rows.columns(programs), program_rows.rows(programs))
+        program_table = markdown_table(program_rows.columns(programs), program_rows.rows(programs))
         text += [f"{program_rows.summary(programs)}:", "", *program_table, ""]
     return "\n".join(text)
 
 
-def _markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        "|" + "|".join(f" {title} " if title else " " for title in titles) + "|",
-        "|---" * len(titles) + "|",
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
-
-
 def print_table(metrics: Metrics, directory: Path) -> None:
-    """Print the table and the lines below it."""
+    """Print the tables, linked files first, and the lines below them."""
     console = table_console(_WIDTH)
+    if binaries := linked_tables.linked_only(metrics.binaries):
+        console.print(_project_table(binaries))
     console.print(table(metrics))
     if (programs := metrics.programs) is not None:
         console.print(_program_table(programs))
     for line in footer_lines(metrics, directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-SECTIONS = {
-    "llvm_size_text": "text (llvm-size)",
-    "text": ".text",
-    "rodata": ".rodata",
-    "eh_frame": ".eh_frame",
-    "gcc_except_table": ".gcc_ex…",
-    "dynstr": ".dynstr",
-    "data": "data",
-    "other": "other",
-    "total": "total",
-}
-"""Columns of linked binaries: attribute of SectionSizes -> title."""
 
 
 def print_binaries(compared: BinariesComparison, subject: str) -> None:
@@ -272,27 +254,19 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
     console = table_console(_WIDTH)
     for variant in dict.fromkeys(binary.link_variant for binary in compared.binaries):
         view = Table("binary", title=f"Linked binaries, {variant}: {subject}")
-        for section in SECTIONS.values():
+        for section in linked_tables.SECTIONS.values():
             view.add_column(section, justify="right")
         for binary in compared.binaries:
             if binary.link_variant == variant:
-                pairs = [(getattr(binary.stock, section), getattr(binary.policy, section)) for section in SECTIONS]
+                pairs = [
+                    (getattr(binary.stock, section), getattr(binary.policy, section))
+                    for section in linked_tables.SECTIONS
+                ]
                 cells = [f"{policy:,}\n{policy - stock:+,}" for stock, policy in pairs]
                 view.add_row(f"{binary.project}/{binary.name}\n{binary.kind}", *cells)
         console.print(view)
-    for line in linked_lines(compared.linked):
+    for line in linked_tables.linked_lines(compared.linked):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def linked_lines(linked: LinkedTotals) -> list[str]:
-    """Return a line for each link variant and language: the reduction of its programs and shared libraries in sum."""
-    titles = {"all": "all", "c": "C", "c++": "C++"}
-    return [
-        f"linked, {variant}, {titles.get(language, language)} ({total.files}): {change(total.reduction_percent)}, "
-        f".text alone {change(total.text_reduction_percent)}"
-        for variant, languages in linked.items()
-        for language, total in sorted(languages.items())
-    ]
 
 
 def print_programs(programs: BenchmarkSummary) -> None:
@@ -305,6 +279,21 @@ def print_programs(programs: BenchmarkSummary) -> None:
 def _titles(metrics: Metrics) -> list[str]:
     columns: Sequence[SizeComparison | ScoreComparison] = metrics.columns
     return [f"{title} ({group.cases:,})" for title, group in zip(COLUMNS, columns, strict=True)]
+
+
+def _linked_lines(metrics: Metrics) -> list[str]:
+    return linked_tables.linked_lines(metrics.linked) if isinstance(metrics, SizeMetrics) else []
+
+
+def _project_table(binaries: Sequence[BinaryEntry]) -> Table:
+    from rich.table import Table
+
+    view = Table(title="Linked programs and shared libraries by project: bytes with the policy, change against stock")
+    for index, title in enumerate(linked_tables.project_columns()):
+        view.add_column(title, justify="right" if index > 1 else "left")
+    for row in linked_tables.project_rows(binaries):
+        view.add_row(*(cell.replace(" ", "\n") if index > 1 else cell for index, cell in enumerate(row)))
+    return view
 
 
 def _program_table(programs: BenchmarkSummary) -> Table:

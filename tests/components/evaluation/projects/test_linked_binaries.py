@@ -20,7 +20,7 @@ from components.core.projects.recipe import Recipe, Source
 from components.evaluation.metrics_types import Kind, SectionSizes
 from components.evaluation.projects.build_variants import BuildVariant, require_same_version
 from components.evaluation.projects.linked_binaries import Binary, compare_projects, linked_totals
-from components.evaluation.report import terminal_report
+from components.evaluation.report import linked_tables
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
@@ -157,9 +157,7 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
         ("hidden", "all"): (1, 5.0, 380),
         ("hidden", "c++"): (1, 5.0, 380),
     }
-    assert (
-        terminal_report.linked_lines(totals)[0] == "linked, default, all (2): 5.00% smaller, .text alone 5.00% smaller"
-    )
+    assert linked_tables.linked_lines(totals)[0] == "linked, default, all (2): 5.00% smaller, .text alone 5.00% smaller"
     assert linked_totals(binaries[3:]) == {}
 
 

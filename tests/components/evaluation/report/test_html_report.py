@@ -100,6 +100,8 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -
     )
     page = render(tmp_path, measured, curve, BinariesComparison([binary], {"default": {"all": total}}))
     assert "linked, default, all (1): 2.50% smaller, .text alone 1.00% larger" in page
+    assert "Better: linked programs and libraries 2.50% smaller, modules 0.40% smaller" in page
+    assert page.index("Linked binaries") < page.index("Text size of the held-out modules")
     parser = Balanced()
     parser.feed(page)
     assert parser.open == []

@@ -1,0 +1,102 @@
+"""Formats the linked binaries of metrics.json as tables and lines for all reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.evaluation.metrics_types import BinaryEntry, LinkedTotals, SectionSizes
+from components.evaluation.report.formatting import change
+
+SECTIONS = {
+    "llvm_size_text": "text (llvm-size)",
+    "text": ".text",
+    "rodata": ".rodata",
+    "eh_frame": ".eh_frame",
+    "gcc_except_table": ".gcc_ex…",
+    "dynstr": ".dynstr",
+    "data": "data",
+    "other": "other",
+    "total": "total",
+}
+"""Columns of linked binaries: attribute of SectionSizes -> title."""
+
+
+@dataclass
+class ProjectBinaries:
+    """Number and sizes in sum of a project's binaries of one link variant and kind; see `BinaryEntry`."""
+
+    link_variant: str
+    project: str
+    kind: str
+    count: int
+    stock: SectionSizes
+    policy: SectionSizes
+
+
+def binaries_by_project(binaries: Sequence[BinaryEntry]) -> list[ProjectBinaries]:
+    """Sum the sizes of binaries by link variant, project and kind."""
+    totals: dict[tuple[str, str, str], ProjectBinaries] = {}
+    for binary in binaries:
+        key = (binary.link_variant, binary.project, binary.kind)
+        row = totals.setdefault(key, ProjectBinaries(*key, 0, SectionSizes(), SectionSizes()))
+        row.count += 1
+        row.stock += binary.stock
+        row.policy += binary.policy
+    return [totals[key] for key in sorted(totals)]
+
+
+def linked_only(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
+    """Return the programs and shared libraries; static libraries are not linked."""
+    return [binary for binary in binaries if binary.kind in ("program", "shared library")]
+
+
+def project_columns() -> list[str]:
+    """Return the titles of `project_rows`."""
+    return ["project", "link variant", *SECTIONS.values()]
+
+
+def project_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
+    """Return a row for each link variant, project and kind of its linked binaries, with bytes and change by section."""
+    return [
+        [f"{row.project}: {row.count} {_plural(row.kind, row.count)}", row.link_variant, *_cells(row.stock, row.policy)]
+        for row in binaries_by_project(linked_only(binaries))
+    ]
+
+
+def binary_columns() -> list[str]:
+    """Return the titles of `binary_rows`."""
+    return ["binary", "link variant", *SECTIONS.values()]
+
+
+def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
+    """Return a row for each linked binary, with bytes and change by section."""
+    return [
+        [f"{binary.project}/{binary.name}", binary.link_variant, *_cells(binary.stock, binary.policy)]
+        for binary in linked_only(binaries)
+    ]
+
+
+def linked_lines(linked: LinkedTotals) -> list[str]:
+    """Return a line for each link variant and language: the reduction of its programs and shared libraries in sum."""
+    titles = {"all": "all", "c": "C", "c++": "C++"}
+    return [
+        f"linked, {variant}, {titles.get(language, language)} ({total.files}): {change(total.reduction_percent)}, "
+        f".text alone {change(total.text_reduction_percent)}"
+        for variant, languages in linked.items()
+        for language, total in sorted(languages.items())
+    ]
+
+
+def _cells(stock: SectionSizes, policy: SectionSizes) -> list[str]:
+    return [_cell(getattr(stock, section), getattr(policy, section)) for section in SECTIONS]
+
+
+def _cell(stock: int, policy: int) -> str:
+    return f"{policy:,} {100 * (policy / stock - 1):+.2f}%" if stock else f"{policy:,}"
+
+
+def _plural(kind: str, count: int) -> str:
+    if count == 1:
+        return kind
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

@@ -1,0 +1,83 @@
+"""Tests that reports begin with linked programs and libraries, by project and by binary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.core.compiler.source_language import Language
+from components.core.formats.corpus import load_corpus
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import judge_whole_projects, summarize
+from components.evaluation.metrics_types import Kind, SectionSizes, SizeMetrics, WholeProjects
+from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
+from components.evaluation.report import linked_tables, terminal_report
+from components.evaluation.report.model_card import card_markdown, model_card
+
+
+def _sizes(text: int) -> SectionSizes:
+    return SectionSizes(text=text, eh_frame=100, total=text + 100, llvm_size_text=text + 100)
+
+
+def _binary(project: str, name: str, kind: Kind, language: Language | None, stock: int, policy: int) -> Binary:
+    return Binary(project, name, kind, language, "default", _sizes(stock), _sizes(policy))
+
+
+@pytest.fixture
+def linked_metrics(measured: Measurements) -> SizeMetrics:
+    whole = summarize_binaries(
+        [
+            _binary("zstd", "bin/zstd", "program", "c", 900, 700),
+            _binary("zstd", "bin/pzstd", "program", "c++", 1900, 1900),
+            _binary("snappy", "libsnappy.a", "static library", None, 500, 400),
+        ]
+    )
+    metrics = summarize(measured, 0.3, 1, WholeProjects(whole))
+    assert isinstance(metrics, SizeMetrics)
+    judge_whole_projects(metrics, None)
+    return metrics
+
+
+def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
+    (row,) = linked_tables.project_rows(linked_metrics.binaries)
+    assert row[:4] == ["zstd: 2 programs", "default", "2,800 -6.67%", "2,600 -7.14%"]
+    assert [row[0] for row in linked_tables.binary_rows(linked_metrics.binaries)] == ["zstd/bin/zstd", "zstd/bin/pzstd"]
+
+
+def test_summary_begins_with_linked_files(linked_metrics: SizeMetrics) -> None:
+    text = terminal_report.markdown(linked_metrics)
+    assert text.startswith("| project | link variant | text (llvm-size) | .text |")
+    assert "- linked, default, all (2): 6.67% smaller, .text alone 7.14% smaller" in text
+    assert text.index("zstd: 2 programs") < text.index("stock -Oz")
+    assert "Verdict: better (linked programs and libraries 6.67% smaller, modules 0.40% smaller)" in text
+
+
+def test_printed_report_begins_with_linked_files(
+    linked_metrics: SizeMetrics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal_report.print_table(linked_metrics, tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.index("zstd: 2 programs") < printed.index("stock -Oz")
+
+
+def test_summary_without_linked_files_begins_with_modules(measured: Measurements) -> None:
+    assert terminal_report.markdown(summarize(measured, 0.3, 1)).startswith("| | all held-out")
+
+
+def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus_directory: Path, never: Path) -> None:
+    card = model_card(linked_metrics, never, load_corpus(corpus_directory), [])
+    text = card_markdown(card)
+    assert "- Verdict: **better**: linked programs and libraries 6.67% smaller, held-out modules 0.40% smaller" in text
+    assert "at least 0.3% is required of linked files" in text
+    assert text.index("| zstd: 2 programs |") < text.index("| zstd/bin/zstd |") < text.index("## Held-out modules")
+    assert text.index("## Held-out modules") < text.index("| project | modules |")
+    assert "libsnappy.a" not in text
+    assert card.gate.judged_by == "linked"
+
+
+def test_model_card_without_linked_files_has_no_such_section(
+    measured: Measurements, corpus_directory: Path, never: Path
+) -> None:
+    text = card_markdown(model_card(summarize(measured, 0.3, 1), never, load_corpus(corpus_directory), []))
+    assert "**better**: held-out modules 0.40% smaller" in text and "inked" not in text
