@@ -169,7 +169,7 @@ def training_pipeline(
         compile_commands: Path or URI of the compile_commands.json of a finished build.
         problem: Optimization problem: the decision that the policy makes.
         preset: How much training.
-        train_minutes: Minutes of PPO, instead of the preset's. Empty: the preset's.
+        train_minutes: Minutes of training, instead of the preset's. Empty: the preset's.
         strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
             pass plugin; inlining only. `external`: training uses `clang`, the release clang is one of these two.
         targets: Code generators of the clangs: `native`, or `all` for code of other processors.
@@ -179,8 +179,8 @@ def training_pipeline(
             installed one.
         clang: Path of a training clang that others built in LLVM's development mode, where all steps find it. Only for
             `external`.
-        workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to PPO only, on a Ray cluster of up to N pods
-            that KubeRay starts for it; all other steps then use `local`.
+        workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to the training only, on a Ray cluster of up
+            to N pods that KubeRay starts for it; all other steps then use `local`.
         spot_node_label: Label (and taint) of the nodes that the workers of that Ray cluster run on.
         ray_cluster_options: Settings of that Ray cluster; see `mlgo ppo --help`.
         seed: Random seed of all steps.

@@ -318,7 +318,7 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:
-    """Return whether the PPO step of a pipeline with these parameters starts a Ray cluster."""
+    """Return whether the training step of a pipeline with these parameters starts a Ray cluster."""
     return rayjob_workers(values.get("workers") or "") is not None
 
 

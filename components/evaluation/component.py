@@ -26,7 +26,7 @@ def evaluation(  # type: ignore[no-untyped-def]
     Args:
         corpus: Corpus with the held-out modules.
         training: Training clang.
-        warmstart: Policy that PPO started from.
+        warmstart: Policy that training started from.
         policy: Policy to evaluate.
         problem: Optimization problem, for example `inlining`.
         workers: Where modules are compiled, KIND[:N].

@@ -1,1 +1,1 @@
-"""Step: proximal policy optimization of a policy against the size, or the scores, of the code that it makes."""
+"""Step: training of a policy by reinforcement learning (DQN, PPO or ES) against the size or the scores of the code."""

@@ -1,4 +1,4 @@
-"""KFP component of the PPO step."""
+"""KFP component of the training step."""
 
 from kfp import dsl
 
@@ -27,7 +27,7 @@ def ppo(  # type: ignore[no-untyped-def]
     policy: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Train a policy with PPO.
+    """Train a policy by reinforcement learning.
 
     A retry resumes from the checkpoints in `ppo`. A run with other inputs in the same place starts from scratch.
 

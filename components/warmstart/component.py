@@ -33,7 +33,7 @@ def warmstart(  # type: ignore[no-untyped-def]
         features: Features of the policy: `extended` or `llvm`.
         gin_bindings: Hyperparameters, separated by semicolons; those of the network apply. Empty: the defaults.
         seed: Random seed.
-        warmstart: Policy that PPO starts from.
+        warmstart: Policy that training starts from.
         metrics: Metrics for the KFP UI.
         agreement: Confusion matrix of the heuristic's decisions (rows) and the policy's, for inlining.
     """

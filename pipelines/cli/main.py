@@ -132,7 +132,7 @@ cli.add_command(storage_group)
     default="demo",
     help="How much training: tiny only shows that everything works, full trains for an hour.",
 )
-@click.option("--train-minutes", type=MINUTES, metavar="M", help="Minutes of PPO, instead of the preset's.")
+@click.option("--train-minutes", type=MINUTES, metavar="M", help="Minutes of training, instead of the preset's.")
 @click.option(
     "--problem", type=click.Choice(problems.names()), default="inlining", help="The decision that the policy makes."
 )
@@ -242,7 +242,7 @@ def run(
 ) -> None:
     """Train a policy on your code, and build a clang that embeds it.
 
-    Runs every step in order: training clang, corpus, default trace, vocab, warmstart, PPO, evaluation on held-out
+    Runs every step in order: training clang, corpus, default trace, vocab, warmstart, training, evaluation on held-out
     modules, release clang, release report. Each step's artifact is a directory in --output. A second run reuses the
     steps whose inputs have not changed; a killed run resumes where it stopped.
 

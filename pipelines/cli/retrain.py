@@ -329,7 +329,7 @@ def promote(
 
 
 def _local(workers: str) -> str:
-    """Return the workers of a step other than PPO, which alone starts a RayJob."""
+    """Return the workers of a step other than the training, which alone starts a RayJob."""
     return "local" if rayjob_workers(workers) is not None else workers
 
 

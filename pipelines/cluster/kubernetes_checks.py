@@ -147,7 +147,7 @@ class Cluster:
         """Check the namespace, the service accounts `steps` and `ray`, and their rights.
 
         Args:
-            spec: of the Ray cluster that the PPO step starts; None if it starts none.
+            spec: of the Ray cluster that the training step starts; None if it starts none.
         """
         found = self._check_namespace()
         if found[0].status == "missing":

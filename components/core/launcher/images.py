@@ -9,4 +9,4 @@ CLUSTER = "cluster"
 STEPS = tuple(key for key in IMAGES if key != CLUSTER)
 """The images that steps run in."""
 CLUSTER_VARIABLE = "MLGO_CLUSTER_IMAGE"
-"""Environment variable by which the pipeline passes the digest of that image to the PPO step."""
+"""Environment variable by which the pipeline passes the digest of that image to the training step."""

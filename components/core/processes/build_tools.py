@@ -33,7 +33,7 @@ def run_logged(
     command ends at its next line of output, because nobody reads its pipe any more.
 
     Raises:
-        Stopped: `stop_running` stopped the command.
+        CommandStopped: `stop_running` stopped the command.
     """
     variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
     with open(log, "a", encoding="utf-8", errors="replace") as out:

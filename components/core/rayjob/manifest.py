@@ -1,4 +1,4 @@
-"""The RayJob that runs PPO on a cluster: KubeRay starts a Ray cluster, runs the trainer on its head, ends both.
+"""The RayJob that runs a training on a cluster: KubeRay starts a Ray cluster, runs the trainer on its head, ends both.
 
 k8s/base has the same RayJob as YAML, to read and to start manually; tests check that the two agree.
 """

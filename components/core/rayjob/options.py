@@ -1,4 +1,4 @@
-"""Options of the PPO step that configure a RayJob (`--workers rayjob`), and their parsers."""
+"""Options of the training step that configure a RayJob (`--workers rayjob`), and their parsers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from components.core.workers.pool import WorkerPool
 HELP = (
     'Where compiles run: "local" (a worker per core), "local:N", "ray" (Ray on this machine) or "ray:HOST:PORT" (a Ray '
     'cluster, by its head\'s address; "ray:auto" for the cluster that this machine belongs to). Pipelines also take '
-    '"rayjob" or "rayjob:N": PPO starts a Ray cluster of up to N pods, other steps are "local".'
+    '"rayjob" or "rayjob:N": the training starts a Ray cluster of up to N pods, other steps are "local".'
 )
 RAYJOB_WORKERS = 8
 """Default of the maximum number of pods of a RayJob."""

@@ -49,7 +49,9 @@ def read_curve(directory: Path) -> Curve | None:
         UserError: the directory does not exist.
     """
     if not directory.is_dir():
-        raise UserError(f"no training at {directory}: no such directory", "pass the output of PPO as --ppo-root")
+        raise UserError(
+            f"no training at {directory}: no such directory", "pass the --root-dir of the training as --ppo-root"
+        )
     # Not by the file's time: for a file from object storage, that is the time of the download.
     runs = sorted((read_event_file(path) for path in directory.rglob("*.tfevents.*")), key=lambda run: run.start_s)
     series = _concatenate(runs)

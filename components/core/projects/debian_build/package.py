@@ -153,7 +153,7 @@ def build_package(
         log: file for the build's output, and nothing else.
 
     Raises:
-        Stopped: `stop_running` was called.
+        CommandStopped: `stop_running` was called.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
