@@ -1,48 +1,4 @@
-"""Recipes: YAML files that specify the source and the configuration of a project.
-
-One project:
-
-    name: lz4
-    source: {deb: lz4}                  # or {git: URL, tag: TAG}, {url: URL, sha256: HEX}, {path: DIRECTORY}
-    requires:                           # optional: other sources, named {gtest} in options and commands
-      gtest: {deb: googletest}
-    prepare: [shell lines]              # optional: run in the source first; a local path is then copied
-    cmake:                              # or commands: [shell lines]
-      directory: build/cmake            # of CMakeLists.txt in the source, default .
-      options: {BUILD_SHARED_LIBS: "ON"}
-      targets: [all]                    # targets of a whole build, default all
-    exclude: ["*/fuzz/*"]               # optional: objects left out of a corpus, as globs of their path;
-                                        # the last that matches decides, "!*/fuzz/one.c.o" takes one back
-    cflags: [-Wno-error]                # optional: flags that this project needs
-    binaries: ["liblz4.so.*", lz4]      # optional: globs of the linked files that users ship
-    benchmarks:                         # optional: runs of built programs whose instructions are counted
-      - name: compress
-        program: lz4                    # path or glob relative to the build directory (of commands: to the source)
-        arguments: [-q, "{input}", "{output}"]   # {output}: a file that it writes; also {source}
-        input: {files: ["lib/*.c"], bytes: 1000000}   # content of source files in the order of their paths, repeated
-                                        # or cut; or {text: TEXT}, or {output_of: an earlier benchmark}
-        stdin: true                     # also pass the input on standard input, which is empty otherwise
-
-A Debian source package that is built by its own rules, with clang in place of GCC, in a temporary root:
-
-    name: zlib
-    source: {deb: zlib}                 # or {path: DIRECTORY} with debian/ in it
-    build: debian                       # in place of cmake and commands; also exclude and binaries, as globs of paths
-                                        # below the source tree, and of shipped files with their package before them
-
-A benchmark executes the same instructions each time: one thread, no loop that ends by the clock, no seed from the time
-or from addresses. It runs in a directory of its own, its status must be 0, and what it prints to standard output and
-writes to {output} the same whichever compiler built it.
-
-A set of projects, with the corpus' split:
-
-    projects: [lz4.yaml, ...]           # files in this directory, or projects written as above
-    packages: [zlib, fish]              # the same as a project of `build: debian` for each
-    split: {validation_fraction: 0.1, heldout_fraction: 0.15, heldout_projects: [lz4], seed: 0}
-
-Commands run in a copy of the source with CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS and JOBS set; they may leave a
-compile_commands.json; without one every object file below the directory counts.
-"""
+"""Recipes: YAML files with the source and the configuration of projects. docs/recipes.md documents every key."""
 
 from __future__ import annotations
 

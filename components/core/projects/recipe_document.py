@@ -1,4 +1,4 @@
-"""The keys and types of recipe files, checked by msgspec; recipe.py documents them."""
+"""The keys and types of recipe files, checked by msgspec; docs/recipes.md documents them."""
 
 from __future__ import annotations
 
