@@ -22,6 +22,7 @@ from components.core.formats.strategy import (
     EXTERNAL,
     MIN_IR2VEC_MAJOR,
     PLUGIN_PROBLEMS,
+    FeatureSet,
     Strategy,
     Targets,
     check_llvm_source,
@@ -40,7 +41,6 @@ from components.ppo.config import (
     SizeOf,
     algorithms_without_advisors,
 )
-from components.warmstart.config import FeatureSet
 from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.retrain.state import load_state
 from pipelines.spec import parameter_values

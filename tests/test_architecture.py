@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,27 @@ CONCEPTS = {
 FOLDERS = STEPS | {f"core/{concept}" for concept in CONCEPTS}
 KFP = {"component.py", "declare.py"}
 """Names of the files that declare KFP components; only they and three files of pipelines/ import kfp."""
+LAZY_CYCLES = {
+    "the package of errors runs steps, whose errors name URIs": {"components.core.console.command"},
+    "the confinement is probed by a supervised child": {"components.core.processes.sandbox"},
+    "store_of returns the store of a scheme": {"components.core.storage.object_store"},
+}
+"""Reason -> the files whose imports inside functions close a cycle. At the top of files there is no cycle."""
+STEP_IMPORTS = {
+    "pipelines.cli.main": {"components.evaluation.report.terminal_report"},  # prints the table of a run
+    "pipelines.cli.retrain": {"components.evaluation.report.terminal_report"},  # reads metrics.json
+    "pipelines.retrain.check": {"components.evaluation.metrics_types"},
+    # Compares the measurements of two policies, and reads verdicts.
+    "pipelines.retrain.promote": {
+        "components.evaluation.measurements",
+        "components.evaluation.metrics_types",
+        "components.evaluation.report.terminal_report",
+    },
+    "pipelines.retrain.registry.entry": {"components.evaluation.report.model_card"},  # registers the card's text
+    # The values of options, which a run checks before its first step.
+    "pipelines.validation": {"components.evaluation.config", "components.ppo.config"},
+}
+"""File of pipelines/ -> what it imports of steps, other than declarations."""
 WITHOUT_TENSORFLOW = FOLDERS - {"warmstart", "ppo", "core/policy"}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -44,7 +67,7 @@ def tracked(*places: str) -> list[str]:
 
 
 def imported(folder: Path) -> set[tuple[Path, str]]:
-    """Return (file, absolute module) of every import in `folder`."""
+    """Return (file, absolute module or imported name) of every import in `folder`."""
     found: set[tuple[Path, str]] = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -54,6 +77,62 @@ def imported(folder: Path) -> set[tuple[Path, str]]:
                 found.add((path, str(node.module)))
                 found |= {(path, f"{node.module}.{alias.name}") for alias in node.names}
     return found
+
+
+def modules() -> dict[str, Path]:
+    """Return module name -> file, of components/ and pipelines/."""
+    files = [path for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+
+
+def module_imports(lazy: bool) -> dict[str, set[str]]:
+    """Return module -> the project's modules that it imports, including those under TYPE_CHECKING.
+
+    Args:
+        lazy: include imports inside functions.
+    """
+    known = modules()
+
+    def nodes(parent: ast.AST) -> Iterator[ast.AST]:
+        for node in ast.iter_child_nodes(parent):
+            yield node
+            if lazy or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from nodes(node)
+
+    graph: dict[str, set[str]] = {}
+    for name, path in known.items():
+        found = set()
+        for node in nodes(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                full = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {module if module in known else str(node.module) for module in full}
+        graph[name] = (found & known.keys()) - {name}
+    return graph
+
+
+def test_files_do_not_import_each_other_in_cycles() -> None:
+    graphlib.TopologicalSorter(module_imports(lazy=False)).prepare()  # CycleError names the files
+
+
+def test_imports_inside_functions_close_only_known_cycles() -> None:
+    top, graph = module_imports(lazy=False), module_imports(lazy=True)
+    known = set.union(*LAZY_CYCLES.values())
+    graphlib.TopologicalSorter({name: top[name] if name in known else graph[name] for name in graph}).prepare()
+    for name in known:
+        with pytest.raises(graphlib.CycleError):
+            graphlib.TopologicalSorter({**top, name: graph[name]}).prepare()
+
+
+def test_pipelines_imports_only_declarations_core_and_what_is_listed() -> None:
+    found = {
+        name: {module for module in imports if re.match(r"components\.(?!core\b)", module)}
+        for name, imports in module_imports(lazy=True).items()
+        if name.startswith("pipelines.")
+    }
+    of_steps = {name: {m for m in imports if not m.endswith(".component")} for name, imports in found.items()}
+    assert {name: imports for name, imports in of_steps.items() if imports} == STEP_IMPORTS
 
 
 def test_every_folder_is_step_or_concept() -> None:

@@ -13,9 +13,10 @@ from components.core.console.number_types import COUNT, SEED, FiniteFloatRange
 from components.core.formats.deployment import Deployment, read_deployment
 from components.core.formats.gin_bindings import network_bindings, parse_gin_bindings
 from components.core.formats.policy import HEURISTIC, PRETRAINED
+from components.core.formats.strategy import FeatureSet
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.core.storage.uri import display_path
-from components.warmstart.config import FeatureSet, WarmstartConfig
+from components.warmstart.config import WarmstartConfig
 from components.warmstart.deployed import deployed_start
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from components.core.formats.policy import HEURISTIC
-
-FeatureSet = Literal["extended", "llvm", "ir2vec"]
+from components.core.formats.strategy import FeatureSet
 
 
 @dataclass(frozen=True)

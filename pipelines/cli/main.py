@@ -12,9 +12,8 @@ import click
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
-from components.core.formats.strategy import Strategy, Targets
+from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
-from components.warmstart.config import FeatureSet
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.images import images_group

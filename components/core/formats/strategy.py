@@ -11,6 +11,8 @@ Strategy = Literal["sdk", "plugin", "external"]
 a pass plugin for the installed clang, which has no advisor for register allocation. "external" does without them: the
 training clang is one that others built in LLVM's development mode, and only the release clang is ours."""
 EXTERNAL: Strategy = "external"
+FeatureSet = Literal["extended", "llvm", "ir2vec"]
+"""Features of a policy: all that our advisors log, those of upstream LLVM, or all with embeddings of functions."""
 Targets = Literal["native", "all"]
 """Code generators of a clang."""
 SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19, 22), "plugin": (19, 22), "external": (19, 22)}
