@@ -261,7 +261,10 @@ def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Imag
                 if line.startswith("Step "):
                     say(f"[{name}] {line[:150]}")
     except APIError as error:
-        raise UserError(f"building {tag} failed: {error.explanation}", "see docker/README.md") from None
+        raise UserError(
+            f"building {tag} failed: {error.explanation}",
+            f"correct docker/{name}/Dockerfile, or see docs/pipeline.md, Container images",
+        ) from None
     found = client.images.get(tag)
     is_local = client.images.get(base).labels.get(LOCAL_BASE) == "true"
     return Image(tag, found.id, found.attrs["Size"], is_local, base)

@@ -16,6 +16,7 @@ from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
+from pipelines.cli.image_help import IMAGE_HELP, image_help, image_usage
 from pipelines.cli.images import images_group
 from pipelines.cli.pipeline import pipeline_group, program_path
 from pipelines.cli.retrain import retrain_group
@@ -42,19 +43,28 @@ _MODULES = {"policy": "components.core.policy"}
 class StepGroup(click.Group):
     """A group that runs a step's subcommand by replacing this process.
 
-    No step is imported here, so `mlgo --help` is instant and needs no TensorFlow.
+    No step is imported here, so `mlgo --help` is instant and needs no TensorFlow. In a container image ($MLGO_IMAGE),
+    there are only the commands that work in it, and the help is the image's.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
         here = _steps_here()
-        return [*(super().list_commands(context) if here == set(STEPS) else ()), *(s for s in STEPS if s in here)]
+        groups = super().list_commands(context)
+        if image := _image():
+            groups = [group for group in groups if group in IMAGE_HELP[image].groups]
+        return [*groups, *(step for step in STEPS if step in here)]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        image = _image()
+        known = name in STEPS or name in super().list_commands(context)
+        if image and known and name not in self.list_commands(context):
+            other = "mlgo-training" if image == "toolchain" else "mlgo-toolchain"
+            raise UserError(
+                f"the image mlgo-{image} does not have the command {name}",
+                f"use the image {other}" if name in STEPS else "install mlgo-pipeline, see README.md",
+            )
         if name not in STEPS:
             return super().get_command(context, name)
-        if name not in _steps_here():
-            image = os.environ.get("MLGO_IMAGE", "")
-            raise UserError(f"the image {image!r} does not have the step {name}", f"use the image that has {name}")
         return click.Command(
             name,
             callback=lambda arguments: _become(name, arguments),
@@ -64,6 +74,20 @@ class StepGroup(click.Group):
             help=STEPS[name],
             short_help=STEPS[name],
         )
+
+    def get_help(self, context: click.Context) -> str:
+        image = _image()
+        if not image:
+            return super().get_help(context)
+        commands = ((name, self.get_command(context, name)) for name in self.list_commands(context))
+        described = ((name, command.get_short_help_str(100)) for name, command in commands if command)
+        return f"Usage: {image_usage(image)}\n\n{image_help(image, described)}"
+
+
+def _image() -> str:
+    """Return the name of the container image that this process runs in; "" outside of this project's images."""
+    name = os.environ.get("MLGO_IMAGE", "")
+    return name if name in IMAGE_HELP else ""
 
 
 def _steps_here() -> set[str]:

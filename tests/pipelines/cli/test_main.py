@@ -2,25 +2,94 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from components.core.launcher.images import IMAGES
+from pipelines.cli.image_help import IMAGE_HELP
 from pipelines.cli.main import STEPS
+from pipelines.images import ROOT
 
 
-def mlgo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pipelines", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+def mlgo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipelines", *arguments]
+    env = os.environ | environment
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def image_environment(image: str) -> dict[str, str]:
+    """Return the variables by which mlgo knows its image, as the Dockerfiles set them."""
+    found = {}
+    for name in ("training", image) if image == "cluster" else (image,):  # the cluster image is built on the other
+        text = (ROOT / "docker" / name / "Dockerfile").read_text()
+        found |= {key: quoted or plain for key, quoted, plain in re.findall(r'(MLGO_\w+)=(?:"([^"]*)"|(\w+))', text)}
+    return {key: found[key] for key in ("MLGO_IMAGE", "MLGO_STEPS")}
 
 
 def test_help_lists_every_step() -> None:
     done = mlgo("--help")
     assert done.returncode == 0
     assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", "retrain", *STEPS))
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_help_of_image_lists_only_its_commands(image: str) -> None:
+    environment = image_environment(image)
+    done = mlgo("--help", **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Usage: docker run --rm --read-only ") and f" {IMAGES[image]}:TAG " in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
+    listed = re.findall(r"^  (\w+) +\S", done.stdout.partition("Commands")[2].partition("\n\n")[0], re.MULTILINE)
+    assert listed == [*IMAGE_HELP[image].groups, *environment["MLGO_STEPS"].split()]
+    for command in listed:
+        assert mlgo(command, "--help", **environment).returncode == 0
+    for variable in ("MLGO_CACHE_DIR", "GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "AWS_REGION"):
+        assert f"  {variable} " in done.stdout
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_examples_of_image_have_commands_and_options_that_exist(image: str) -> None:
+    environment = image_environment(image)
+    for _comment, example in IMAGE_HELP[image].examples:
+        words = shlex.split(example.replace("\\\n", ""))
+        command = list(itertools.takewhile(lambda word: re.fullmatch("[a-z]+", word), words))
+        done = mlgo(*command, "--help", **environment)
+        assert done.returncode == 0, done.stderr
+        assert all(f"{word} " in done.stdout for word in words if word.startswith("--")), example
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "remedy"),
+    [
+        ("toolchain", "ppo", "use the image mlgo-training"),
+        ("training", "corpus", "use the image mlgo-toolchain"),
+        ("training", "run", "install mlgo-pipeline"),
+    ],
+)
+def test_command_of_another_image_is_refused(image: str, command: str, remedy: str) -> None:
+    done = mlgo(command, **image_environment(image))
+    assert done.returncode == 1 and f"the image mlgo-{image} does not have the command {command}" in done.stderr
+    assert remedy in done.stderr
+    assert mlgo("no-such", **image_environment(image)).returncode == 2
+
+
+def test_example_of_image_help_runs_as_written(tmp_path: Path) -> None:
+    """docker is a program that prints its arguments: the shell function passes on what comes after it."""
+    text = mlgo("--help", **image_environment("training")).stdout
+    function = text.partition("Examples, with a shell function that runs the image:\n")[2].partition("\n\n")[0]
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
+    docker.chmod(0o755)
+    script = f"PATH={tmp_path}:$PATH\n{function}\nmlgo vocab --trace 'a b'\n"
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.splitlines()[-4:] == ["mlgo-training:TAG", "vocab", "--trace", "a b"]
 
 
 @pytest.mark.parametrize("step", STEPS)
