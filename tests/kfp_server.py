@@ -147,6 +147,11 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
         "looked": 0,
         "asked": 0,
         "fails": given.get("preset") == "tiny",
+        "source": {
+            key: body[key]
+            for key in ("pipeline_spec", "pipeline_version_reference", "runtime_config", "service_account")
+            if key in body
+        },
     }
     RUNS[run["run_id"]] = run
     return run
@@ -171,7 +176,9 @@ def looked_at(run: dict[str, Any]) -> dict[str, Any]:
     elif len(done) == len(TASKS):
         run["state"] = "SUCCEEDED"
     details = [{"display_name": name, "state": state} for name, state in states.items()]
-    return {"run_id": run["run_id"], "state": run["state"], "run_details": {"task_details": details}}
+    answer = {"run_id": run["run_id"], "state": run["state"], "run_details": {"task_details": details}, **run["source"]}
+    check_model(answer, "V2beta1Run", "runs")
+    return answer
 
 
 class Handler(JsonHandler):
@@ -190,6 +197,9 @@ class Handler(JsonHandler):
             self.answer({"pipelines": self._named(PIPELINES.values())})
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions", route):
             self.answer({"pipeline_versions": self._versions(PIPELINES[match[1]]["versions"])})
+        elif match := re.fullmatch(r"pipelines/(p-\d+)/versions/(v-.+)", route):
+            document = stored(match[1], match[2])
+            self.answer({"pipeline_id": match[1], "pipeline_version_id": match[2], "pipeline_spec": document})
         elif route == "runs":
             of_experiment = [run for run in RUNS.values() if run["experiment_id"] == self.query["experiment_id"]]
             self.answer({"runs": self._named(of_experiment)} if of_experiment else {})

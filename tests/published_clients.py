@@ -6,6 +6,9 @@ the API. Runs in the environment `pipelines`, to which docker/requirements/schem
 
 - vertex: google-cloud-aiplatform. The body becomes the message of its protocol buffers, which its REST client sends to
   a transport that records it.
+- vertex-message: no request, but an answer of a fake service: the body must be the message of the package that the path
+  names.
+- kfp: kfp_server_api, whose transport is replaced by one that records.
 - model-registry: the models of Kubeflow's model-registry, generated from its OpenAPI document.
 """
 
@@ -18,6 +21,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import kfp_server_api
 import mr_openapi
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import aiplatform_v1
@@ -38,6 +42,23 @@ VERTEX_METHODS = {
     r"GET /v1/(?P<name>projects/\w+/locations/\w+/models/[\w-]+):listVersions": ("Model", "ListModelVersions", None),
 }
 """HTTP method and path -> service, RPC, and the field of its request that the body is; "" if it is the request."""
+KFP_ROUTE = "/apis/v2beta1/"
+KFP_METHODS = {
+    r"GET healthz": ("Healthz", "healthz_service_get_healthz"),
+    r"GET experiments": ("Experiment", "experiment_service_list_experiments"),
+    r"POST experiments": ("Experiment", "experiment_service_create_experiment"),
+    r"GET pipelines": ("Pipeline", "pipeline_service_list_pipelines"),
+    r"GET pipelines/(?P<pipeline_id>[\w-]+)/versions": ("Pipeline", "pipeline_service_list_pipeline_versions"),
+    r"GET pipelines/(?P<pipeline_id>[\w-]+)/versions/(?P<pipeline_version_id>[\w-]+)": (
+        "Pipeline",
+        "pipeline_service_get_pipeline_version",
+    ),
+    r"GET runs": ("Run", "run_service_list_runs"),
+    r"POST runs": ("Run", "run_service_create_run"),
+    r"GET runs/(?P<run_id>[\w-]+)": ("Run", "run_service_get_run"),
+    r"POST runs/(?P<run_id>[\w-]+):terminate": ("Run", "run_service_terminate_run"),
+}
+"""HTTP method and route -> service and method of kfp_server_api."""
 REGISTRY_MODELS = {
     r"POST /api/model_registry/v1alpha3/registered_models": mr_openapi.RegisteredModelCreate,
     r"PATCH /api/model_registry/v1alpha3/registered_models/\d+": mr_openapi.RegisteredModelUpdate,
@@ -95,6 +116,44 @@ def by_vertex(method: str, path: str, body: Any) -> dict[str, Any]:
     raise ValueError("the client sent nothing")
 
 
+def by_vertex_message(method: str, path: str, body: Any) -> dict[str, Any]:
+    """Return the request as it is. ValueError unless the body is a message of this name."""
+    message = getattr(aiplatform_v1, path)()
+    try:
+        json_format.ParseDict(body, type(message).pb(message))
+    except json_format.ParseError as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+    return {"method": method, "path": path, "query": [], "body": body}
+
+
+def by_kfp(method: str, path: str, body: Any) -> dict[str, Any]:
+    """Return the request of kfp_server_api. ValueError if the API has no such route or parameter."""
+    route, query = urlsplit(path).path, dict(parse_qsl(urlsplit(path).query))
+    wanted = f"{method} {route.removeprefix(KFP_ROUTE)}" if route.startswith(KFP_ROUTE) else ""
+    matches = {pattern: re.fullmatch(pattern, wanted) for pattern in KFP_METHODS}
+    pattern, match = next((found for found in matches.items() if found[1]), ("", None))
+    if match is None:
+        raise ValueError(f"no method of the API is {method} {route}")
+    service, call = KFP_METHODS[pattern]
+    client = kfp_server_api.ApiClient(kfp_server_api.Configuration(host="http://kfp"))
+
+    def record(method: str, url: str, query_params: Any = (), body: Any = None, **_options: Any) -> None:
+        pairs = [[name, str(value)] for name, value in query_params or ()]
+        raise _Recorded({"method": method, "path": urlsplit(url).path, "query": pairs, "body": body})
+
+    client.rest_client.request = record
+    arguments = [body] if body is not None else []
+    try:
+        getattr(getattr(kfp_server_api, f"{service}ServiceApi")(client), call)(
+            *match.groupdict().values(), *arguments, **query
+        )
+    except _Recorded as recorded:
+        return recorded.request
+    except kfp_server_api.ApiTypeError as error:
+        raise ValueError(str(error)) from None
+    raise ValueError("the client sent nothing")
+
+
 def by_model_registry(method: str, path: str, body: Any) -> dict[str, Any]:
     """Return the request, its body read and written by the published model. ValueError if it does not fit."""
     route, query = urlsplit(path).path, parse_qsl(urlsplit(path).query)
@@ -107,7 +166,7 @@ def by_model_registry(method: str, path: str, body: Any) -> dict[str, Any]:
     raise ValueError(f"no method of the API is {method} {route}")
 
 
-BY_API = {"vertex": by_vertex, "model-registry": by_model_registry}
+BY_API = {"vertex": by_vertex, "vertex-message": by_vertex_message, "kfp": by_kfp, "model-registry": by_model_registry}
 
 if __name__ == "__main__":
     for line in sys.stdin:

@@ -36,7 +36,8 @@ class PublishedClients:
         if "error" in theirs:
             raise ValueError(theirs["error"])
         parts = urlsplit(path)
-        query = [list(pair) for pair in parse_qsl(parts.query)]
+        query = sorted(list(pair) for pair in parse_qsl(parts.query))
+        theirs["query"].sort()
         ours = {"method": method, "path": parts.path, "query": query, "body": body}
         for name in ours:
             if ours[name] != theirs[name]:

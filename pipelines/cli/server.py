@@ -131,11 +131,12 @@ def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     return decorate
 
 
-def chosen_server(given: Mapping[str, Any]) -> KfpServer | VertexServer:
+def chosen_server(given: Mapping[str, Any], needs_kfp: bool = True) -> KfpServer | VertexServer:
     """Return the server that --host or --vertex names; for KFP, continue in the environment that has kfp.
 
     Args:
         given: all options of the command by name.
+        needs_kfp: False for a command that runs without kfp, too.
 
     Raises:
         UserError: none or both are given, the server does not have another option, or credentials contradict.
@@ -159,7 +160,7 @@ def chosen_server(given: Mapping[str, Any]) -> KfpServer | VertexServer:
         raise UserError("--existing-token-file and --in-cluster-token are two tokens", "leave one out")
     from_file = given["existing_token_file"] or given["in_cluster_token"]
     token = "" if from_file else token_from_environment()
-    if not given.get("stored_pipeline"):
+    if needs_kfp and not given.get("stored_pipeline"):
         in_pipelines_environment()
     return KfpServer(host, given["namespace"], token, given["existing_token_file"], given["in_cluster_token"])
 

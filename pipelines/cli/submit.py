@@ -54,20 +54,18 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
     Args:
         given: SERVER_OPTIONS, RUN_OPTIONS and STORED_PIPELINE by name.
     """
-    if given["stored_pipeline"] and wait:
-        raise UserError("--wait follows a run with kfp, --stored-pipeline is without", "mlgo pipeline watch RUN")
     server = chosen_server(given)
     if given["stored_pipeline"]:
         assert isinstance(server, KfpServer)
         stored = stored_run(given)
-        say(f"run {stored.name}: {kfp.run_page(server, start_stored(server, stored))}")
-        return
-    request = run_request(server, given)
-    if isinstance(server, KfpServer):
+        run = start_stored(server, stored)
+        say(f"run {stored.name}: {kfp.run_page(server, run)}")
+    elif isinstance(server, KfpServer):
+        request = run_request(server, given)
         run = kfp.submit(server, request, given["experiment"])
         say(f"run {request.name}: {kfp.run_page(server, run)}")
     else:
-        run = vertex.submit_vertex(server, request, vertex_settings(given))
+        run = vertex.submit_vertex(server, run_request(server, given), vertex_settings(given))
         say(f"job: {run}")
     if wait:
         _follow(server, run)
@@ -156,7 +154,7 @@ def watch_command(run: str, **given: Any) -> None:
     Exit status: 0 the run succeeded, 1 it failed or cannot be followed, 3 it was canceled, 130 interrupted (the run
     continues).
     """
-    _follow(chosen_server(given), run)
+    _follow(chosen_server(given, needs_kfp=False), run)
 
 
 @click.command("cancel")
@@ -172,7 +170,7 @@ def cancel_command(run: str, **given: Any) -> None:
     \b
     Exit status: 0 the server accepted; 1 there is no such run, or it has ended. Steps may take a minute to end.
     """
-    server = chosen_server(given)
+    server = chosen_server(given, needs_kfp=False)
     if isinstance(server, KfpServer):
         kfp.cancel(server, run)
     else:

@@ -1,15 +1,15 @@
 """Requests to a KFP server: start, follow, cancel and schedule runs, and store pipelines.
 
-Needs the environment `pipelines`.
+All but `follow` and `cancel` need the environment `pipelines`.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,14 @@ from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpServer, connect
-from pipelines.submit.polling import poll, report_canceled, report_run_continues
+from pipelines.submit.kfp_rest import KfpRest, check_run_id, task_states
+from pipelines.submit.polling import RUN_ENDED, poll, report_canceled, report_run_continues
 from pipelines.submit.prepare import RunRequest
 from pipelines.submit.stored_pipeline import name_is
 
 POLL_S = environment_number("MLGO_POLL_S", 10)
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
-_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
-_RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 
 
 def submit(server: KfpServer, request: RunRequest, experiment: str = "") -> str:
@@ -144,54 +143,44 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
         UserError: the run failed, or the server did not answer for polling.PATIENCE_S.
         click.exceptions.Exit: the run was canceled (polling.EXIT_CANCELED), or following it was interrupted.
     """
-    _check_run(run_id)
+    check_run_id(run_id)
     shown_states: dict[str, str] = {}
     where = run_page(server, run_id)
-    clients: list[Any] = []
-
-    def ask() -> Any:
-        if not clients:
-            clients.append(connect(server))
-        return clients[0]._run_api.run_service_get_run(run_id=run_id)
-
+    api = KfpRest(server)
     with report_run_continues(run_id, where):
+        poll(api.require_usable, run_id, where)
         while True:
-            run = poll(ask, run_id, where)
-            details = run.run_details.task_details if run.run_details else None
-            for task in details or []:
-                if task.state and shown_states.get(task.display_name) != task.state:
-                    shown_states[task.display_name] = task.state
-                    say(f"[{task.display_name}] {task.state.lower()}")
-            if run.state in _ENDED:
+            run = poll(partial(api.get_run, run_id), run_id, where)
+            for name, task_state in task_states(run).items():
+                if shown_states.get(name) != task_state:
+                    shown_states[name] = task_state
+                    say(f"[{name}] {task_state.lower()}")
+            state = str(run.get("state", ""))
+            if state in RUN_ENDED:
                 break
             time.sleep(poll_s)
-    if run.state == "CANCELED":
+    if state == "CANCELED":
         report_canceled(run_id, where)
-    if run.state != "SUCCEEDED":
-        failed = sorted(name for name, state in shown_states.items() if state == "FAILED")
-        what = f"step {', '.join(failed)} failed" if failed else f"it is {run.state.lower()}"
+    if state != "SUCCEEDED":
+        failed = sorted(name for name, task_state in shown_states.items() if task_state == "FAILED")
+        what = f"step {', '.join(failed)} failed" if failed else f"it is {state.lower()}"
         raise UserError(f"the run {run_id} did not succeed: {what}", f"see its log at {where}")
 
 
 def cancel(server: KfpServer, run_id: str) -> None:
     """Ask the server to end a run. UserError if there is no such run, it has ended, or the server refuses."""
-    _check_run(run_id)
-    client = connect(server)
-    state = client._run_api.run_service_get_run(run_id=run_id).state
-    if state in _ENDED:
+    check_run_id(run_id)
+    api = KfpRest(server)
+    api.require_usable()
+    state = str(api.get_run(run_id).get("state", ""))
+    if state in RUN_ENDED:
         raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
-    client._run_api.run_service_terminate_run(run_id=run_id)
+    api.ask("POST", f"runs/{run_id}:terminate")
 
 
 def run_page(server: KfpServer, run_id: str) -> str:
     """Return the URL of the run's page."""
     return server.page(f"runs/details/{run_id}")
-
-
-def _check_run(run_id: str) -> None:
-    """Raise UserError for a run's name or page instead of its ID, which becomes part of a URL."""
-    if not _RUN.fullmatch(run_id):
-        raise UserError(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
 
 
 @contextmanager

@@ -21,6 +21,9 @@ TIMEOUT_S = 60.0
 EXIT_CANCELED = 3
 """Exit status of a command whose run was canceled. 1 is a run that failed, and 2 wrong usage."""
 
+RUN_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED", "CANCELLED"}
+"""States of runs that have ended: KFP's, and Vertex AI's without the prefix PIPELINE_STATE_."""
+
 T = TypeVar("T")
 
 

@@ -7,30 +7,13 @@ compiled pipeline of this package; the server refuses those that the stored vers
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlencode
 
 from components.core.console import UserError, say
-from pipelines.submit.kfp_client import (
-    CERTIFICATES_VARIABLE,
-    KfpServer,
-    NotFound,
-    answered,
-    check_health,
-    check_namespace,
-    read_token,
-    refusal,
-    refuse_web_page,
-)
-from pipelines.submit.polling import TIMEOUT_S
-
-POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
-_POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import KfpRest
 
 
 @dataclass(frozen=True)
@@ -62,59 +45,28 @@ def start_stored(server: KfpServer, run: StoredRun) -> str:
     Raises:
         UserError: the server has no such pipeline, does not answer, refuses, or answers with something else.
     """
-    import urllib3
-
-    pool = urllib3.PoolManager(ca_certs=os.environ.get(CERTIFICATES_VARIABLE) or None)
-    token = _token(server)
-    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-
-    def ask(method: str, path: str, body: Any = None, **query: Any) -> dict[str, Any]:
-        given = {name: value for name, value in query.items() if value}
-        url = f"{server.host.rstrip('/')}{path}" + (f"?{urlencode(given)}" if given else "")
-        answer = answered(
-            server,
-            lambda: pool.request(
-                method, url, json=body, headers=headers, timeout=TIMEOUT_S, retries=False, redirect=False
-            ),
-        )
-        if answer.status >= 300:
-            raise refusal(
-                server,
-                SimpleNamespace(status=answer.status, reason=answer.reason, headers=answer.headers, body=answer.data),
-            )
-        refuse_web_page(server, answer.headers.get("Content-Type"))
-        try:
-            document = json.loads(answer.data)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise NotFound(f"{path} is no JSON object", "check the address")
-        return document
-
-    api = "/apis/v2beta1"
-    check_namespace(server, check_health(lambda route: ask("GET", route), server), server.namespace)
+    api = KfpRest(server)
+    api.require_usable(server.namespace)
     named = {"namespace": server.namespace}
-    found = _objects(ask("GET", f"{api}/pipelines", filter=name_is(run.pipeline), **named), "pipelines")
+    found = _objects(api.ask("GET", "pipelines", filter=name_is(run.pipeline), **named), "pipelines")
     if len(found) != 1:
         raise UserError(
             f"KFP at {server.host} has {len(found) or 'no'} pipelines named {run.pipeline!r}",
             "store it with mlgo pipeline upload, or pass another name",
         )
     pipeline = _identity(found[0], "pipeline_id")
-    versions = ask("GET", f"{api}/pipelines/{pipeline}/versions", page_size=1, sort_by="created_at desc")
+    versions = api.ask("GET", f"pipelines/{pipeline}/versions", page_size=1, sort_by="created_at desc")
     if not (newest := _objects(versions, "pipeline_versions")):
         raise UserError(f"the pipeline {run.pipeline} has no version", "mlgo pipeline upload")
-    experiments = _objects(ask("GET", f"{api}/experiments", filter=name_is(run.experiment), **named), "experiments")
+    experiments = _objects(api.ask("GET", "experiments", filter=name_is(run.experiment), **named), "experiments")
     experiment = _identity(
         experiments[0]
         if experiments
-        else ask(
-            "POST", f"{api}/experiments", {"display_name": run.experiment} | ({**named} if server.namespace else {})
-        ),
+        else api.ask("POST", "experiments", {"display_name": run.experiment} | ({**named} if server.namespace else {})),
         "experiment_id",
     )
     # Without the namespace, which is the experiment's.
-    started = ask("GET", f"{api}/runs", experiment_id=experiment, filter=name_is(run.name))
+    started = api.ask("GET", "runs", experiment_id=experiment, filter=name_is(run.name))
     if runs := _objects(started, "runs"):
         say(f"the experiment {run.experiment} has a run {run.name} already: no other one is started")
         return _identity(runs[0], "run_id")
@@ -128,7 +80,7 @@ def start_stored(server: KfpServer, run: StoredRun) -> str:
         "runtime_config": {"parameters": dict(run.parameters), "pipeline_root": run.pipeline_root},
         "service_account": run.account,
     }
-    return _identity(ask("POST", f"{api}/runs", body), "run_id")
+    return _identity(api.ask("POST", "runs", body), "run_id")
 
 
 def _objects(answer: Mapping[str, Any], name: str) -> list[Any]:
@@ -145,12 +97,6 @@ def _identity(answer: Any, name: str) -> str:
     if not isinstance(found, str) or not found:
         raise UserError(f"KFP answers with an object that has no {name}", "check the address")
     return found
-
-
-def _token(server: KfpServer) -> str:
-    if server.in_cluster:
-        return read_token(Path(os.environ.get(POD_TOKEN_VARIABLE) or _POD_TOKEN), in_cluster=True)
-    return read_token(server.token_file, in_cluster=False) if server.token_file else server.token
 
 
 def name_is(name: str) -> str:

@@ -12,6 +12,7 @@ from components.core.console import UserError, say
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.polling import (
     PATIENCE_S,
+    RUN_ENDED,
     TIMEOUT_S,
     NoAnswer,
     NotFound,
@@ -24,7 +25,6 @@ from pipelines.submit.prepare import RunRequest
 
 POLL_S = 30.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
-_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
 _MAX_NAME = 128
 _JOB_ID = re.compile(r"[a-z0-9][-a-z0-9]{0,127}")
 _JOB = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/pipelineJobs/[a-z0-9][-a-z0-9]{0,127}")
@@ -161,12 +161,13 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
     with report_run_continues(resource, _CONSOLE):
         while True:
             job = poll(lambda: call(server, "GET", resource, None, session), resource, _CONSOLE, patience_s)
-            for task in job.get("jobDetail", {}).get("taskDetails", []):
-                if shown_states.get(task["taskName"]) != task.get("state"):
-                    shown_states[task["taskName"]] = task.get("state")
-                    say(f"[{task['taskName']}] {task.get('state', 'unknown').lower()}")
-            state = _state(job)
-            if state in _ENDED:
+            for name, task in task_details(job).items():
+                task_state = str(task.get("state", "unknown"))
+                if shown_states.get(name) != task_state:
+                    shown_states[name] = task_state
+                    say(f"[{name}] {task_state.lower()}")
+            state = job_state(job)
+            if state in RUN_ENDED:
                 break
             time.sleep(poll_s)
     if state == "CANCELLED":
@@ -179,8 +180,8 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
 def cancel_vertex(server: VertexServer, run: str) -> None:
     """Ask the service to end a job. UserError if there is no such job, it has ended, or the service refuses."""
     resource = server.job_name(run)
-    state = _state(call(server, "GET", resource, None))
-    if state in _ENDED:
+    state = job_state(call(server, "GET", resource, None))
+    if state in RUN_ENDED:
         raise UserError(f"{resource} has ended: it is {state.lower()}", f"see it at {_CONSOLE}")
     call(server, "POST", f"{resource}:cancel", {})
 
@@ -205,8 +206,29 @@ def _job(server: VertexServer, request: RunRequest, settings: VertexSettings) ->
     return job | {key: value for key, value in optional.items() if value}
 
 
-def _state(job: Mapping[str, Any]) -> str:
+def get_job(server: VertexServer, run: str) -> dict[str, Any]:
+    """Return a PipelineJob by its ID or resource name. NotFound if there is none."""
+    return call(server, "GET", server.job_name(run), None)
+
+
+def job_state(job: Mapping[str, Any]) -> str:
+    """Return the state of a PipelineJob, for example SUCCEEDED."""
     return str(job.get("state", "")).removeprefix("PIPELINE_STATE_")
+
+
+def task_details(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the PipelineTaskDetail of each task of a PipelineJob that has begun, by the task's name."""
+    details = job.get("jobDetail")
+    listed = details.get("taskDetails") if isinstance(details, Mapping) else None
+    return {str(task["taskName"]): task for task in listed or [] if isinstance(task, Mapping) and "taskName" in task}
+
+
+def artifact_uri(task: Mapping[str, Any], name: str) -> str:
+    """Return the URI of an output artifact of a PipelineTaskDetail, "" if it has none."""
+    try:
+        return str(task["outputs"][name]["artifacts"][0]["uri"])
+    except (KeyError, IndexError, TypeError):
+        return ""
 
 
 def _session() -> Any:

@@ -1,14 +1,15 @@
-"""Toy steps, real processes with their own package `components`, to test runners; and clients that servers publish."""
+"""Toy steps, real processes with their own package `components`; published clients; the fake KFP server."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import components
-from tests.schemas import PublishedClients, published_clients
+from tests.schemas import PIPELINES_PYTHON, ROOT, PublishedClients, published_clients
 
 COPY = '''
 """Writes the sum of the numbers in its inputs plus --add; says so; counts its runs in --count."""
@@ -69,3 +70,13 @@ def published() -> Iterator[PublishedClients]:
     """Yield the clients that Google and Kubeflow publish."""
     with published_clients() as clients:
         yield clients
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[str]:
+    """Start tests/kfp_server.py; yield its URL."""
+    command = [str(PIPELINES_PYTHON), "-m", "tests.kfp_server"]
+    server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+    server.communicate("", timeout=30)

@@ -1,11 +1,11 @@
-"""The fake KFP server, pushed images, and the command, for tests of submissions."""
+"""Pushed images and the command, for tests of submissions."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,7 @@ import pytest
 import requests
 
 ROOT = Path(__file__).parents[3]
-KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
 Mlgo = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="session")
-def host() -> Iterator[str]:
-    """Start tests/kfp_server.py; yield its URL."""
-    command = [str(KFP_PYTHON), "-m", "tests.kfp_server"]
-    server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    server.communicate("", timeout=30)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from click.testing import CliRunner
 
 from components.core.console import UserError
 from pipelines.cli.main import cli
+from pipelines.submit.kfp import cancel
 from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.stored_pipeline import StoredRun, start_stored
-from tests.http_server import raw_server
+from tests.http_server import JsonHandler, raw_server, serving
 from tests.pipelines.submit.conftest import ROOT, Mlgo
+from tests.schemas import PublishedClients
 
 LastRequest = Callable[[str], dict[str, Any]]
 
@@ -335,8 +339,9 @@ def test_stored_pipeline_is_started_without_kfp(
     monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
     monkeypatch.setenv("KFP_TOKEN", "abc")
     given = ("--host", host, "--pipeline-root", "gs://bucket/kfp", "--param", "recipe=demo", "--param", "seed=3")
-    done = mlgo("submit", *given, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps")
+    done = mlgo("submit", *given, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps", "--wait")
     assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
+    assert "[evaluation] succeeded" in done.stdout
     request = last_request("runs")
     assert request["token"] == "Bearer abc" and request["body"]["service_account"] == "mlgo-steps"
     assert request["body"]["pipeline_version_reference"]["pipeline_version_id"] == "v-2"
@@ -348,6 +353,41 @@ def test_stored_pipeline_is_started_without_kfp(
     first, repeated = (start_stored(KfpServer(host, token="abc"), run) for _attempt in range(2))
     other = start_stored(KfpServer(host, token="abc"), replace(run, experiment="other"))
     assert first == repeated != other
+
+
+def test_requests_without_kfp_are_those_of_its_client(published: PublishedClients) -> None:
+    """Each request that is sent without kfp is one that kfp_server_api sends, with the same query."""
+    sent = []
+
+    class Recorder(JsonHandler):
+        def do_GET(self) -> None:
+            sent.append((self.command, self.path, self.read_json()))
+            name = {"tag_name": "2.17.0", "pipeline_id": "p-1", "pipeline_version_id": "v-1", "experiment_id": "e-1"}
+            listed = {"pipelines": [name], "pipeline_versions": [name]}
+            spec = {"pipelineInfo": {"name": "stored"}}
+            self.answer({**name, **listed, "multi_user": True, "run_id": "run-1", "pipeline_spec": spec})
+
+        do_POST = do_GET
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Recorder)) as url:
+        server = KfpServer(url, namespace="team")
+        start_stored(server, StoredRun("nightly", "job 1", {"seed": 3}, "gs://bucket/kfp", "mlgo-steps", "weekly"))
+        api = KfpRest(server)
+        reference = {"pipeline_id": "p-1", "pipeline_version_id": "v-1"}
+        assert api.pipeline_of({"pipeline_version_reference": reference}) == "stored"
+        api.get_run("run-1")
+        cancel(server, "run-1")
+    for request in sent:
+        published.check("kfp", *request)
+    routes = {f"{method} {path.partition('?')[0].removeprefix('/apis/v2beta1/')}" for method, path, _body in sent}
+    assert routes == {
+        *(f"GET {route}" for route in ("healthz", "pipelines", "experiments", "runs", "runs/run-1")),
+        *(f"GET pipelines/p-1/versions{version}" for version in ("", "/v-1")),
+        *(f"POST {route}" for route in ("experiments", "runs", "runs/run-1:terminate")),
+    }
+    for wrong in ("pipelines?name=x", "run/run-1", "runs?pagesize=1"):
+        with pytest.raises(ValueError, match=r"no method of the API|unexpected keyword argument"):
+            published.check("kfp", "GET", f"/apis/v2beta1/{wrong}")
 
 
 @pytest.mark.parametrize(
@@ -392,7 +432,7 @@ def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -
         start_stored(KfpServer("http://127.0.0.1:1"), run)
 
 
-@pytest.mark.parametrize("more", [("--no-cache",), ("--notify-secret", "s"), ("--wait",), ("--overrides", "o.yaml")])
+@pytest.mark.parametrize("more", [("--no-cache",), ("--notify-secret", "s"), ("--overrides", "o.yaml")])
 def test_option_that_changes_stored_pipeline_is_refused(more: tuple[str, ...]) -> None:
     given = ["pipeline", "submit", "--host", "http://127.0.0.1:1", "--stored-pipeline", "nightly", *more]
     with pytest.raises(UserError, match=more[0]):

@@ -19,7 +19,8 @@ import pytest
 from components.core.console import UserError
 from pipelines.submit.kfp_client import KfpServer, read_token, token_from_environment
 from tests.http_server import raw_server
-from tests.pipelines.submit.conftest import KFP_PYTHON, ROOT, Mlgo
+from tests.pipelines.submit.conftest import ROOT, Mlgo
+from tests.schemas import PIPELINES_PYTHON
 
 PROBE = """
 import json, sys
@@ -63,7 +64,7 @@ def outcomes(host: str) -> dict[str, list[str]]:
         silent.answer = None
         urls = [f"{silent.url if kind == 'silent' else host}/{kind}" for kind in KINDS]
         done = subprocess.run(
-            [str(KFP_PYTHON), "-c", PROBE, *urls], capture_output=True, text=True, cwd=ROOT, timeout=300
+            [str(PIPELINES_PYTHON), "-c", PROBE, *urls], capture_output=True, text=True, cwd=ROOT, timeout=300
         )
     assert done.returncode == 0 and "ERROR" not in done.stderr, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
@@ -170,7 +171,7 @@ def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path) ->
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         told = []
         for trusted in ("", str(tmp_path / "cert")):
-            command = [str(KFP_PYTHON), "-c", PROBE, f"https://localhost:{server.server_port}/x"]
+            command = [str(PIPELINES_PYTHON), "-c", PROBE, f"https://localhost:{server.server_port}/x"]
             environment = os.environ | {"SSL_CERT_FILE": trusted}
             done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=environment)
             told.append(done.stdout + done.stderr)
