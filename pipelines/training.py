@@ -100,6 +100,8 @@ def release_if_good(
                     by=promoted_by,
                     workers=workers,
                     registry=model_registry,
+                    run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+                    run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
                 ),
                 "4",
                 "8G",

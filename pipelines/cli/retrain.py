@@ -25,7 +25,7 @@ from components.core.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.pipeline import local_parameters, make_runner, parameters
 from pipelines.cli.register import REGISTRY_OPTIONS, register, register_deployed
-from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, options
+from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, chosen_server, options
 from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.registry import parse_registry
@@ -235,13 +235,25 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
 @retrain_group.command(short_help="Judge the policy of a finished run, and promote a better one.")
 @_STATE
 @click.option(
-    "--run", default="", metavar="URI", help="Root of a finished run; in place of the options for its artifacts."
+    "--run",
+    default="",
+    metavar="URI|ID",
+    help="Finished run, in place of the options for its artifacts: root of a run on this machine, or, with --host or "
+    "--vertex, the ID of one on a server.",
 )
+@options(SERVER_OPTIONS)
 @click.option("--policy", default="", metavar="URI", help="Policy of the run.")
 @click.option("--evaluation", default="", metavar="URI", help="Evaluation of this policy.")
 @click.option("--corpus", default="", metavar="URI", help="Corpus of the run.")
 @click.option("--toolchain", default="", metavar="URI", help="Training clang of the run.")
 @click.option("--release-report", default="", metavar="URI", help="Report on the release clang, if one was built.")
+@click.option("--run-id", default="", metavar="ID", help="With --policy: ID of the run, for the state's history.")
+@click.option(
+    "--run-resource-name",
+    default="",
+    metavar="NAME",
+    help="With --policy: resource name of the run. If Vertex AI's, it is used in place of --run-id.",
+)
 @click.option("--workers", default="local", show_default=True, help="Where the deployed policy is evaluated.")
 @click.option("--output", "decision", type=ARTIFACT_OUTPUT, help="Also write the decision here, as promotion.json.")
 @click.option("--again", is_flag=True, help="Judge the policy even if it was rolled back.")
@@ -256,6 +268,8 @@ def promote(
     corpus: str,
     toolchain: str,
     release_report: str,
+    run_id: str,
+    run_resource_name: str,
     workers: str,
     decision: Path | None,
     again: bool,
@@ -264,6 +278,7 @@ def promote(
     registry: str,
     model: str,
     serving_image: str,
+    **server: Any,
 ) -> None:
     """Judge the policy of a finished run against the deployed one on the run's corpus, and promote a better one.
 
@@ -274,6 +289,8 @@ def promote(
     \b
     Examples:
       mlgo retrain promote --state gs://my-bucket/retrain.json --run gs://my-bucket/runs/2
+      mlgo retrain promote --state gs://my-bucket/retrain.json --run 2f0a8b1e-5d1c-4d52-9a34-0c1f6f0e7d11 \\
+        --host http://localhost:8080
       mlgo retrain promote --state retrain.json --policy p --evaluation e --corpus c --toolchain t
     """
     chosen = parse_registry(registry, serving_image) if registry else None
@@ -282,21 +299,32 @@ def promote(
     from pipelines.retrain.promote import run_artifacts
 
     given = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "toolchain": toolchain}
-    if bool(run) == any(given.values()) or (not run and not all(given.values())):
+    on_server = bool(server["host"] or server["vertex"])
+    if on_server and not run:
+        raise UserError("--host and --vertex need the ID of a run", "pass --run ID")
+    if (bool(run) == any(given.values()) and not on_server) or (not run and not all(given.values())):
         missing = [f"--{name}" for name, place in given.items() if not place]
         raise UserError(
             "either --run or all of --policy, --evaluation, --corpus and --toolchain are needed"
             + (f": {missing[0]} is missing" if missing and not run else ""),
             "pass --run URI",
         )
-    if run:
+    if on_server:
+        from pipelines.retrain.server_run import server_run_artifacts
+
+        known = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "training": toolchain}
+        known["release_report"] = release_report
+        artifacts = server_run_artifacts(chosen_server(server, needs_kfp=False), run, known)
+        toolchain = artifacts.pop("training")
+    elif run:
         from pipelines.local.locations import artifact_digest
 
         root = run.rstrip("/")
         artifacts = run_artifacts(root, bool(artifact_digest(f"{root}/release_report")))
         toolchain = f"{root}/training"
     else:
-        artifacts = {**given, "run": policy}
+        on_vertex = run_resource_name.startswith("projects/")
+        artifacts = {**given, "run": (run_resource_name if on_vertex else run_id) or policy}
         if release_report:
             artifacts["release_report"] = release_report
     require_shared(state, "--run or --policy", artifacts["policy"])

@@ -22,6 +22,8 @@ from pipelines.local.unsupported import ON_KFP, require_supported
 STATUS = "{{status}}"
 """Placeholder for KFP's PipelineTaskFinalStatus in the arguments of an exit handler."""
 
+_RUN_NAMES = ("{{$.pipeline_job_uuid}}", "{{$.pipeline_job_resource_name}}")
+"""Placeholders for the ID and the resource name of a run; a run on this machine has neither."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 _TERM = re.compile(r"^(!)?\(?inputs\.parameter_values\['([^']+)'\] (==|!=) '([^']*)'\)?$")
 
@@ -153,6 +155,8 @@ def _parameter(
 ) -> Any:
     if "runtimeValue" in source and "constant" in source["runtimeValue"]:
         value = source["runtimeValue"]["constant"]
+        if value in _RUN_NAMES:
+            return ""
         if isinstance(value, str):  # an f-string of the pipeline's parameters
             if "{{$" in _PARAMETER.sub("", value):
                 raise UserError(f"the task {task} uses the unsupported placeholder {value}", ON_KFP)

@@ -16,6 +16,8 @@ def promote(  # type: ignore[no-untyped-def]
     by: str,
     workers: str,
     registry: str,
+    run_id: str,
+    run_resource_name: str,
     promotion: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
 ):
@@ -31,6 +33,8 @@ def promote(  # type: ignore[no-untyped-def]
         by: Person or account that promotes. Empty: the account of the step.
         workers: Where modules are compiled, KIND[:N].
         registry: Model registry of the deployed policy, `vertex:PROJECT/REGION` or a URL. Empty: none.
+        run_id: ID of the run, for the state's history.
+        run_resource_name: Resource name of the run on Vertex AI, preferred to the ID; another server's is ignored.
         promotion: The decision, with its reason.
         metrics: Metrics for the KFP UI: `promoted` is 1 or 0.
     """
@@ -56,6 +60,10 @@ def promote(  # type: ignore[no-untyped-def]
             by,
             "--registry",
             registry,
+            "--run-id",
+            run_id,
+            "--run-resource-name",
+            run_resource_name,
             "--output",
             promotion.uri,
         ],

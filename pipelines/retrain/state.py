@@ -40,7 +40,7 @@ class Deployed:
         modules: name -> crc32c of the bitcode of the corpus that it was trained and evaluated on.
         reduction_percent, ci95: result of the evaluation at its promotion, with its 95% interval.
         promoted_at: seconds since the epoch.
-        run: location of the run that trained it.
+        run: the run that trained it: its ID on a server (on Vertex AI its resource name), or its location.
         better_percent, better_ci95: gain over the previous policy, with its 95% interval; None for the first.
         regressed: modules that it makes clearly worse than LLVM's heuristic does, the worst first.
         promoted_by: person or account that promoted it; "" if not known, as also the following.
@@ -85,7 +85,7 @@ class Decision:
         by: person or account.
         reason: a sentence.
         policy, policy_digest: location and digest of the policy that the decision is about.
-        run: location of the run that trained it.
+        run: as for Deployed.
         against: digest of the policy that was deployed; "" if there was none.
         percent, ci95: gain over that policy, with its 95% interval; None without a comparison.
         alpha: error probability that the comparison was allowed (pipelines.retrain.sequential).
