@@ -2,7 +2,9 @@
 
     toolchain (training) ─┐                                          ┌─ if it is good enough ─────────────────┐
     corpus ───────────────┴─ trace ── vocab ── warmstart ── ppo ── evaluation ── toolchain (release) ── size report
-                                                                                                     └─ tune, if asked
+                                                                      │                 promote, if asked ─┤
+                                                                      │                    tune, if asked ─┘
+                                                                      └─ else: record the refusal, if asked
 
 Imports kfp, so it runs only in the environment `pipelines`.
 """
@@ -20,7 +22,7 @@ from components.trace.component import trace as collect_trace
 from components.tune.component import tune as search_plan
 from components.vocab.component import vocab as make_vocab
 from components.warmstart.component import warmstart as clone
-from pipelines.retrain.component import promote
+from pipelines.retrain.component import promote, record_refusal
 
 
 def _sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
@@ -55,7 +57,10 @@ def release_if_good(
     model_registry: str,
     seed: int,
 ) -> None:
-    """If `good` is "yes", build a release clang and report on it; search for a plan and promote the policy if asked."""
+    """If `good` is "yes", build a release clang and report on it; search for a plan and promote the policy if asked.
+
+    Otherwise record in the state of retraining, if there is one, that the policy is not promoted.
+    """
     with dsl.If(good == "yes", name="good-enough"):
         released = _sized(
             toolchain_release(
@@ -121,6 +126,23 @@ def release_if_good(
                 "8",
                 "16G",
             )
+
+    with dsl.If(good != "yes", name="not-good-enough"), dsl.If(retrain_state != "", name="refusal-wanted"):
+        refused = _sized(
+            record_refusal(
+                policy=policy,
+                evaluation=evaluation,
+                corpus=corpus,
+                training=training,
+                state=retrain_state,
+                by=promoted_by,
+                run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+                run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
+            ),
+            "1",
+            "2G",
+        )
+        refused.set_caching_options(False)  # the state may have changed
 
 
 @dsl.pipeline(
@@ -206,7 +228,7 @@ def training_pipeline(
         gin_bindings: Hyperparameters, separated by semicolons: `PpoParameters.learning_rate=1e-4;...`. Empty: defaults.
         tune_minutes: Minutes of search for a plan: inlining decisions for the corpus' own modules. Empty: no search.
         retrain_state: URI of the state of retraining: training starts from the deployed policy, and the last step
-            promotes the new one if it is clearly better. Empty: nothing is promoted.
+            promotes the new one if it is clearly better, or records why not. Empty: nothing is promoted.
         promoted_by: Person or account that promotes, for the state's history. Empty: the account of the step.
         model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
             URL of Kubeflow's. Empty: none.

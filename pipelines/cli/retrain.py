@@ -423,7 +423,10 @@ def _show(state: State) -> None:
     for decision in state.decisions:
         by = f" by {decision.by}" if decision.by else ""
         reason = f": {decision.reason}" if decision.reason else ""
-        say(f"{describe_day(decision.at)} {decision.kind}{by}: {decision.policy}{reason}")
+        gain = ""
+        if decision.kind == "not promoted" and decision.reduction_percent is not None and not decision.against:
+            gain = f" ({decision.reduction_percent:.2f}% gain over LLVM's heuristic)"
+        say(f"{describe_day(decision.at)} {decision.kind}{by}: {decision.policy}{reason}{gain}")
     for name in state.regressed:
         say(f"regressed: {name}")
 

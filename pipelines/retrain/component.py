@@ -1,4 +1,4 @@
-"""KFP component that judges a run's policy against the deployed one and promotes it, the last step of retraining."""
+"""KFP components of the last step of retraining: promote the policy if it is clearly better, or record the refusal."""
 
 from kfp import dsl
 
@@ -68,5 +68,60 @@ def promote(  # type: ignore[no-untyped-def]
             promotion.uri,
         ],
         hours=6,
+        metrics={"promotion.json": "metrics"},
+    )
+
+
+@dsl.container_component
+def record_refusal(  # type: ignore[no-untyped-def]
+    policy: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    corpus: dsl.Input[dsl.Dataset],
+    training: dsl.Input[dsl.Artifact],
+    state: str,
+    by: str,
+    run_id: str,
+    run_resource_name: str,
+    refusal: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+):
+    """Record in the state of retraining that the policy is not promoted, because it is not better than the heuristic.
+
+    Args:
+        policy: New policy.
+        evaluation: Its evaluation by the training clang.
+        corpus: Corpus of the run.
+        training: Training clang.
+        state: URI of the state of retraining, in object storage.
+        by: Person or account that decides. Empty: the account of the step.
+        run_id: ID of the run, for the state's history.
+        run_resource_name: Resource name of the run on Vertex AI, preferred to the ID; another server's is ignored.
+        refusal: The decision, with its reason.
+        metrics: Metrics for the KFP UI: `promoted` is 0.
+    """
+    return step(
+        "toolchain",
+        "pipelines.retrain",
+        [
+            "--state",
+            state,
+            "--policy",
+            policy.uri,
+            "--evaluation",
+            evaluation.uri,
+            "--corpus",
+            corpus.uri,
+            "--toolchain",
+            training.uri,
+            "--by",
+            by,
+            "--run-id",
+            run_id,
+            "--run-resource-name",
+            run_resource_name,
+            "--output",
+            refusal.uri,
+        ],
+        hours=1,
         metrics={"promotion.json": "metrics"},
     )

@@ -111,14 +111,28 @@ def promotion(
         seed: of the rotation of the modules that judge.
 
     Returns:
-        The new state and a sentence with the reason. If the new policy is not clearly better, the state only counts the
-        comparison; without a comparison it is `state` itself.
+        The new state and a sentence with the reason. If the new policy is not clearly better, or its own reports rule
+        out its promotion, the new state differs only by a decision; if that repeats the last one about this policy, it
+        is `state` itself.
     """
     now = time.time() if now is None else now
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     info, content = load_policy_info(policy), digest(policy)
-    if why := own_verdict(run, content):
-        return state, why
+    why, judged = own_verdict(run, content)
+    decision = Decision(
+        "promoted",
+        now,
+        by,
+        "nothing was deployed",
+        run["policy"],
+        content,
+        run.get("run", ""),
+        reduction_percent=judged.reduction_percent,
+        reduction_ci95=judged.reduction_percent_ci95,
+    )
+    if why:
+        refusal = replace(decision, kind="not promoted", reason=why)
+        return state if state.repeats(refusal) else state.decided(refusal), f"not promoted: {why}"
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
     modules = module_checksums(run["corpus"])
     if missing := sorted(set(measured.modules) - set(modules)):
@@ -127,7 +141,6 @@ def promotion(
             f"{missing[0]}",
             "name the artifacts of one run",
         )
-    decision = Decision("promoted", now, by, "nothing was deployed", run["policy"], content, run.get("run", ""))
     against = None
     if state.deployed is not None:
         old, week = read_measurements(local(evaluate_deployed(state.deployed.policy))), week_of(now)
@@ -143,7 +156,7 @@ def promotion(
             week=week,
         )
         if not against.clearly_better:
-            return state.compared(replace(decision, kind="not promoted")), f"not promoted: {decision.reason}"
+            return state.decided(replace(decision, kind="not promoted")), f"not promoted: {decision.reason}"
     deployed = Deployed(
         policy=run["policy"],
         policy_digest=content,
@@ -167,24 +180,24 @@ def promotion(
     return state.promoted(deployed, decision), f"promoted: {decision.reason}"
 
 
-def own_verdict(run: Mapping[str, str], policy_digest: str) -> str:
-    """Return why a run's own reports rule out its promotion, "" if they do not.
+def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metrics]:
+    """Return why a run's own reports rule out its promotion, "" if they do not, and the metrics of the last one read.
 
     Args:
-        run: as for `promotion`.
+        run: as for `promotion`; "evaluation" is required.
 
     Raises:
         UserError: a report is of another policy.
     """
     subjects = {"evaluation": "the new policy", "release_report": "the release clang of the new policy"}
-    for name, subject in subjects.items():
-        if name not in run:
-            continue
+    metrics: Metrics | None = None
+    for name in ("evaluation", *(("release_report",) if "release_report" in run else ())):
         metrics = read_metrics(local(run[name]))
         _require_evaluation_of(policy_digest, metrics, run[name])
         if metrics.verdict != "better":
-            return f"not promoted: the verdict on {subject} is {verdict(metrics)}"
-    return ""
+            return f"the verdict on {subjects[name]} is {verdict(metrics)}", metrics
+    assert metrics is not None
+    return "", metrics
 
 
 def _require_evaluation_of(policy_digest: str, metrics: Metrics, place: str) -> None:

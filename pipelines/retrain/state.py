@@ -78,7 +78,7 @@ class Deployed:
 
 @dataclass(frozen=True)
 class Decision:
-    """A policy was promoted, was not promoted after a comparison, or was rolled back.
+    """A policy was promoted, was not promoted, or was rolled back.
 
     Attributes:
         at: seconds since the epoch.
@@ -91,6 +91,8 @@ class Decision:
         alpha: error probability that the comparison was allowed (pipelines.retrain.sequential).
         modules: number of modules compared.
         week: ISO week whose modules judged.
+        reduction_percent, reduction_ci95: gain over LLVM's heuristic in the run's own report, with its 95% interval;
+            None for a rollback.
     """
 
     kind: Literal["promoted", "not promoted", "rolled back"]
@@ -106,9 +108,12 @@ class Decision:
     alpha: float | None = None
     modules: Annotated[int, msgspec.Meta(ge=0)] = 0
     week: str = ""
+    reduction_percent: float | None = None
+    reduction_ci95: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        _require_plausible(self.at, self.percent, self.alpha, self.ci95)
+        figures = (self.percent, self.alpha, self.ci95, self.reduction_percent, self.reduction_ci95)
+        _require_plausible(self.at, *figures)
 
 
 @dataclass(frozen=True)
@@ -144,11 +149,11 @@ class State:
         Args:
             decision: the comparison that decided; None if there was none.
         """
-        before = self if decision is None else self.compared(decision)
+        before = self if decision is None else self.decided(decision)
         history = ((before.deployed,) if before.deployed else ()) + before.history
         return replace(before, deployed=deployed, history=history[:KEPT])
 
-    def compared(self, decision: Decision) -> State:
+    def decided(self, decision: Decision) -> State:
         """Return the state with another decision; one against the deployed policy counts as a comparison with it."""
         deployed = self.deployed
         if deployed is not None and decision.against == deployed.policy_digest:
@@ -173,9 +178,15 @@ class State:
         )
 
     def rollback_of(self, policy_digest: str) -> Decision | None:
-        """Return the rollback of a policy, if that was the last decision about it."""
-        last = next((entry for entry in self.decisions if entry.policy_digest == policy_digest), None)
+        """Return the rollback of a policy, unless it was promoted again since."""
+        about = (entry for entry in self.decisions if entry.policy_digest == policy_digest)
+        last = next((entry for entry in about if entry.kind != "not promoted"), None)
         return last if last is not None and last.kind == "rolled back" else None
+
+    def repeats(self, decision: Decision) -> bool:
+        """Return whether the last decision about this policy is the same one, as when a step is repeated."""
+        last = next((entry for entry in self.decisions if entry.policy_digest == decision.policy_digest), None)
+        return last is not None and replace(last, at=decision.at, by=decision.by) == decision
 
     def comparison_of(self, policy_digest: str, week: str) -> Decision | None:
         """Return the comparison of a policy with the deployed one in a week, None if there was none."""

@@ -90,4 +90,4 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
     after = [entry["against"] for entry in json.loads(state.read_text())["decisions"]]
     compared = "against the deployed policy" in decision(second)
     assert compared or decision(second).startswith("not promoted: the verdict on ")
-    assert after == ([known["deployed"]["policy_digest"]] if compared else []) + [""]
+    assert after == [known["deployed"]["policy_digest"] if compared else "", ""]

@@ -53,7 +53,7 @@ TASKS = tasks()
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_has_requests_limits_retries_and_timeout(name: str) -> None:
     task, _component, container = TASKS[name]
-    assert len(TASKS) == 12
+    assert len(TASKS) == 13
     resources = container["resources"]
     for kind in ("Cpu", "Memory"):
         assert 0 < resources[f"{kind.lower()}Request"] <= resources[f"{kind.lower()}Limit"]

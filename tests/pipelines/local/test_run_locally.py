@@ -249,9 +249,9 @@ def test_steps_depend_on_what_a_state_deploys_but_not_on_its_decisions(tmp_path:
         return {step.name: step.facts for step in steps if str(place) in step.arguments}
 
     missing = facts(tmp_path / "missing.json")
-    assert missing == {name: ("nothing is deployed", "") for name in ("warmstart", "promote")}
+    assert missing == {name: ("nothing is deployed", "") for name in ("warmstart", "promote", "record-refusal")}
     first = facts(deployment(tmp_path / "a.json", "gs://b/p", "m1"))
-    assert first == {name: ("d" * 64, "m1") for name in ("warmstart", "promote")}
+    assert first == {name: ("d" * 64, "m1") for name in ("warmstart", "promote", "record-refusal")}
     assert facts(deployment(tmp_path / "b.json", "gs://b/p", "m1", decisions=3)) == first
     assert facts(deployment(tmp_path / "c.json", "gs://b/p", "m2")) != first
 

@@ -38,7 +38,7 @@ from pipelines.retrain.evaluate_deployed import evaluate_deployed, reported_erro
 from pipelines.retrain.promote import compare, promote, promotion, regressed_modules
 from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
-from pipelines.retrain.state import Deployed, State, load_state, save_state
+from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
 from pipelines.spec import COMPILED
 
 DAY_S = 86400.0
@@ -372,13 +372,51 @@ def test_deployed_policy_is_not_evaluated_for_a_bad_verdict(tmp_path: Path) -> N
     def evaluate(_policy: str) -> str:
         raise AssertionError("the deployed policy is evaluated")
 
-    why = promote(place, artifacts(tmp_path / "second", [900] * 8, "not better"), evaluate, "me")
-    assert why.startswith("not promoted: the verdict on the new policy is") and load_state(place) == before
+    refused = {**artifacts(tmp_path / "second", [900] * 8, "not better"), "run": "run-2"}
+    why = promote(place, refused, evaluate, "other")
+    assert why.startswith("not promoted: the verdict on the new policy is")
+    after = load_state(place)
+    assert after.deployed == before.deployed, "it does not count as a comparison"
+    decision = after.decisions[0]
+    assert after.decisions[1:] == before.decisions and decision.kind == "not promoted"
+    assert (decision.by, decision.run, f"not promoted: {decision.reason}") == ("other", "run-2", why)
+    assert decision.reduction_percent == pytest.approx(10) and decision.reduction_ci95 == (3.0, 5.0)
+    assert (
+        decision.percent is None
+        and "not better (10.00% gain over LLVM's heuristic)" in mlgo("show", "--state", place).stdout
+    )
+    assert promote(place, refused, evaluate, "another") == why
+    assert load_state(place) == after, "a repeated step records it once"
 
 
 def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
     same, why = promotion(State(), artifacts(tmp_path / "run", [1000] * 8, "not better"), none_deployed)
-    assert same.deployed is None and "not promoted: the verdict" in why
+    assert same.deployed is None and "not promoted: the verdict" in why and len(same.decisions) == 1
+
+
+def test_refusal_and_promotion_at_once_are_both_recorded(run: dict[str, str], tmp_path: Path) -> None:
+    """The state changes between the refusal's reading and its conditional write; then the new state gets it."""
+    place, refused = str(tmp_path / "state.json"), artifacts(tmp_path / "bad", [900] * 8, "not better")
+    save, others = save_state, [run]
+
+    def interrupted(where: str, after: State) -> None:
+        if others:
+            assert promote(where, others.pop(), none_deployed, "other").startswith("promoted")
+        save(where, after)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.retrain.promote.save_state", interrupted)
+        assert promote(place, refused, none_deployed, "me").startswith("not promoted")
+    known = load_state(place)
+    assert known.deployed is not None and known.deployed.policy == run["policy"]
+    assert [(entry.kind, entry.by) for entry in known.decisions] == [("not promoted", "me"), ("promoted", "other")]
+
+
+def test_refused_policy_stays_rolled_back(tmp_path: Path) -> None:
+    gone = Decision("rolled back", 1.0, "me", "slow", "p", "d")
+    known = State(decisions=(replace(gone, kind="not promoted", at=2.0), gone))
+    assert known.rollback_of("d") == gone
+    assert State(decisions=(replace(gone, kind="promoted"), gone)).rollback_of("d") is None
 
 
 def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) -> None:
@@ -396,6 +434,14 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
 def test_report_step_exists_in_pipeline() -> None:
     (step,) = (step for step in local_steps(COMPILED, {"recipe": "tiny"}) if step.output == "release_report")
     assert step.name == REPORT_STEP and step.conditions
+
+
+def test_refusal_is_recorded_where_no_release_clang_is_built(tmp_path: Path) -> None:
+    given = {"recipe": "tiny", "retrain_state": str(tmp_path / "retrain.json")}
+    made = {step.name: step.conditions for step in local_steps(COMPILED, given)}
+    (wanted,) = made["promote"]
+    assert made["record-refusal"] == (replace(wanted, equal=False),) and (wanted.value, wanted.equal) == ("yes", True)
+    assert not {"promote", "record-refusal"} & {step.name for step in local_steps(COMPILED, {"recipe": "tiny"})}
 
 
 def test_seed_of_training_does_not_choose_the_modules_that_judge(tmp_path: Path) -> None:

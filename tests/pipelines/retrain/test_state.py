@@ -82,7 +82,7 @@ def test_stale_state_is_not_written(place: str) -> None:
 
 
 def test_everything_is_read_back(place: str) -> None:
-    written = load_state(place).promoted(replace(OLD, policy="gs://b/older")).promoted(OLD).compared(DECISION)
+    written = load_state(place).promoted(replace(OLD, policy="gs://b/older")).promoted(OLD).decided(DECISION)
     save_state(place, written)
     assert load_state(place) == written and written.decisions == (DECISION,)
     assert written.deployed is not None and written.deployed.comparisons == 1
@@ -92,7 +92,7 @@ def test_everything_is_read_back(place: str) -> None:
 
 
 def test_comparison_is_found_by_policy_deployment_and_week() -> None:
-    state = State(OLD).compared(replace(DECISION, week="2026-W48"))
+    state = State(OLD).decided(replace(DECISION, week="2026-W48"))
     assert state.comparison_of("n" * 64, "2026-W48") == replace(DECISION, week="2026-W48")
     assert state.comparison_of("n" * 64, "2026-W49") is None and state.comparison_of("o" * 64, "2026-W48") is None
     other = state.promoted(replace(OLD, policy_digest="x" * 64))
@@ -102,7 +102,7 @@ def test_comparison_is_found_by_policy_deployment_and_week() -> None:
 def test_old_decisions_are_dropped_but_still_counted() -> None:
     state = State(OLD)
     for _ in range(KEPT_DECISIONS + 5):
-        state = state.compared(DECISION)
+        state = state.decided(DECISION)
     assert len(state.decisions) == KEPT_DECISIONS
     assert state.deployed is not None and state.deployed.comparisons == KEPT_DECISIONS + 5
 
@@ -126,7 +126,7 @@ def test_old_decisions_are_dropped_but_still_counted() -> None:
     ],
 )
 def test_edited_state_is_refused_and_kept(place: str, path: tuple[Any, ...], value: object) -> None:
-    save_state(place, load_state(place).promoted(OLD).compared(DECISION))
+    save_state(place, load_state(place).promoted(OLD).decided(DECISION))
     read = read_versioned(place)
     content = copy.deepcopy(read.content)
     target: Any = content
