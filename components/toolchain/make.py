@@ -84,9 +84,18 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
         malloc = allocator(tree)
     if malloc != "jemalloc":
         say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
-    lld = "yes" if (output / "bin" / LINKER).exists() else "no"
     origin = "sdk" if bundled else config.llvm_source
-    return {"llvm_source": origin, "targets": config.targets, "malloc": malloc, "lld": lld}
+    return {"llvm_source": origin, "targets": config.targets, "malloc": malloc, "lld": find_linker(config, sdk, output)}
+
+
+def find_linker(config: ToolchainConfig, sdk: Sdk, output: Path) -> str:
+    """Return "yes" or "no": whether a toolchain has a linker of its own. Say it if a release toolchain has none."""
+    if (output / "bin" / LINKER).exists():
+        return "yes"
+    if config.mode == "release":
+        remedy = "pass --sdk one with them" if config.sdk else f"install them: {apt_line({f'liblld-{sdk.major}-dev'})}"
+        say(f"no {LINKER} with the policies, which LTO needs: the LLVM SDK lacks lld's libraries; {remedy}")
+    return "no"
 
 
 def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.core.formats.toolchain import load_toolchain
 from components.core.launcher.images import IMAGES, STEPS
 from components.core.storage.fetch import fetch
 from components.core.storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
@@ -229,7 +230,9 @@ def test_killed_run_resumes_and_builds_release_clang(finished: tuple[Path, str],
     uri = f"gs://{BUCKET}/runs/{run.name}/release"
     command = [sys.executable, "-c", code, uri]
     fetched = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
-    clang = Path(fetched.stdout.splitlines()[-1]) / "bin" / "clang"
+    release = load_toolchain(Path(fetched.stdout.splitlines()[-1]))
+    assert release.built["lld"] == "yes", "the image has lld's libraries"
+    clang = release.clang
     source = run.parent / "one.c"
     source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
     compiling: list[str | Path] = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,11 +17,16 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.storage import digest, verify, write_manifest
+from components.core.storage.cache import default_cache_dir
+from components.toolchain.build import build, build_tree
 from components.toolchain.config import ToolchainConfig
-from components.toolchain.make import make_toolchain
+from components.toolchain.make import find_linker, make_toolchain
+from components.toolchain.sdk import find_sdk
+from components.toolchain.source import llvm_source
 
 pytestmark = pytest.mark.toolchain
 
+ARCHIVES = Path(__file__).parents[3] / "docker" / "toolchain" / "archives.txt"
 HELLO = """
 #include <iostream>
 #include <map>
@@ -127,3 +134,35 @@ def test_policy_older_than_the_last_build_is_rebuilt(release_toolchain: Path, po
     clang = make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(other,))).clang
     assert b'"number_of_actions"' in clang.read_bytes()
     assert b'"number_of_actions"' not in (release_toolchain / "bin" / "clang").read_bytes()
+
+
+def test_release_toolchain_without_linker_says_what_to_install(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ToolchainConfig("release", tmp_path, policies=(policy,))
+    assert find_linker(config, find_sdk(19), tmp_path) == "no"
+    assert "apt-get install liblld-19-dev" in capsys.readouterr().out
+    assert find_linker(ToolchainConfig("training", tmp_path), find_sdk(19), tmp_path) == "no"
+    assert capsys.readouterr().out == ""
+
+
+def test_image_keeps_the_archives_that_clangs_and_linker_are_linked_from(policy: Path, tmp_path: Path) -> None:
+    kept = ARCHIVES.read_text().replace("@TARGET@", "X86").splitlines()
+    sdk, cache = find_sdk(19), default_cache_dir()
+    source, policies = llvm_source("deb", sdk, cache), {"inlining": tmp_path / "policy"}
+    shutil.copytree(policy, policies["inlining"])
+    with build_tree(cache, sdk, source, "native") as tree:
+        for target in ("training", "release"):
+            build(tree, target, sdk, source, "native", 2, policies, "cpp")
+        for target in ("training", "release", "ld.lld"):
+            commands = subprocess.run(["ninja", "-t", "commands", target], cwd=tree, check=True, capture_output=True)
+            link = commands.stdout.decode().splitlines()[-1].removeprefix(": && ").removesuffix(" && :")
+            flag = f"-Wl,--why-extract={tmp_path / 'extracted'}"
+            subprocess.run([*shlex.split(link), flag, "-o", tmp_path / "program"], cwd=tree, check=True)
+            (tree / target).unlink()
+            archives = {
+                Path(name).name
+                for name in re.findall(r"\t(/\S+/llvm-19/\S+\.a)\(", (tmp_path / "extracted").read_text())
+            }
+            assert archives <= set(kept), target
+            assert ("liblldELF.a" in archives) == (target == "ld.lld")
