@@ -9,11 +9,12 @@ the API. Runs in the environment `pipelines`, to which docker/requirements/schem
 - vertex-message: no request, but an answer of a fake service: the body must be the message of the package that the path
   names.
 - kfp: kfp_server_api, whose transport is replaced by one that records.
-- model-registry: the models of Kubeflow's model-registry, generated from its OpenAPI document.
+- model-registry: the client of Kubeflow's model-registry, generated from its OpenAPI document.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
@@ -39,6 +40,16 @@ VERTEX_METHODS = {
         "MergeVersionAliases",
         "",
     ),
+    r"POST /v1/(?P<parent>projects/\w+/locations/\w+/models/[\w@-]+)/evaluations:import": (
+        "Model",
+        "ImportModelEvaluation",
+        "",
+    ),
+    r"GET /v1/(?P<parent>projects/\w+/locations/\w+/models/[\w@-]+)/evaluations": (
+        "Model",
+        "ListModelEvaluations",
+        None,
+    ),
     r"GET /v1/(?P<name>projects/\w+/locations/\w+/models/[\w-]+):listVersions": ("Model", "ListModelVersions", None),
 }
 """HTTP method and path -> service, RPC, and the field of its request that the body is; "" if it is the request."""
@@ -59,12 +70,18 @@ KFP_METHODS = {
     r"POST runs/(?P<run_id>[\w-]+):terminate": ("Run", "run_service_terminate_run"),
 }
 """HTTP method and route -> service and method of kfp_server_api."""
-REGISTRY_MODELS = {
-    r"POST /api/model_registry/v1alpha3/registered_models": mr_openapi.RegisteredModelCreate,
-    r"PATCH /api/model_registry/v1alpha3/registered_models/\d+": mr_openapi.RegisteredModelUpdate,
-    r"POST /api/model_registry/v1alpha3/model_versions": mr_openapi.ModelVersionCreate,
-    r"POST /api/model_registry/v1alpha3/model_versions/\d+/artifacts": mr_openapi.ModelArtifactCreate,
+REGISTRY_ROUTE = "/api/model_registry/v1/"
+REGISTRY_METHODS: dict[str, tuple[str, Any]] = {
+    r"GET registered_models": ("get_registered_models", None),
+    r"GET registered_model": ("find_registered_model", None),
+    r"POST registered_models": ("create_registered_model", mr_openapi.RegisteredModelCreate),
+    r"PATCH registered_models/(\d+)": ("update_registered_model", mr_openapi.RegisteredModelUpdate),
+    r"GET model_version": ("find_model_version", None),
+    r"POST model_versions": ("create_model_version", mr_openapi.ModelVersionCreate),
+    r"GET model_versions/(\d+)/artifacts": ("get_model_version_artifacts", None),
+    r"POST model_versions/(\d+)/artifacts": ("upsert_model_version_artifact", mr_openapi.Artifact),
 }
+"""HTTP method and route -> method of Kubeflow's client, and the model of the request's body."""
 
 
 class _Recorded(Exception):
@@ -155,15 +172,37 @@ def by_kfp(method: str, path: str, body: Any) -> dict[str, Any]:
 
 
 def by_model_registry(method: str, path: str, body: Any) -> dict[str, Any]:
-    """Return the request, its body read and written by the published model. ValueError if it does not fit."""
+    """Return the request of Kubeflow's client. ValueError if the API has no such route, parameter or field."""
     route, query = urlsplit(path).path, parse_qsl(urlsplit(path).query)
-    for pattern, model in REGISTRY_MODELS.items():
-        if re.fullmatch(pattern, f"{method} {route}"):
-            written = model.from_dict(body).to_dict()
-            # The client adds the default of `state`.
-            kept = {name: value for name, value in written.items() if name in body or name != "state"}
-            return {"method": method, "path": route, "query": query, "body": kept}
-    raise ValueError(f"no method of the API is {method} {route}")
+    wanted = f"{method} {route.removeprefix(REGISTRY_ROUTE)}" if route.startswith(REGISTRY_ROUTE) else ""
+    matches = {pattern: re.fullmatch(pattern, wanted) for pattern in REGISTRY_METHODS}
+    pattern, match = next((found for found in matches.items() if found[1]), ("", None))
+    if match is None:
+        raise ValueError(f"no method of the API is {method} {route}")
+    name, model = REGISTRY_METHODS[pattern]
+    arguments = [*match.groups(), *([model.from_dict(body)] if model else [])]
+    options = {re.sub("(?=[A-Z])", "_", key).lower(): value for key, value in query}
+    recorded: list[dict[str, Any]] = []
+
+    async def send() -> None:
+        client = mr_openapi.ApiClient(mr_openapi.Configuration(host="http://registry"))
+
+        async def record(method: str, url: str, _headers: Any = None, body: Any = None, *_more: Any, **_: Any) -> None:
+            raise _Recorded({"method": method, "path": urlsplit(url).path, "query": url, "body": body})
+
+        client.call_api = record
+        async with client:
+            try:
+                await getattr(mr_openapi.ModelRegistryServiceApi(client), name)(*arguments, **options)
+            except _Recorded as found:
+                recorded.append(found.request)
+
+    asyncio.run(send())
+    (request,) = recorded
+    request["query"] = [list(pair) for pair in parse_qsl(urlsplit(request["query"]).query)]
+    if body is not None:  # the client adds the defaults of some fields
+        request["body"] = {key: value for key, value in request["body"].items() if key in body or key != "state"}
+    return request
 
 
 BY_API = {"vertex": by_vertex, "vertex-message": by_vertex_message, "kfp": by_kfp, "model-registry": by_model_registry}

@@ -1,4 +1,4 @@
-"""Kubeflow's Model Registry, in its REST API (v1alpha3, api/openapi/model-registry.yaml of kubeflow/model-registry).
+"""Kubeflow's Model Registry, in its REST API (v1 or v1alpha3, api/openapi/model-registry.yaml of its repository).
 
 Each policy is a version of one registered model, with an artifact that names its location. The registry has no aliases:
 the property `deployed` of the registered model is the name of the deployed version.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from components.core.console import UserError
@@ -17,7 +18,8 @@ from pipelines.submit.polling import TIMEOUT_S
 
 TOKEN_VARIABLE = "MODEL_REGISTRY_TOKEN"
 """Environment variable with a bearer token; without it requests have none, as inside a cluster."""
-_ROOT = "api/model_registry/v1alpha3"
+_ROOTS = ("api/model_registry/v1", "api/model_registry/v1alpha3")
+"""Paths of the API's versions, the newest first. The routes and bodies that are used here are the same in both."""
 _VERSION_LENGTH = 12
 
 
@@ -68,6 +70,15 @@ class KubeflowRegistry:
             self._request("PATCH", f"registered_models/{_id(model)}", {"customProperties": properties})
         return f"{entry.model}:{name}"
 
+    @cached_property
+    def _root(self) -> str:
+        """Path of the newest version of the API that the server has, the oldest one if it has none."""
+        for root in _ROOTS[:-1]:
+            status, _document = self._send("GET", f"{root}/registered_models", query={"pageSize": "1"})
+            if status != 404:
+                return root
+        return _ROOTS[-1]
+
     def _find(self, kind: str, **query: str) -> dict[str, Any] | None:
         """Return the resource with these properties, None if there is none."""
         return self._request("GET", kind, query=query)
@@ -75,40 +86,46 @@ class KubeflowRegistry:
     def _post(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         answer = self._request("POST", kind, body)
         if answer is None:
-            raise UserError(f"there is no {_ROOT}/{kind} at {self.url}", "check the address of the model registry")
+            raise UserError(f"there is no {self._root}/{kind} at {self.url}", "check the address of the model registry")
         return answer
 
     def _request(
         self, method: str, resource: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> dict[str, Any] | None:
         """Return the answer to a request, None for status 404."""
+        status, document = self._send(method, f"{self._root}/{resource}", body, query)
+        if status == 404 and isinstance(document, dict) and "message" in document:
+            return None
+        if status >= 300 or not isinstance(document, dict):
+            message = document.get("message") if isinstance(document, dict) else None
+            raise UserError(
+                f"the model registry at {self.url} refuses {method} {resource}: status {status}"
+                + (f", {message}" if message else ""),
+                f"set {TOKEN_VARIABLE}" if status in (401, 403) else "check that it is a model registry",
+            )
+        return document
+
+    def _send(
+        self, method: str, route: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Return status and document of an answer, None for one that is not JSON. UserError without an answer."""
         import requests
 
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        place = f"{self.url.rstrip('/')}/{_ROOT}/{resource}"
+        place = f"{self.url.rstrip('/')}/{route}"
         try:
             # Redirects are not followed: a page to log in would answer with status 200.
             answer = requests.request(
                 method, place, json=body, params=query, headers=headers, timeout=TIMEOUT_S, allow_redirects=False
             )
-            document = answer.json() if answer.content else {}
+            return answer.status_code, answer.json() if answer.content else {}
         except requests.JSONDecodeError:
-            document = None
+            return answer.status_code, None
         except requests.RequestException as error:
             raise UserError(
                 f"the model registry at {self.url} does not answer: {error}", "check the address and the network"
             ) from None
-        if answer.status_code == 404 and isinstance(document, dict) and "message" in document:
-            return None
-        if answer.status_code >= 300 or not isinstance(document, dict):
-            message = document.get("message") if isinstance(document, dict) else None
-            raise UserError(
-                f"the model registry at {self.url} refuses {method} {resource}: status {answer.status_code}"
-                + (f", {message}" if message else ""),
-                f"set {TOKEN_VARIABLE}" if answer.status_code in (401, 403) else "check that it is a model registry",
-            )
-        return document
 
 
 def _id(resource: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Vertex AI Model Registry, in its REST API (v1): projects.locations.models.
 
 Each policy is a version of one model. Its label `policy_digest` identifies it, the alias `deployed` names the deployed
-one. An alias belongs to one version of a model at a time.
+one. An alias belongs to one version of a model at a time. An evaluation of each version has its figures.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from components.core.console import UserError
+from components.core.console import UserError, say
 from components.core.storage.uri import parse_place
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
-from pipelines.submit.polling import NotFound, poll
+from pipelines.submit.polling import NoAnswer, NotFound, poll
 from pipelines.submit.vertex import VertexServer, call
 
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"
 _MODEL_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _LABEL_LENGTH = 63
+_SHORT_DIGEST = 12
 _DESCRIPTION_BYTES = 5_000
 """Longest description that is sent; the API names no limit, and cards have a few thousand characters."""
 
@@ -63,6 +64,7 @@ class VertexRegistry:
         versions = list(self._versions(model))
         version = self._find(versions, entry) or self._upload(entry, model, first=not versions)
         self._move_alias(model, version)
+        self._import_evaluation(f"{model}@{version}", entry)
         return f"{model}@{version}"
 
     def _find(self, versions: list[dict[str, Any]], entry: RegistryEntry) -> str:
@@ -106,6 +108,28 @@ class VertexRegistry:
             message = operation["error"].get("message", "no message")
             raise UserError(f"Vertex AI did not register {entry.uri}: {message}", f"see {_CONSOLE}")
         return str(operation["response"]["modelVersionId"])
+
+    def _import_evaluation(self, version: str, entry: RegistryEntry) -> None:
+        """Import the figures as an evaluation of a version that has none.
+
+        A refusal is a warning only: the schemas of metrics that the service publishes are those of classification,
+        regression and so on, none fits, so the evaluation names none; and the model card has the figures, too.
+
+        Args:
+            version: resource name, MODEL@VERSION.
+        """
+        evaluation = {
+            "displayName": f"held-out modules, {entry.digest[:_SHORT_DIGEST]}",
+            "metrics": dict(entry.figures),
+            "metadata": dict(entry.facts),
+        }
+        try:
+            if not call(self.server, "GET", f"{version}/evaluations?pageSize=1", None).get("modelEvaluations"):
+                call(self.server, "POST", f"{version}/evaluations:import", {"modelEvaluation": evaluation})
+        except NoAnswer:
+            raise
+        except UserError as error:
+            say(f"warning: {version} has no evaluation with its figures: {error.problem}")
 
     def _move_alias(self, model: str, version: str) -> None:
         """Give the alias to a version first, and then take it from others, so that it always names a policy."""

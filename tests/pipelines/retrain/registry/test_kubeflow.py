@@ -1,7 +1,7 @@
 """Tests of Kubeflow's Model Registry with a recording server.
 
-The body of each request must be what the published client (the package model-registry) makes of it. No real server has
-been asked.
+Each request must be the one that the published client (the package model-registry) sends for the same call. That client
+has version v1 of the API only; requests of v1alpha3 are compared as those of v1. No real server has been asked.
 """
 
 from __future__ import annotations
@@ -25,29 +25,36 @@ from pipelines.retrain.state import Deployed, load_state, save_state
 from tests.pipelines.retrain.registry.conftest import Answer, Request, recording_server
 from tests.schemas import PublishedClients
 
-ROOT = "/api/model_registry/v1alpha3/"
+ROOT = "/api/model_registry/"
 
 
 @dataclass
 class Kubeflow:
-    """A registry; resources by kind. fails: path of requests that are refused, for an interrupted registration."""
+    """A registry; resources by kind.
+
+    Attributes:
+        fails: path of requests that are refused, for an interrupted registration.
+        version: of its API.
+    """
 
     published: ClassVar[PublishedClients]
     kinds: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {"registered_models": [], "model_versions": [], "artifacts": []}
     )
     fails: str = ""
+    version: str = "v1"
 
     def answer(self, request: Request) -> Answer:
-        if not request.path.startswith(ROOT):
+        root = f"{ROOT}{self.version}/"
+        if not request.path.startswith(root):
             return 404, {}
         if self.fails and self.fails in request.path:
             return 503, {"code": "503", "message": "no database"}
-        parts = urlsplit(request.path.removeprefix(ROOT))
+        parts = urlsplit(request.path.removeprefix(root))
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         try:
-            if request.body is not None:
-                self.published.check("model-registry", request.method, request.path, request.body)
+            path = request.path.replace(root, f"{ROOT}v1/")
+            self.published.check("model-registry", request.method, path, request.body)
             return getattr(self, request.method.lower())(parts.path.split("/"), query, request.body)
         except ValueError as error:
             return 400, {"code": "400", "message": str(error)}
@@ -57,6 +64,8 @@ class Kubeflow:
             found = [known for known in self.kinds["artifacts"] if known["version"] == path[1]]
             items = [known for known in found if known["name"] == query["name"]]
             return 200, {"items": items, "size": len(items), "pageSize": 10, "nextPageToken": ""}
+        if path == ["registered_models"]:
+            return 200, {"items": self.kinds["registered_models"], "size": 0, "pageSize": 1, "nextPageToken": ""}
         parent = query.pop("parentResourceId", None)
         wanted = {**query, **({"registeredModelId": parent} if parent else {})}
         for known in self.kinds[f"{path[0]}s"]:
@@ -94,8 +103,9 @@ def client(published: PublishedClients) -> None:
     Kubeflow.published = published
 
 
-def test_policies_are_versions_and_rollback_moves_the_name(deployed: Callable[..., Deployed]) -> None:
-    kubeflow = Kubeflow()
+@pytest.mark.parametrize("version", ["v1", "v1alpha3"])
+def test_policies_are_versions_and_rollback_moves_the_name(deployed: Callable[..., Deployed], version: str) -> None:
+    kubeflow = Kubeflow(version=version)
     with recording_server(kubeflow.answer) as server:
         for digit in "abac":
             name = KubeflowRegistry(server.url).deploy(registry_entry(deployed(digit)))

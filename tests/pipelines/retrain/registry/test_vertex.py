@@ -38,6 +38,8 @@ class Vertex:
         failure: message of failed uploads; "" if they succeed.
         page_size: versions of one answer.
         moves: whether the registry takes an alias from the version that had it.
+        evaluations: those of each version.
+        refused: message with which evaluations are refused; "" if they are not.
     """
 
     published: ClassVar[PublishedClients]
@@ -46,6 +48,8 @@ class Vertex:
     failure: str = ""
     page_size: int = 100
     moves: bool = True
+    evaluations: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    refused: str = ""
 
     def answer(self, request: Request) -> Answer:
         try:
@@ -77,6 +81,15 @@ class Vertex:
             return 200, {"name": "o", "done": True, "response": {"model": MODEL, "modelVersionId": version}}
         if match := re.fullmatch(rf"{re.escape(MODEL)}@(\d+):mergeVersionAliases", path):
             return 200, self._merge(match[1], request.body["versionAliases"])
+        if match := re.fullmatch(rf"{re.escape(MODEL)}@(\d+)/evaluations(:import|\?pageSize=1)", path):
+            known = self.evaluations.setdefault(match[1], [])
+            if request.method == "GET":
+                return 200, {"modelEvaluations": known[:1]} if known else {}
+            if self.refused:
+                return 400, {"error": {"message": self.refused}}
+            known.append(request.body["modelEvaluation"])
+            self.published.check("vertex-message", "POST", "ModelEvaluation", known[-1])
+            return 200, known[-1]
         return 403, {"error": {"message": "permission denied"}}
 
     def _upload(self, body: dict[str, Any]) -> None:
@@ -153,6 +166,28 @@ def test_next_policy_is_a_version_and_rollback_moves_the_alias(deployed: Callabl
     assert len(vertex.versions) == 3
     merges = [request.body["versionAliases"] for request in server.sent("POST") if "merge" in request.path]
     assert merges[0] == ["deployed"], "the new version has the alias before the old one loses it"
+
+
+def test_figures_are_an_evaluation_of_each_version(
+    deployed: Callable[..., Deployed], capsys: pytest.CaptureFixture[str]
+) -> None:
+    vertex = Vertex()
+    with recording_server(vertex.answer) as server:
+        for digit in "aba":
+            registry(server).deploy(registry_entry(deployed(digit)))
+        assert [len(found) for found in vertex.evaluations.values()] == [1, 1]
+        (evaluation,) = vertex.evaluations["1"]
+        assert evaluation["metrics"] == {
+            "reduction_percent": 4.25,
+            "reduction_percent_low": 3.5,
+            "reduction_percent_high": 5.0,
+            "better_than_previous_percent": 0.75,
+        }
+        assert evaluation["metadata"]["policy_digest"] == "a" * 64 and evaluation["metadata"]["problem"] == "inlining"
+        vertex.refused = "metrics_schema_uri is required"
+        assert registry(server).deploy(registry_entry(deployed("c"))) == f"{MODEL}@3" and vertex.aliased() == ["3"]
+    assert f"warning: {MODEL}@3 has no evaluation with its figures: " in capsys.readouterr().out
+    assert vertex.evaluations["3"] == []
 
 
 def test_failed_upload_is_reported(deployed: Callable[..., Deployed]) -> None:
