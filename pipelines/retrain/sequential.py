@@ -9,7 +9,7 @@ later. Two things hold against that:
 - Rotation: each week another half of the held-out modules judges, so that no policy is selected for suiting the same
   modules for ever.
 
-docs/retraining.md has what a simulation of both measured.
+tests/pipelines/retrain/false_promotions.py simulates both; docs/retraining.md has the rates.
 """
 
 from __future__ import annotations
