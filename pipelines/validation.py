@@ -6,6 +6,7 @@ Otherwise a late step would refuse them hours later, and on a server nobody woul
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +14,7 @@ from typing import Any, get_args
 import click
 
 from components.core import problems
-from components.core.console import PRESETS, UserError
+from components.core.console import PRESETS, UserError, say
 from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
@@ -31,7 +32,7 @@ from components.core.formats.strategy import (
 )
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import GS, S3, USAGE, in_object_storage, parse_place
+from components.core.storage.uri import GS, S3, USAGE, ObjectUri, in_object_storage, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
 from components.ppo.config import (
@@ -272,6 +273,29 @@ def require_shared(state: str, option: str, place: str) -> None:
             f"the state in {state} is shared, but a policy on this machine is not",
             f"pass {option} {USAGE}, a different one for each run",
         )
+
+
+def check_bucket_exists(root: str) -> None:
+    """Read below --pipeline-root with the user's credentials.
+
+    Steps may have other credentials, so where these do not suffice, or nothing answers, the user is only warned.
+
+    Raises:
+        UserError: there is no such bucket.
+    """
+    from components.core.storage.object_store import StorageError, store_of
+
+    place = parse_place(root)
+    assert isinstance(place, ObjectUri)
+    try:
+        store_of(place).objects(place / f"mlgo-check-{secrets.token_hex(4)}")
+    except StorageError as error:
+        say(f"warning: --pipeline-root is not checked, the steps' account may be another: {error.problem}")
+    except UserError as error:
+        raise UserError(
+            f"--pipeline-root {error.problem}",
+            "create the bucket, or correct its name",
+        ) from None
 
 
 def check_state_on_server(state: str, root: str) -> None:

@@ -1,8 +1,8 @@
 """moto's S3 server plus what it lacks and our tests need.
 
 These are atomic conditional writes (moto checks and writes in two steps, so racing writers could all win), a server
-that ignores or rejects conditions as older ones do, a bucket named "forbidden" that answers 403, and requests that
-fail or hang on demand. Everything else is moto's.
+that ignores or rejects conditions as older ones do, a bucket named "forbidden" that answers 403, one named
+"read-only" that does so for writes, and requests that fail or hang on demand. Everything else is moto's.
 
     python -m tests.s3_server --port 9000 --bucket mlpipeline
 """
@@ -21,7 +21,7 @@ from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from tests.http_server import serving
-from tests.storage_server import FORBIDDEN, Faults
+from tests.storage_server import FORBIDDEN, READ_ONLY, Faults
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 """Environment of a client of the server."""
@@ -57,7 +57,8 @@ class Application:
         behaviour = self._behaviour
         fault = behaviour.faults.next()
         behaviour.requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
-        if environ["PATH_INFO"].startswith(f"/{FORBIDDEN}"):
+        writes = environ["REQUEST_METHOD"] not in ("GET", "HEAD") and environ["PATH_INFO"].startswith(f"/{READ_ONLY}/")
+        if environ["PATH_INFO"].startswith(f"/{FORBIDDEN}") or writes:
             return _error(start, "403 Forbidden", "AccessDenied", "Access Denied")
         if fault == "refused":
             return _error(start, "503 Slow Down", "SlowDown", "Please reduce your request rate.")
@@ -121,6 +122,7 @@ def s3_server(bucket: str, behaviour: Behaviour | None = None) -> Iterator[str]:
     with serving(server) as url:
         try:
             create_bucket(url, bucket)
+            create_bucket(url, READ_ONLY)
             yield url
         finally:
             behaviour.faults.silent.clear()

@@ -1,8 +1,8 @@
 """gcp-storage-emulator plus the features that it lacks and our tests need.
 
 These are generation preconditions (the emulator ignores ifGenerationMatch, so that all racing writers would win), a
-bucket named "forbidden" that answers 403 as Cloud Storage does to an account without a role, and requests that fail or
-hang on demand. Everything else is the emulator's.
+bucket named "forbidden" that answers 403 as Cloud Storage does to an account without a role, one named "read-only" that
+does so for writes, and requests that fail or hang on demand. Everything else is the emulator's.
 
     python -m tests.storage_server --host 0.0.0.0 --port 9023 --bucket runs --directory DIR
     python -m tests.storage_server --fail-every 3 --fail-times 100
@@ -31,6 +31,7 @@ from gcp_storage_emulator.storage import Storage
 from tests.http_server import serving
 
 FORBIDDEN = "forbidden"
+READ_ONLY = "read-only"
 
 
 @dataclass
@@ -166,6 +167,8 @@ class Handler(RequestHandler):  # type: ignore[misc]
         parts = urlsplit(self.path)
         if f"/b/{FORBIDDEN}/" in parts.path:
             raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
+        if f"/b/{READ_ONLY}/" in parts.path and self.command != "GET":
+            raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects.create access.")
         wanted = parse_qs(parts.query).get("ifGenerationMatch")
         self.storage.wanted = int(wanted[0]) if wanted else None
         work()
@@ -184,8 +187,8 @@ def make_server(
 ) -> HTTPServer:
     """Return a server that listens but does not serve yet; port 0 means any. In memory without a directory."""
     storage = ConditionalStorage(faults or Faults(), use_memory_fs=directory is None, data_dir=directory)
-    if not any(name == bucket for name in storage.buckets):
-        create_bucket(bucket, storage)
+    for wanted in {bucket, READ_ONLY} - set(storage.buckets):
+        create_bucket(wanted, storage)
     return ThreadingHTTPServer((host, port), partial(Handler, storage))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from components.core.console import UserError, say
+from components.core.storage.uri import GS
 from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
 from pipelines.images import given_images
@@ -22,6 +23,7 @@ from pipelines.submit.prepare import RunRequest, notify_settings, platform_spec,
 from pipelines.submit.stored_pipeline import StoredRun
 from pipelines.submit.vertex import VertexServer, VertexSettings
 from pipelines.validation import (
+    check_bucket_exists,
     check_cloud_root,
     check_places_on_server,
     check_state_on_server,
@@ -233,6 +235,8 @@ def _check_run(
             "no --pipeline-root: steps use the server's default. If that is not gs://BUCKET/PATH, a training whose pod "
             "is lost starts again from the beginning, and workers=rayjob fails"
         )
+    if root.startswith(f"{GS}://"):
+        check_bucket_exists(root)
     checked = checked_values(spec, values)
     check_places_on_server(checked, mounts)
     if state := checked.get("retrain_state"):

@@ -10,6 +10,8 @@ import json
 import math
 import os
 import random
+import secrets
+import threading
 import time
 import warnings
 import zlib
@@ -47,6 +49,9 @@ _READS = 20
 _PRECONDITION = "ifGenerationMatch"
 """Part of a request's URL, and thus of the message of its error, if the request had a precondition."""
 _RETRY_REMEDY = f"check the network and {EMULATOR_VARIABLE}; run the same command again when the server answers"
+_writable: set[tuple[str, str]] = set()
+"""(server, bucket) that this process has written, see `GcsStore.require_writable`."""
+_guard = threading.Lock()
 REPORT_RETRY_AFTER_S = 2.0
 """Time from a request's first failure to the message that it is being retried; shorter outages are not reported."""
 
@@ -148,8 +153,26 @@ class GcsStore:
                 raise VersionConflict(uri) from None
             return _described(blob)
 
-    def require_conditional_writes(self, uri: ObjectUri) -> None:
-        pass  # part of the API from its beginning
+    def require_writable(self, uri: ObjectUri) -> None:
+        """Check once per process and bucket that it can be written: write and delete an object next to `uri`.
+
+        The method testIamPermissions would not write, but it knows no conditions on names of objects, and emulators do
+        not have it. Preconditions need no check: they are part of the API from its beginning.
+        """
+        from google.api_core.exceptions import PreconditionFailed
+
+        key = (_server(), uri.bucket)
+        with _guard:
+            if key in _writable:
+                return
+            probe = ObjectUri(uri.scheme, uri.bucket, f"{uri.path}.condition-{secrets.token_hex(4)}")
+            blob = bucket_of(probe).blob(probe.path)
+            # Failed: a first attempt, whose answer was lost, has written it.
+            with translate_gcs_errors(uri), suppress(PreconditionFailed):
+                blob.upload_from_string(b"probe", if_generation_match=0, checksum="crc32c", **request_options())
+            with suppress(UserError):
+                self.delete(probe)
+            _writable.add(key)
 
     def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:
         from google.cloud.storage import transfer_manager as tm
@@ -276,7 +299,8 @@ def translate_gcs_errors(uri: ObjectUri, missing: bool = True) -> Iterator[None]
     except (api.Forbidden, api.Unauthorized) as error:
         raise StorageError(
             f"{uri}: access is denied: {_short_message(error)}",
-            f"grant this account the role roles/storage.objectAdmin on gs://{uri.bucket}, or use another account",
+            f"grant this account the role roles/storage.objectAdmin on gs://{uri.bucket} (also if bucket and account "
+            "are in different projects), or use another account",
         ) from None
     except auth.DefaultCredentialsError:
         raise StorageError(

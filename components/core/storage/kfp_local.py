@@ -92,7 +92,7 @@ class KfpLocalStore:
                 raise VersionConflict(uri)
             return self._replace(uri, io.BytesIO(content))
 
-    def require_conditional_writes(self, uri: ObjectUri) -> None:
+    def require_writable(self, uri: ObjectUri) -> None:
         pass  # `write` compares and writes under a lock, and no other process writes there
 
     def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:

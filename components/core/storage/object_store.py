@@ -98,8 +98,13 @@ class ObjectStore(Protocol):
             VersionConflict: it has another version. It may be this very write, if the answer to it was lost.
         """
 
-    def require_conditional_writes(self, uri: ObjectUri) -> None:
-        """Raise StorageError if the server ignores the condition of `write`; a writer asks before it starts to work."""
+    def require_writable(self, uri: ObjectUri) -> None:
+        """Check that `write` works for objects next to `uri`; a writer asks before it starts to work.
+
+        Raises:
+            StorageError: this account may not write, or the server ignores the condition of `write`.
+            UserError: there is no such bucket.
+        """
 
     def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:
         """Upload files, several at a time; return when each was written, as far as known, by the server's clock."""

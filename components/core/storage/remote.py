@@ -102,7 +102,7 @@ def read_manifest_to_replace(uri: ObjectUri) -> RemoteManifest:
         UserError: as `read_remote_manifest`; or the manifest.json belongs to another tool or to a newer version of this
             program.
     """
-    store_of(uri).require_conditional_writes(uri / MANIFEST)
+    store_of(uri).require_writable(uri / MANIFEST)
     text, version = store_of(uri).read(uri / MANIFEST)
     if text is None:
         return RemoteManifest(uri)

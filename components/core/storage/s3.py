@@ -51,7 +51,7 @@ _READ_BYTES = 1 << 20
 _RETRY_REMEDY = f"check the network and {ENDPOINT_VARIABLES[0]}; run the same command again when the server answers"
 
 _conditional: set[tuple[str, str]] = set()
-"""(server, bucket) that refused writes under conditions that did not hold, see `S3Store.require_conditional_writes`."""
+"""(server, bucket) that refused writes under conditions that did not hold, see `S3Store.require_writable`."""
 _guard = threading.Lock()
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class S3Store:
             ]
 
     def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
-        self.require_conditional_writes(uri)
+        self.require_writable(uri)
         client = _client()
         condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
         with translate_s3_errors(uri):
@@ -111,21 +111,23 @@ class S3Store:
                 raise
             return _described(uri.path, len(content), answer["ETag"], _date(answer), writer)
 
-    def require_conditional_writes(self, uri: ObjectUri) -> None:
-        """Check once per process and bucket that the server refuses writes whose condition does not hold.
+    def require_writable(self, uri: ObjectUri) -> None:
+        """Check once per process and bucket that it can be written, and refuses writes whose condition does not hold.
 
         Without that, of two writers both would believe that they have won. An object next to `uri`, with a name of its
         own, is written under conditions that must fail: If-Match of a version that does not exist, and If-None-Match
         once it exists. It is deleted.
 
         Raises:
-            StorageError: the server ignores or rejects one of the headers.
+            StorageError: access is denied, or the server ignores or rejects one of the headers.
         """
         key = (_server(), uri.bucket)
         with _guard:
             if key in _conditional:
                 return
             client = _client()
+            with translate_s3_errors(uri):
+                _require_bucket(uri)  # SeaweedFS denies writes to a missing bucket, or creates it for administrators
             probe = ObjectUri(uri.scheme, uri.bucket, f"{uri.path}.condition-{secrets.token_hex(4)}")
             try:
                 _require_refused(client, uri, probe, "If-Match", IfMatch='"00000000000000000000000000000000"')

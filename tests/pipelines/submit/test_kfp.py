@@ -26,6 +26,7 @@ from pipelines.submit.stored_pipeline import StoredRun, start_stored
 from tests.http_server import JsonHandler, raw_server, serving
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 from tests.schemas import PublishedClients
+from tests.storage_server import storage_server
 
 LastRequest = Callable[[str], dict[str, Any]]
 
@@ -131,6 +132,28 @@ def test_unreachable_server_is_reported(submit: Mlgo) -> None:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         done = submit("--host", url, "--param", "recipe=demo")
     assert done.returncode == 1 and f"KFP at {url} does not answer" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("server", [("--host", "http://x"), ("--vertex", "p/r")])
+def test_pipeline_root_in_missing_bucket_is_refused(
+    submit: Mlgo, monkeypatch: pytest.MonkeyPatch, server: tuple[str, str]
+) -> None:
+    with storage_server("there") as url:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+        done = submit(*server, "--pipeline-root", "gs://missing/r", "--param", "recipe=demo")
+    assert done.returncode == 1 and "--pipeline-root gs://missing/r" in done.stderr, done.stderr
+    assert "create the bucket" in done.stderr
+
+
+@pytest.mark.parametrize(("bucket", "warned"), [("forbidden", True), ("there", False)])
+def test_pipeline_root_that_this_account_cannot_read_is_a_warning(
+    submit: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, bucket: str, warned: bool
+) -> None:
+    with storage_server("there") as url:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+        done = submit("--host", host, "--pipeline-root", f"gs://{bucket}/r", "--param", "recipe=demo")
+    assert done.returncode == 0, done.stderr
+    assert ("the steps' account may be another" in done.stdout) == warned
 
 
 @pytest.mark.parametrize(

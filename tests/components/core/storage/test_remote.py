@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from components.core.console import UserError
-from components.core.storage import discard, gcs, publish, read_manifest
+from components.core.storage import discard, gcs, publish, read_manifest, s3
 from components.core.storage import manifest as manifest_module
 from components.core.storage import remote as remote_module
 from components.core.storage.fetch import fetch, fetch_file, fetch_tree
 from components.core.storage.manifest import Manifest, scan_directory
+from components.core.storage.object_store import store_of
 from components.core.storage.remote import RemoteManifest, read_remote_manifest, read_verified_manifest, upload
 from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.workdir import listing, pull_file
 from tests.bitcode import bitcode
 from tests.buckets import names, put_object, remove_object
+from tests.storage_server import READ_ONLY
 
 
 @pytest.fixture
@@ -307,6 +309,22 @@ def test_missing_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
     output = mirror(ObjectUri(place.scheme, "no-such-bucket", "a"))
     with pytest.raises(UserError, match="is there a bucket no-such-bucket"), publish(output):
         pytest.fail("the block must not run")
+
+
+def test_read_only_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
+    output = mirror(ObjectUri(place.scheme, READ_ONLY, "a"))
+    with pytest.raises(UserError, match=r"(?s)access is denied: .*(bucket read-only|gs://read-only)"), publish(output):
+        pytest.fail("the block must not run")
+
+
+def test_writable_bucket_is_probed_once_and_left_as_it_was(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gcs, "_writable", set())
+    monkeypatch.setattr(s3, "_conditional", set())
+    store_of(place).require_writable(place / "manifest.json")
+    assert names(place) == []
+    monkeypatch.setattr(gcs, "bucket_of", None)  # a second probe would fail
+    monkeypatch.setattr(s3, "_put", None)
+    store_of(place).require_writable(place / "other.json")
 
 
 def test_denied_access_names_the_required_role(gs_place: ObjectUri) -> None:
