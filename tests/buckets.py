@@ -1,7 +1,7 @@
 """Fixtures for buckets on real servers, and access to their objects.
 
-Cloud Storage is the emulator with preconditions, or the server at STORAGE_EMULATOR_HOST; S3 is moto's server, or that
-at MLGO_TEST_S3_URL with the credentials of the environment.
+Cloud Storage is the emulator with preconditions, or the server at STORAGE_EMULATOR_HOST. S3 is moto's server, or that
+at MLGO_TEST_S3_URL with the credentials of the environment; and SeaweedFS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pytest
 from components.core.storage import gcs, s3
 from components.core.storage.object_store import store_of
 from components.core.storage.uri import ObjectUri
+from tests.programs import IN_CI
 from tests.s3_server import CREDENTIALS, s3_server
+from tests.seaweedfs_server import WEED, seaweedfs_server
 from tests.storage_server import storage_server
 
 S3_VARIABLE = "MLGO_TEST_S3_URL"
@@ -62,7 +64,7 @@ def place(gs_place: ObjectUri) -> ObjectUri:
     return gs_place
 
 
-@pytest.fixture(params=["gs", "s3"])
+@pytest.fixture(params=["gs", "s3", "seaweedfs"])
 def any_place(request: pytest.FixtureRequest) -> ObjectUri:
     """A URI in each kind of object storage."""
     found: ObjectUri = request.getfixturevalue(f"{request.param}_place")
@@ -82,7 +84,26 @@ def s3_host() -> Iterator[str]:
 @pytest.fixture
 def s3_place(s3_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
     """An s3:// URI in the bucket that no other test uses; its objects are deleted afterwards."""
-    use_s3(s3_host, monkeypatch)
+    yield from _s3_place(s3_host, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a SeaweedFS server; a test is skipped without its program, except in CI."""
+    if WEED is None and not IN_CI:
+        pytest.skip("weed, SeaweedFS's server, is not installed")
+    with seaweedfs_server("mlgo-test", tmp_path_factory.mktemp("seaweedfs")) as url:
+        yield url
+
+
+@pytest.fixture
+def seaweedfs_place(seaweedfs_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+    """As `s3_place`, on SeaweedFS."""
+    yield from _s3_place(seaweedfs_host, monkeypatch)
+
+
+def _s3_place(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+    use_s3(host, monkeypatch)
     uri = ObjectUri("s3", "mlgo-test", f"test-{secrets.token_hex(4)}")
     yield uri
     for found in store_of(uri).objects(uri):
