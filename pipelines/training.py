@@ -188,12 +188,14 @@ def training_pipeline(
     Exactly one of `recipe`, `corpus` and `compile_commands` must not be empty.
 
     Args:
-        recipe: Path or URI of a recipe: projects to fetch and build.
+        recipe: Projects to fetch and build: a built-in recipe, such as `demo`, `full`, `debian`, `performance` or
+            `tiny`, or the path or URI of your own.
         corpus: Path or URI of an existing corpus.
         compile_commands: Path or URI of the compile_commands.json of a finished build.
-        problem: Optimization problem: the decision that the policy makes.
-        preset: How much training.
-        train_minutes: Minutes of training, instead of the preset's. Empty: the preset's.
+        problem: Decision that the policy makes: `inlining`, for size, or `regalloc`, for speed.
+        preset: Amount of training: `tiny` only shows that everything works, `demo` takes 20 minutes in total, `full`
+            trains for an hour.
+        train_minutes: Minutes of training, a number. Empty: the preset's.
         strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
             pass plugin; inlining only. `external`: training uses `clang`, the release clang is one of these two.
         targets: Code generators of the clangs: `native`, or `all` for code of other processors.
@@ -203,15 +205,16 @@ def training_pipeline(
             installed one.
         clang: Path of a training clang that others built in LLVM's development mode, where all steps find it. Only for
             `external`.
-        workers: Where modules are compiled, KIND[:N]. `rayjob:N` applies to the training only, on a Ray cluster of up
-            to N pods that KubeRay starts for it; all other steps then use `local`.
-        spot_node_label: Label (and taint) of the nodes that the workers of that Ray cluster run on.
-        ray_cluster_options: Settings of that Ray cluster; see `mlgo ppo --help`.
+        workers: Where modules are compiled: `local` or `local:N`, N at a time. `rayjob:N` applies to the training only,
+            on a Ray cluster of up to N pods that KubeRay starts for it; all other steps then use `local`.
+        spot_node_label: LABEL=VALUE, label (and taint) of the nodes that the workers of that Ray cluster run on. Empty:
+            any node.
+        ray_cluster_options: NAME=VALUE,..., settings of that Ray cluster; see `mlgo ppo --help`. Empty: defaults.
         seed: Random seed of all steps.
-        min_reduction_percent: Held-out modules must shrink, or get lower scores, by this for the verdict `better`.
-            Empty: the problem's default.
+        min_reduction_percent: Percentage by which held-out modules must shrink, or lower their scores, for the verdict
+            `better`, a number. Empty: the problem's default.
         max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
-            more than this percentage of additional instructions. Empty: no limit.
+            more than this percentage of additional instructions, a number. Empty: no limit.
         release_if: `better`: build a release clang only if the verdict is `better`. `always`: always build one.
         oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`. Empty: those of
             `retrain_state`.
@@ -226,7 +229,8 @@ def training_pipeline(
             Empty: the algorithm's default.
         size_of: `linked` weights a function's bytes by the share that the project's link keeps, `modules` counts all.
         gin_bindings: Hyperparameters, separated by semicolons: `PpoParameters.learning_rate=1e-4;...`. Empty: defaults.
-        tune_minutes: Minutes of search for a plan: inlining decisions for the corpus' own modules. Empty: no search.
+        tune_minutes: Minutes of search for a plan, a number: inlining decisions for the corpus' own modules. Empty: no
+            search.
         retrain_state: URI of the state of retraining: training starts from the deployed policy, and the last step
             promotes the new one if it is clearly better, or records why not. Empty: nothing is promoted.
         promoted_by: Person or account that promotes, for the state's history. Empty: the account of the step.

@@ -18,7 +18,7 @@ def corpus(  # type: ignore[no-untyped-def]
         existing: Path or URI of an existing corpus.
         compile_commands: Path or URI of the compile_commands.json of a finished build.
         llvm_major: Major version of LLVM.
-        problem: Optimization problem, for example `inlining`.
+        problem: Decision that the policy makes: `inlining` or `regalloc`.
         corpus: Corpus in the layout of mlgo-utils.
     """
     return step(

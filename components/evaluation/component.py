@@ -28,7 +28,7 @@ def evaluation(  # type: ignore[no-untyped-def]
         training: Training clang.
         warmstart: Policy that training started from.
         policy: Policy to evaluate.
-        problem: Optimization problem, for example `inlining`.
+        problem: Decision that the policy makes: `inlining` or `regalloc`.
         workers: Where modules are compiled, KIND[:N].
         preset: `tiny` compares with fewer inlining thresholds.
         min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
@@ -100,7 +100,7 @@ def release_report(  # type: ignore[no-untyped-def]
         evaluation: Evaluation of the policy by the training clang.
         release: Release clang to measure.
         recipe: Recipe of the programs to build and run. Empty: no whole programs.
-        problem: Optimization problem, for example `inlining`.
+        problem: Decision that the policy makes: `inlining` or `regalloc`.
         workers: Where modules are compiled, KIND[:N].
         min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
             problem's default.

@@ -36,11 +36,11 @@ def ppo(  # type: ignore[no-untyped-def]
         training: Training clang.
         trace: Trace of the default heuristic's decisions.
         warmstart: Policy to start from.
-        problem: Optimization problem, for example `inlining`.
+        problem: Decision that the policy makes: `inlining` or `regalloc`.
         workers: Where modules are compiled, KIND[:N]. `rayjob:N` starts a RayJob and follows it.
         spot_node_label: Label (and taint) of the nodes that the RayJob's workers run on.
         ray_cluster_options: Settings of the RayJob that differ from the defaults; see `mlgo ppo --help`.
-        preset: Amount of training.
+        preset: Amount of training: `tiny`, `demo` or `full`.
         minutes: Minutes of training. Empty: the preset's.
         algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
         credit_assignment: `counterfactual`, `function` or `module`. Empty: the algorithm's default.

@@ -18,7 +18,7 @@ def trace(  # type: ignore[no-untyped-def]
     Args:
         corpus: Corpus to compile.
         training: Training clang.
-        problem: Optimization problem, for example `inlining`.
+        problem: Decision that the policy makes: `inlining` or `regalloc`.
         workers: Where modules are compiled, KIND[:N].
         trace: Decisions with their features and rewards.
     """

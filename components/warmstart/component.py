@@ -26,11 +26,12 @@ def warmstart(  # type: ignore[no-untyped-def]
         trace: Trace of the default heuristic's decisions.
         vocab: Quantiles of each feature.
         training: Training clang.
-        preset: Amount of training.
+        preset: Amount of training: `tiny`, `demo` or `full`.
         start_from: `heuristic`, `pretrained`, or the path or URI of a policy. Empty: the deployed policy of
             `retrain_state`, or `heuristic`.
         retrain_state: URI of the state of retraining. Empty: none.
-        features: Features of the policy: `extended` or `llvm`.
+        features: Features of the policy: `extended`; `llvm` for those that upstream LLVM has, too; or `ir2vec` for the
+            extended ones and embeddings of functions.
         gin_bindings: Hyperparameters, separated by semicolons; those of the network apply. Empty: the defaults.
         seed: Random seed.
         warmstart: Policy that training starts from.

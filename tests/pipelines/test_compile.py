@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from pipelines.spec import COMPILED, load_spec
+from pipelines.validation import _KINDS
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")
@@ -30,6 +32,15 @@ def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
     assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "p.yaml").exists()
+
+
+def test_description_of_parameter_names_every_choice() -> None:
+    parameters = load_spec(COMPILED)["root"]["inputDefinitions"]["parameters"]
+    choices = {name: kind.choices for name, (kind, _example) in _KINDS.items() if isinstance(kind, click.Choice)}
+    assert {"preset", "problem", "features"} <= set(choices)
+    for name, known in choices.items():
+        assert all(f"`{choice}`" in parameters[name]["description"] for choice in known), name
+    assert all(parameter["description"].endswith(".") for parameter in parameters.values())
 
 
 def tasks() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
