@@ -21,7 +21,14 @@ from components.core.console.number_types import environment_number
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpServer, connect
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, task_states
-from pipelines.submit.polling import RUN_ENDED, poll, report_canceled, report_run_continues
+from pipelines.submit.polling import (
+    RUN_ENDED,
+    TRAINING,
+    poll,
+    report_canceled,
+    report_curve,
+    report_run_continues,
+)
 from pipelines.submit.prepare import RunRequest
 from pipelines.submit.stored_pipeline import name_is
 
@@ -145,6 +152,7 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
     """
     check_run_id(run_id)
     shown_states: dict[str, str] = {}
+    curve_shown = False
     where = run_page(server, run_id)
     api = KfpRest(server)
     with report_run_continues(run_id, where):
@@ -155,6 +163,9 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
                 if shown_states.get(name) != task_state:
                     shown_states[name] = task_state
                     say(f"[{name}] {task_state.lower()}")
+            if TRAINING in shown_states and not curve_shown:
+                curve_shown = True
+                _show_curve(api, run)
             state = str(run.get("state", ""))
             if state in RUN_ENDED:
                 break
@@ -165,6 +176,19 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
         failed = sorted(name for name, task_state in shown_states.items() if task_state == "FAILED")
         what = f"step {', '.join(failed)} failed" if failed else f"it is {state.lower()}"
         raise UserError(f"the run {run_id} did not succeed: {what}", f"see its log at {where}")
+
+
+def _show_curve(api: KfpRest, run: Mapping[str, Any]) -> None:
+    """Print the command that shows the training's curve, if the step itself writes it to Cloud Storage.
+
+    TensorBoard looks for event files below the folder of the step, one attempt of which has a UUID that no API tells.
+    """
+    try:
+        folder = api.artifact_folder(run)
+    except UserError:  # of the request for the pipeline; following the run matters more
+        return
+    if folder.startswith("gs://"):
+        report_curve(f"{folder}/{TRAINING}")
 
 
 def cancel(server: KfpServer, run_id: str) -> None:

@@ -24,6 +24,9 @@ EXIT_CANCELED = 3
 RUN_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED", "CANCELLED"}
 """States of runs that have ended: KFP's, and Vertex AI's without the prefix PIPELINE_STATE_."""
 
+TRAINING = "ppo"
+"""Name of the task that trains, and of the working directory that it writes."""
+
 T = TypeVar("T")
 
 
@@ -80,6 +83,15 @@ def report_run_continues(run: str, where: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         print(f"interrupted; the run {run} itself continues\n  remedy: see or end it at {where}", file=sys.stderr)
         raise click.exceptions.Exit(interrupted_status(error)) from None
+
+
+def report_curve(place: str) -> None:
+    """Print the command that shows the training's curve.
+
+    Args:
+        place: URI of a folder with event files.
+    """
+    say(f"training curve: tensorboard --logdir {place}")
 
 
 def report_canceled(run: str, where: str) -> NoReturn:

@@ -14,11 +14,13 @@ from pipelines.submit.polling import (
     PATIENCE_S,
     RUN_ENDED,
     TIMEOUT_S,
+    TRAINING,
     NoAnswer,
     NotFound,
     may_recover,
     poll,
     report_canceled,
+    report_curve,
     report_run_continues,
 )
 from pipelines.submit.prepare import RunRequest
@@ -157,6 +159,7 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
     """
     resource = server.job_name(run)
     shown_states: dict[str, str] = {}
+    curve = ""
     session = server.session or _session()
     with report_run_continues(resource, _CONSOLE):
         while True:
@@ -166,6 +169,8 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
                 if shown_states.get(name) != task_state:
                     shown_states[name] = task_state
                     say(f"[{name}] {task_state.lower()}")
+            if not curve and (curve := artifact_uri(task_details(job).get(TRAINING, {}), TRAINING)):
+                report_curve(f"{curve}/tensorboard")
             state = job_state(job)
             if state in RUN_ENDED:
                 break

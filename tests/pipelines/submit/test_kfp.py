@@ -228,6 +228,7 @@ def test_run_is_watched_until_it_succeeds(mlgo: Mlgo, submit: Mlgo, host: str) -
     run = run_of(submit("--host", host, "--param", "recipe=demo"))
     done = mlgo("watch", run, "--host", host)
     assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
+    assert "tensorboard" not in done.stdout, "the pipeline root is unknown"
     done = mlgo("cancel", run, "--host", host)
     assert done.returncode == 1 and f"the run {run} has ended: it is succeeded" in done.stderr
 
@@ -365,6 +366,8 @@ def test_stored_pipeline_is_started_without_kfp(
     done = mlgo("submit", *given, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps", "--wait")
     assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
     assert "[evaluation] succeeded" in done.stdout
+    run_id = run_of(done)
+    assert f"\ntraining curve: tensorboard --logdir gs://bucket/kfp/mlgo-training/{run_id}/ppo\n" in done.stdout
     request = last_request("runs")
     assert request["token"] == "Bearer abc" and request["body"]["service_account"] == "mlgo-steps"
     assert request["body"]["pipeline_version_reference"]["pipeline_version_id"] == "v-2"

@@ -75,10 +75,15 @@ class Vertex(JsonHandler):
             return
         self.jobs.append({})
         state = "RUNNING" if len(self.jobs) < 3 else self.ends
-        tasks = [{"taskName": "ppo", "state": state}]
-        self.answer(
-            {"state": f"PIPELINE_STATE_{state}", "jobDetail": {"taskDetails": tasks}, "error": {"message": "no quota"}}
-        )
+        outputs = {"ppo": {"artifacts": [{"uri": "gs://b/r/1/7/ppo_-2/ppo"}]}} if len(self.jobs) > 1 else {}
+        tasks = [{"taskName": "ppo", "state": state, "outputs": outputs}]
+        job = {
+            "state": f"PIPELINE_STATE_{state}",
+            "jobDetail": {"taskDetails": tasks},
+            "error": {"message": "no quota"},
+        }
+        self.published.check("vertex-message", "GET", "PipelineJob", job)
+        self.answer(job)
 
 
 @pytest.fixture
@@ -100,7 +105,8 @@ def test_job_is_created_and_followed(vertex: VertexServer, capsys: pytest.Captur
     assert job["pipelineSpec"] == load_spec(COMPILED) and job["displayName"] == "n"
     assert set(job) == {"runtimeConfig", "pipelineSpec", "displayName"}
     follow_vertex(vertex, name, poll_s=0)
-    assert "[ppo] running\n[ppo] succeeded\n" in capsys.readouterr().out
+    curve = "training curve: tensorboard --logdir gs://b/r/1/7/ppo_-2/ppo/tensorboard"
+    assert f"[ppo] running\n{curve}\n[ppo] succeeded\n" in capsys.readouterr().out
 
 
 def test_settings_are_fields_of_the_job(vertex: VertexServer) -> None:
