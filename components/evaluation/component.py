@@ -19,6 +19,7 @@ def evaluation(  # type: ignore[no-untyped-def]
     evaluation: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
     page: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
     release: dsl.OutputPath(str),  # type: ignore[valid-type]
 ):
     """Evaluate a policy on held-out modules, and decide whether to build a release clang with it.
@@ -37,6 +38,7 @@ def evaluation(  # type: ignore[no-untyped-def]
         evaluation: Measurements, metrics, report and verdict.
         metrics: Metrics for the KFP UI.
         page: HTML report.
+        summary: Markdown summary of the report.
         release: "yes" if a release clang is to be built.
     """
     return step(
@@ -68,7 +70,7 @@ def evaluation(  # type: ignore[no-untyped-def]
             evaluation.uri,
         ],
         hours=6,
-        copies={"report.html": page.path},
+        copies={"report.html": page.path, "summary.md": summary.path},
         values={"metrics.json:release": release},
         metrics={"metrics.json": "metrics"},
     )

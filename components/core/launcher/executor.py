@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from components.core.formats.policy import POLICY_JSON, load_policy_info
+from components.core.formats.toolchain import FILE_NAME as TOOLCHAIN_JSON
 from components.core.storage import read_manifest
-from components.core.storage.input_files import expect_shape, parse_json
+from components.core.storage.input_files import expect_shape, parse_json, read_json
 from components.core.storage.manifest import manifest_digest
+
+METRICS_JSON = "metrics.json"
+"""Of an evaluation (components.evaluation.report.terminal_report)."""
 
 
 def parse_executor_input(text: str) -> dict[str, Any]:
@@ -64,7 +68,8 @@ def outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
 def lineage(directory: Path) -> dict[str, Any]:
     """Return what identifies the artifact in `directory` wherever it is copied, and the code that made it.
 
-    KFP itself records which artifacts a step read. For a policy also the digests that policy.json has.
+    KFP itself records which artifacts a step read. A policy also has the digests of policy.json, a compiler its LLVM
+    version and the digests of the policies that it embeds, an evaluation the digest of its policy and the LLVM version.
     """
     files = read_manifest(directory).files
     known: dict[str, Any] = {
@@ -77,7 +82,30 @@ def lineage(directory: Path) -> dict[str, Any]:
         info = load_policy_info(directory)
         for name in ("problem", "trained_by", "llvm_version", "corpus_digest", "trace_digest", "toolchain_digest"):
             known[name] = getattr(info, name)
+    if (directory / TOOLCHAIN_JSON).is_file():
+        known |= _compiler_lineage(directory / TOOLCHAIN_JSON)
+    if (directory / METRICS_JSON).is_file():
+        known |= _evaluation_lineage(directory / METRICS_JSON)
     return {name: value for name, value in known.items() if value not in ("", None)}
+
+
+def _compiler_lineage(path: Path) -> dict[str, Any]:
+    """Return the metadata of a compiler by its toolchain.json."""
+    document = read_json(path, "see the step's log")
+    with expect_shape(path, "a toolchain description", "see the step's log"):
+        policies = document["built"].get("policies", {})
+        described = {name: document[name] for name in ("mode", "llvm_version", "triple")}
+        return described | {f"{problem}_policy_digest": digest for problem, digest in policies.items()}
+
+
+def _evaluation_lineage(path: Path) -> dict[str, Any]:
+    """Return the metadata of an evaluation by its metrics.json; nothing for another file of this name."""
+    document = read_json(path, "see the step's log")
+    inputs = document.get("inputs") if isinstance(document, Mapping) else None
+    if not isinstance(inputs, Mapping):
+        return {}
+    known = {name: inputs.get(name) for name in ("policy_digest", "llvm_version")}
+    return known | {name: document.get(name) for name in ("problem", "verdict")}
 
 
 def confusion_matrix(document: Mapping[str, Any] | None) -> dict[str, Any]:

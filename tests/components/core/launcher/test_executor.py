@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from components.core.console import UserError
+from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.launcher.executor import (
+    METRICS_JSON,
     confusion_matrix,
+    lineage,
     numbers,
     outputs_at,
     parse_executor_input,
     write_executor_output,
 )
+from components.core.storage import digest, publish
+from components.evaluation.report import terminal_report
 
 KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
 
@@ -56,6 +62,59 @@ def test_outputs_are_found_by_their_uri() -> None:
 def test_numbers_of_nested_documents_are_flattened() -> None:
     document = {"bytes": 7, "verdict": "better", "yes": True, "groups": {"unseen": {"percent": 1.5, "sizes": [1]}}}
     assert numbers(document) == {"bytes": 7.0, "groups.unseen.percent": 1.5}
+
+
+def test_lineage_of_a_policy_names_what_it_was_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_GIT_COMMIT", "abc")
+    with publish(tmp_path / "policy") as directory:
+        info = PolicyInfo("inlining", (), 2, "ppo", llvm_version="19.1.7")
+        write_policy_info(directory, replace(info, corpus_digest="c" * 64, toolchain_digest="t" * 64))
+    found = lineage(tmp_path / "policy")
+    assert found.pop("bytes") > 0
+    assert found == {
+        "digest": digest(tmp_path / "policy"),
+        "files": 1,
+        "git_commit": "abc",
+        "problem": "inlining",
+        "trained_by": "ppo",
+        "llvm_version": "19.1.7",
+        "corpus_digest": "c" * 64,
+        "toolchain_digest": "t" * 64,
+    }
+
+
+def test_lineage_of_a_compiler_names_llvm_and_its_policies(tmp_path: Path) -> None:
+    described = {"version": 1, "mode": "release", "llvm_version": "19.1.7", "triple": "x86_64-linux", "features": {}}
+    with publish(tmp_path / "release") as directory:
+        (directory / "toolchain.json").write_text(
+            json.dumps(described | {"built": {"policies": {"inlining": "d" * 64}}})
+        )
+    found = lineage(tmp_path / "release")
+    assert found["mode"] == "release" and found["llvm_version"] == "19.1.7" and found["triple"] == "x86_64-linux"
+    assert found["inlining_policy_digest"] == "d" * 64 and found["digest"] == digest(tmp_path / "release")
+    with publish(tmp_path / "training") as directory:
+        (directory / "toolchain.json").write_text(json.dumps(described | {"mode": "training", "built": {}}))
+    assert "inlining_policy_digest" not in lineage(tmp_path / "training")
+    with publish(tmp_path / "broken") as directory:
+        (directory / "toolchain.json").write_text("{}")
+    with pytest.raises(UserError, match="a toolchain description"):
+        lineage(tmp_path / "broken")
+
+
+def test_lineage_of_an_evaluation_names_its_policy(tmp_path: Path) -> None:
+    metrics = {
+        "problem": "inlining",
+        "verdict": "better",
+        "inputs": {"policy_digest": "d" * 64, "llvm_version": "19.1.7"},
+    }
+    with publish(tmp_path / "evaluation") as directory:
+        (directory / METRICS_JSON).write_text(json.dumps(metrics))
+    known = lineage(tmp_path / "evaluation")
+    assert (known["policy_digest"], known["llvm_version"]) == ("d" * 64, "19.1.7") and known["verdict"] == "better"
+    with publish(tmp_path / "other") as directory:
+        (directory / METRICS_JSON).write_text("[1]")
+    assert set(lineage(tmp_path / "other")) <= {"digest", "files", "bytes", "git_commit"}
+    assert METRICS_JSON == terminal_report.METRICS
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"outputs": 3}'])
