@@ -19,7 +19,14 @@ from pipelines.spec import load_spec, parameter_values
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import read_overrides
-from pipelines.submit.prepare import RunRequest, notify_settings, platform_spec, ready_spec, without_cache
+from pipelines.submit.prepare import (
+    RunRequest,
+    notify_settings,
+    platform_spec,
+    pod_labels,
+    ready_spec,
+    without_cache,
+)
 from pipelines.submit.stored_pipeline import StoredRun
 from pipelines.submit.vertex import VertexServer, VertexSettings
 from pipelines.validation import (
@@ -40,7 +47,6 @@ _NOT_ON_VERTEX = {
     "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
 }
 _NOT_ON_KFP = {
-    "label": ("a run of KFP has no labels", "use --name and --experiment"),
     "network": ("the steps are in the cluster's network", "leave it out"),
     "encryption_key": ("the cluster's storage decides on encryption", "leave it out, or encrypt the bucket"),
 }
@@ -82,6 +88,13 @@ PACKAGE_OPTIONS = (
         metavar="NAME",
         help="KFP: Kubernetes Secret whose key `url` is a webhook to notify when the run ends.",
     ),
+    option(
+        "--label",
+        multiple=True,
+        default=(),
+        metavar="KEY=VALUE",
+        help="Label of the job (Vertex AI), or of the pods of all steps (KFP); repeatable.",
+    ),
     click.option(
         "--cache/--no-cache",
         default=True,
@@ -104,7 +117,6 @@ RUN_OPTIONS = (
         help="Service account of the steps: of Kubernetes, for example mlgo-steps of k8s/base, or the e-mail address "
         "of one of Google Cloud.  [default: the server's]",
     ),
-    option("--label", multiple=True, default=(), metavar="KEY=VALUE", help="Vertex AI: label of the job; repeatable."),
     option(
         "--network", metavar="NAME", help="Vertex AI: network of the steps, projects/NUMBER/global/networks/NETWORK."
     ),
@@ -192,7 +204,7 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
         return Package(override_for_vertex(spec, overrides), None)
     spec, pods = override_for_kfp(spec, overrides)
     notified = notify_settings(spec, given["notify_secret"]) if given["notify_secret"] else {}
-    return Package(spec, platform_spec(pods, notified))
+    return Package(spec, platform_spec(pods, notified, pod_labels(spec, _labels(given))))
 
 
 def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> RunRequest:
@@ -258,7 +270,7 @@ def stored_run(given: Mapping[str, Any]) -> StoredRun:
     Raises:
         UserError: a parameter or the pipeline root is invalid, or an option is of the stored version.
     """
-    for name in ("overrides", "notify_secret"):
+    for name in ("overrides", "notify_secret", "label"):
         if given[name]:
             raise UserError(
                 f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
@@ -287,10 +299,15 @@ def _run_name(pipeline: str) -> str:
 
 def vertex_settings(given: Mapping[str, Any]) -> VertexSettings:
     """Return the options that only Vertex AI has. UserError if a label is not of the form KEY=VALUE."""
+    return VertexSettings(given["network"], _labels(given), given["encryption_key"])
+
+
+def _labels(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return --label. UserError if one is not of the form KEY=VALUE."""
     labels = {}
     for label in given["label"]:
         key, equals, value = label.partition("=")
         if not (key and equals and value):
             raise UserError(f"--label {label!r} is not of the form KEY=VALUE", "for example --label team=compilers")
         labels[key] = value
-    return VertexSettings(given["network"], labels, given["encryption_key"])
+    return labels

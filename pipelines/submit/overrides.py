@@ -18,6 +18,7 @@ from components.core.console import UserError
 from pipelines.spec import expect_pipeline
 from pipelines.submit.overrides_document import (
     DEFAULT,
+    INSTANCE_TYPE,
     KEYS,
     Accelerator,
     Amount,
@@ -68,11 +69,6 @@ def override_for_kfp(
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
     for task, label, step in _by_executor(spec, overrides):
-        if step.machine_type is not None:
-            raise UserError(
-                f"--overrides: {task}: machine_type: KFP has no machine types",
-                "select nodes: node_selector: {node.kubernetes.io/instance-type: TYPE}",
-            )
         if step.accelerator and not _EXTENDED_RESOURCE.fullmatch(step.accelerator.type):
             raise UserError(
                 f"--overrides: {task}: accelerator: {step.accelerator.type!r} is no resource of a Kubernetes node",
@@ -198,8 +194,9 @@ def _check_order(resources: Mapping[str, Any], task: str) -> None:
 def _pod_settings(step: StepOverrides) -> dict[str, Any]:
     """Return the fields of a KubernetesExecutorConfig for a step."""
     config: dict[str, Any] = {}
-    if step.node_selector:
-        config["nodeSelector"] = {"labels": dict(step.node_selector)}
+    machine = {INSTANCE_TYPE: step.machine_type} if step.machine_type else {}
+    if selector := {**(step.node_selector or {}), **machine}:
+        config["nodeSelector"] = {"labels": selector}
     if step.tolerations:
         config["tolerations"] = [_toleration(toleration) for toleration in step.tolerations]
     if step.volumes:

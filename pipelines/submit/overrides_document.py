@@ -7,6 +7,7 @@ ppo:                    # a task's name
   memory: {request: 32G, limit: 64G}
   accelerator: {type: nvidia.com/gpu, count: 1}
   node_selector: {cloud.google.com/gke-nodepool: large}
+  machine_type: n2-highmem-16
   volumes: [{pvc: ccache, mount_path: /cache, sub_path: mlgo}]
 """
 
@@ -28,8 +29,10 @@ _CPU = re.compile(r"(?P<number>[0-9]{1,6}(\.[0-9]{1,6})?)(?P<unit>m?)")
 _MEMORY = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[MGT]i?)")
 _BYTES = {"M": 10**6, "G": 10**9, "T": 10**12, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
-_LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
+LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
+LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""Label of a node that the cloud's controller sets, for example n2-highmem-8."""
 _VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PATH_NAME = r"(?!\.{1,2}(/|$))[\w.@+-]+"
 _MOUNT_PATH = re.compile(rf"(/{_PATH_NAME})+/?", re.ASCII)
@@ -96,8 +99,7 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
     node_selector: dict[str, str] | None = None
     tolerations: tuple[Toleration, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
-    machine_type: str | None = None
-    """No server has it: the error says what to set instead."""
+    machine_type: Text | None = None
 
     def over(self, default: StepOverrides) -> StepOverrides:
         """Return these settings, and those of `default` for keys that are not here."""
@@ -105,7 +107,7 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
         return StepOverrides(**{key: _first(getattr(self, key), getattr(default, key)) for key in keys})
 
 
-KEYS = tuple(key for key in StepOverrides.__struct_fields__ if key != "machine_type")
+KEYS = StepOverrides.__struct_fields__
 
 
 def read_overrides(path: Path) -> dict[str, StepOverrides]:
@@ -131,10 +133,17 @@ def _step(document: Any, where: str) -> StepOverrides:
     for key, amount, read in (("cpu", step.cpu, cpus), ("memory", step.memory, gigabytes)):
         _check_amount(f"{where}: {key}", amount, read)
     for key, value in (step.node_selector or {}).items():
-        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+        if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
             raise UserError(
                 f"{where}: node_selector {key}: {value!r} is no label of a node", "kubectl get nodes --show-labels"
             )
+    if step.machine_type is not None and not LABEL_VALUE.fullmatch(step.machine_type):
+        raise UserError(
+            f"{where}: machine_type {step.machine_type!r} is no value of a node's label {INSTANCE_TYPE}",
+            f"kubectl get nodes --label-columns {INSTANCE_TYPE}",
+        )
+    if step.machine_type is not None and INSTANCE_TYPE in (step.node_selector or {}):
+        raise UserError(f"{where}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too", "leave one out")
     for toleration in step.tolerations or ():
         if problem := _toleration_problem(toleration):
             raise UserError(f"{where}: tolerations: {problem}", "kubectl explain pod.spec.tolerations")
@@ -161,7 +170,7 @@ def _toleration_problem(toleration: Toleration) -> str:
         return f"the operator Exists has no value, but {toleration.value!r} is given"
     if not toleration.key and toleration.operator != "Exists":
         return "without a key, the operator must be Exists"
-    if toleration.key and not _LABEL_KEY.fullmatch(toleration.key):
+    if toleration.key and not LABEL_KEY.fullmatch(toleration.key):
         return f"{toleration.key!r} is no key of a taint"
     if toleration.toleration_seconds is not UNSET and toleration.effect != "NoExecute":
         return "toleration_seconds needs the effect NoExecute"

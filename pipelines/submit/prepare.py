@@ -14,10 +14,13 @@ from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, S
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import Image
 from pipelines.spec import expect_pipeline, load_spec, parameter_values, with_images
+from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
 """Key of the webhook's URL in the Secret that --notify-secret names."""
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org", "pipeline")
+"""Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
 _FOLLOWING = {
     "cpuLimit": 1.0,
     "cpuRequest": 0.1,
@@ -132,6 +135,26 @@ def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
     variable = {"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}
     config = {"secretAsEnv": [{"secretName": secret, "keyToEnv": [variable]}]}
     return {label: config for label in notifying}
+
+
+@expect_pipeline
+def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return settings for `platform_spec` that label the pods of all steps.
+
+    Raises:
+        UserError: one is no label of Kubernetes, or belongs to Kubernetes, Argo or KFP.
+    """
+    for key, value in labels.items():
+        prefix = key.rpartition("/")[0]
+        if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
+            raise UserError(f"--label {key}={value} is no label of Kubernetes", "for example --label team=compilers")
+        if any(f".{prefix}".endswith(f".{domain}") for domain in _RESERVED_LABELS):
+            raise UserError(f"--label {key}: labels of {prefix} are not for users", "choose another prefix, or none")
+    if not labels:
+        return {}
+    executors = spec["deploymentSpec"]["executors"]
+    metadata = {"podMetadata": {"labels": dict(labels)}}
+    return {label: metadata for label, executor in executors.items() if "container" in executor}
 
 
 def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:

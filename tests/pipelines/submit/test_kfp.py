@@ -334,10 +334,29 @@ def test_overrides_reach_resources_and_pods(submit: Mlgo, host: str, last_reques
     assert set(pods["exec-finish"]) == {"tolerations", "secretAsEnv"}
 
 
+def test_labels_are_those_of_the_pods_of_all_steps(
+    submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path
+) -> None:
+    """kfp-kubernetes' own protocol buffer reads them, in the fake server."""
+    (tmp_path / "overrides.yaml").write_text("ppo: {machine_type: n2-highmem-16}")
+    given = ("--param", "recipe=demo", "--label", "team=compilers", "--label", "example.com/cost-center=7")
+    run_of(submit("--host", host, *given, "--overrides", tmp_path / "overrides.yaml"))
+    sent = last_request("runs")["body"]["pipeline_spec"]
+    pods = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    labels = {"podMetadata": {"labels": {"team": "compilers", "example.com/cost-center": "7"}}}
+    selector = {"nodeSelector": {"labels": {"node.kubernetes.io/instance-type": "n2-highmem-16"}}}
+    assert set(pods) == set(sent["pipeline_spec"]["deploymentSpec"]["executors"])
+    assert pods.pop("exec-ppo") == labels | selector and all(pod == labels for pod in pods.values())
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--label", "team=x"), "--label: a run of KFP has no labels"),
+        (("--label", "team"), "--label 'team' is not of the form KEY=VALUE"),
+        (("--label", "team=a b"), "--label team=a b is no label of Kubernetes"),
+        (("--label", "/team=a"), "--label /team=a is no label of Kubernetes"),
+        (("--label", "pipelines.kubeflow.org/cache=x"), "labels of pipelines.kubeflow.org are not for users"),
+        (("--label", "pipeline/runid=x"), "labels of pipeline are not for users"),
         (("--network", "n"), "--network: the steps are in the cluster's network"),
         (("--encryption-key", "k"), "--encryption-key: the cluster's storage decides"),
         (("--existing-token-file", "f", "--in-cluster-token"), "are two tokens"),
@@ -458,7 +477,9 @@ def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -
         start_stored(KfpServer("http://127.0.0.1:1"), run)
 
 
-@pytest.mark.parametrize("more", [("--no-cache",), ("--notify-secret", "s"), ("--overrides", "o.yaml")])
+@pytest.mark.parametrize(
+    "more", [("--no-cache",), ("--notify-secret", "s"), ("--label", "a=b"), ("--overrides", "o.yaml")]
+)
 def test_option_that_changes_stored_pipeline_is_refused(more: tuple[str, ...]) -> None:
     given = ["pipeline", "submit", "--host", "http://127.0.0.1:1", "--stored-pipeline", "nightly", *more]
     with pytest.raises(UserError, match=more[0]):

@@ -57,6 +57,14 @@ def test_key_of_step_replaces_key_of_default(overrides: Any) -> None:
     assert {container(spec, t)["resources"]["memoryLimit"] for t in ("tune", "finish", "ppo")} == {32.0}
 
 
+def test_machine_type_selects_nodes_of_kfp(overrides: Any) -> None:
+    text = "default: {machine_type: n2-standard-4, node_selector: {pool: a}}\nppo: {machine_type: n2-highmem-16}"
+    _spec, pods = override_for_kfp(SPEC, overrides(text))
+    for task, machine in (("ppo", "n2-highmem-16"), ("vocab", "n2-standard-4")):
+        labels = {"pool": "a", "node.kubernetes.io/instance-type": machine}
+        assert pods[f"exec-{task}"] == {"nodeSelector": {"labels": labels}}
+
+
 def test_vertex_gets_limits_and_accelerator(overrides: Any) -> None:
     text = "ppo: {cpu: {limit: 2}, memory: {limit: 8G}, accelerator: {type: NVIDIA_L4, count: 2}}"
     resources = container(override_for_vertex(SPEC, overrides(text)), "ppo")["resources"]
@@ -97,6 +105,17 @@ def test_vertex_gets_limits_and_accelerator(overrides: Any) -> None:
         ('ppo: {cpu: {limit: "' + "9" * 400 + '"}}', "is no number of CPUs", "docs/pipeline.md"),
         ("ppo: {volumes: [{pvc: a, mount_path: /a, sub_path: ../b}]}", "is no path in the volume", "caches/mlgo"),
         ("ppo: {volumes: [{pvc: a, mount_path: /a}, {pvc: a, mount_path: /b}]}", "pvc a is given twice", "once"),
+        (
+            "ppo: {machine_type: n2 highmem}",
+            "machine_type 'n2 highmem' is no value of a node's label",
+            "kubectl get nodes",
+        ),
+        ('ppo: {machine_type: ""}', "length >= 1", "docs/pipeline.md"),
+        (
+            "ppo: {machine_type: a, node_selector: {node.kubernetes.io/instance-type: a}}",
+            "machine_type is node_selector node.kubernetes.io/instance-type",
+            "leave one out",
+        ),
         ("ppo:", "ppo: not a mapping of settings", "cpu, memory"),
         ("[ppo]", "is not one mapping", "docs/pipeline.md"),
         ("", "is not one mapping", "docs/pipeline.md"),
@@ -119,7 +138,6 @@ def test_unknown_step_is_refused_with_names_of_steps(overrides: Any, apply: Any)
 @pytest.mark.parametrize(
     ("text", "named", "remedy"),
     [
-        ("ppo: {machine_type: n2-highmem-8}", "machine_type: KFP has no machine types", "instance-type"),
         ("ppo: {accelerator: {type: NVIDIA_L4}}", "is no resource of a Kubernetes node", "nvidia.com/gpu"),
         ("ppo: {cpu: {limit: 2}}", "cpu: the request 4000m exceeds the limit 2", "{request: 2, limit: 2}"),
         ("default: {memory: {request: 9G}}", "memory: the request 9G exceeds the limit 8G", "limit: 8G"),
@@ -146,7 +164,7 @@ def test_setting_that_vertex_does_not_have_is_refused(overrides: Any, text: str,
     with pytest.raises(UserError) as error:
         override_for_vertex(SPEC, overrides(text))
     assert named in error.value.problem and remedy in error.value.remedy
-    assert "NVIDIA_TESLA_T4" in VERTEX_ACCELERATORS and "machine_type" not in KEYS
+    assert "NVIDIA_TESLA_T4" in VERTEX_ACCELERATORS
 
 
 def test_steps_of_one_component_must_agree(overrides: Any) -> None:
@@ -200,9 +218,7 @@ FIELDS = st.sampled_from(
     ]
 )
 VALUES = SCALARS | st.dictionaries(FIELDS, SCALARS, max_size=4)
-STEPS = st.dictionaries(
-    st.sampled_from([*KEYS, "machine_type", "x"]), VALUES | st.lists(VALUES, max_size=2), max_size=4
-)
+STEPS = st.dictionaries(st.sampled_from([*KEYS, "x"]), VALUES | st.lists(VALUES, max_size=2), max_size=4)
 
 
 @given(st.dictionaries(st.sampled_from(["default", "ppo", "vocab", "x"]), STEPS | SCALARS, max_size=3))
