@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +24,7 @@ from components.core.console import UserError
 from components.core.rayjob.kubernetes import status_message
 from components.core.rayjob.manifest import rayjob
 from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
-from components.core.rayjob.spec import RayJobSpec
+from components.core.rayjob.spec import S3_VARIABLES, RayJobSpec
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 
 _TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
@@ -157,7 +157,10 @@ class Cluster:
         if spec:
             found += self._check_account(ray)
             if spec.credentials_secret:
-                found += self._check_secret(spec.credentials_secret)
+                found += self._check_secret(spec.credentials_secret, {"key.json": "--from-file key.json=FILE"})
+            if spec.s3_credentials_secret:
+                keys = {name: f"--from-literal {name}=VALUE" for name in S3_VARIABLES}
+                found += self._check_secret(spec.s3_credentials_secret, keys)
         return found
 
     def check_capacity(self, spec: RayJobSpec) -> list[Finding]:
@@ -197,13 +200,15 @@ class Cluster:
         return [ok(f"{what}{f', as {identity}' if identity else ''}")]
 
     @_or_unknown
-    def _check_secret(self, name: str) -> list[Finding]:
+    def _check_secret(self, name: str, keys: Mapping[str, str]) -> list[Finding]:
+        """Check a Secret. `keys`: what it must have -> option of kubectl that adds it."""
         what = f"Secret {name}"
-        create = f"kubectl create secret generic {name} --namespace {self.namespace} --from-file key.json=FILE"
+        create = f"kubectl create secret generic {name} --namespace {self.namespace} {' '.join(keys.values())}"
         secret = self._ask(what, self._core.read_namespaced_secret, name, self.namespace)
         if secret is None:
             return [missing(f"there is no {what} in {self.namespace}", create)]
-        return [ok(what) if "key.json" in (secret.data or {}) else missing(f"{what} has no key.json", create)]
+        lacks = [key for key in keys if key not in (secret.data or {})]
+        return [missing(f"{what} has no {' and no '.join(lacks)}", create) if lacks else ok(what)]
 
     @_or_unknown
     def _check_rights(self, account: str, rights: Sequence[Right]) -> list[Finding]:

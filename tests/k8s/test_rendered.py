@@ -401,6 +401,31 @@ def test_check_starts_stored_pipeline_of_kfp(place: str, tmp_path: Path) -> None
     assert {"port": 8888, "protocol": "TCP"} in [port for rule in policy["spec"]["egress"] for port in rule["ports"]]
 
 
+def test_s3_credentials_are_those_of_the_rayjob(place: str, tmp_path: Path) -> None:
+    """With the component, the RayJob is still the one that the PPO step makes, and the check has the credentials."""
+    shutil.copytree(K8S, tmp_path / "k8s")
+    overlay = tmp_path / "k8s" / "overlays" / "s3" / "kustomization.yaml"
+    overlay.parent.mkdir()
+    resources = {"resources": [f"../../{place}"], "components": ["../../components/s3-credentials"]}
+    overlay.write_text(yaml.safe_dump(resources))
+    done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
+    kubernetes_validate.validate(found["CronJob", "retrain-check"], VERSION, strict=True)
+    cluster = found["RayJob", "ppo"]["spec"]["rayClusterSpec"]
+    spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",), s3_credentials_secret="mlgo-s3", **SPECS[place])
+    made = rayjob(spec)["spec"]["rayClusterSpec"]
+    for rendered_cluster in (cluster, found["RayCluster", "ray"]["spec"]):
+        for group, ours in (
+            (rendered_cluster["headGroupSpec"], made["headGroupSpec"]),
+            (rendered_cluster["workerGroupSpecs"][0], made["workerGroupSpecs"][0]),
+        ):
+            ((there,), (wanted,)) = (each["template"]["spec"]["containers"] for each in (group, ours))
+            assert there["envFrom"] == wanted["envFrom"] == [{"secretRef": {"name": "mlgo-s3"}}]
+    pod = found["CronJob", "retrain-check"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "mlgo-s3"}}]
+
+
 def test_ray_heads_are_not_evicted(place: str) -> None:
     (budget,) = all_of(place, "PodDisruptionBudget")
     known = peers(place)

@@ -130,6 +130,8 @@ def _pod(
         "livenessProbe": _probe(failures=12),
         "readinessProbe": _probe(failures=3),
     }
+    if spec.s3_credentials_secret:
+        container["envFrom"] = [{"secretRef": {"name": spec.s3_credentials_secret}}]  # `env` takes precedence
     return {
         "metadata": {"labels": dict(PART_OF)},
         "spec": {

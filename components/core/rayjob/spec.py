@@ -18,6 +18,8 @@ TRAINER = ("mlgo", "ppo")
 """The trainer's program in the image mlgo-cluster, whose `python` and `ray` are those of the nodes."""
 ON_HEAD = "ray:auto"
 """--workers of a trainer that runs on a cluster's head."""
+S3_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+"""Keys that a Secret with credentials for S3 must have."""
 
 MAX_NAME = 47  # KubeRay appends suffixes: up to 53 for the cluster's name, up to 63 for services
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1035, which KubeRay requires
@@ -39,6 +41,7 @@ class RayJobSpec:
     spot: label (and taint) of preemptible nodes: workers run only there, the head only elsewhere. None: no constraint.
     env: additional environment variables of every Ray container.
     credentials_secret: a Secret with `key.json`, a Google Cloud key, for clusters without workload identity.
+    s3_credentials_secret: a Secret whose keys become environment variables, S3_VARIABLES and others of boto3, for `s3://`.
     retries: number of restarts with a new cluster after the driver or the head failed.
     ttl_s: lifetime of the cluster after the job. start_limit_s: for scheduling and pulling. deadline_s: in total.
     """
@@ -57,6 +60,7 @@ class RayJobSpec:
     spot: tuple[str, str] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     credentials_secret: str = ""
+    s3_credentials_secret: str = ""
     retries: int = 1
     ttl_s: int = 60
     start_limit_s: int = 1800
@@ -66,8 +70,8 @@ class RayJobSpec:
         _matches(self.name, _LABEL, "name of a RayJob", "letters a-z, digits and hyphens, a letter first", MAX_NAME)
         _matches(self.namespace, _SUBDOMAIN, "namespace", "letters a-z, digits and hyphens", 63)
         _matches(self.service_account, _SUBDOMAIN, "service account", "letters a-z, digits, hyphens and dots", 253)
-        if self.credentials_secret:
-            _matches(self.credentials_secret, _SUBDOMAIN, "Secret", "letters a-z, digits, hyphens and dots", 253)
+        for secret in filter(None, (self.credentials_secret, self.s3_credentials_secret)):
+            _matches(secret, _SUBDOMAIN, "Secret", "letters a-z, digits, hyphens and dots", 253)
         if not _DIGEST.fullmatch(self.image):
             raise UserError(
                 f"the image {self.image!r} of a RayJob has no digest, and might be another tomorrow",

@@ -198,6 +198,26 @@ def test_missing_rights_are_listed_together(api: Api, check: Check) -> None:
     assert "mlgo-steps may not create rayjobs, list pods in mlgo" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("option", "keys", "wrong"),
+    [
+        ("credentials_secret", ("key.json",), ""),
+        ("credentials_secret", ("other",), "has no key.json"),
+        ("s3_credentials_secret", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"), ""),
+        ("s3_credentials_secret", ("AWS_ACCESS_KEY_ID",), "has no AWS_SECRET_ACCESS_KEY"),
+        ("s3_credentials_secret", None, "there is no Secret mine in mlgo"),
+    ],
+)
+def test_secret_of_ray_nodes_has_its_keys(
+    api: Api, check: Check, option: str, keys: tuple[str, ...] | None, wrong: str
+) -> None:
+    if keys is not None:
+        api.answers[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": dict.fromkeys(keys, "eA==")}
+    done = check("--ray-cluster-options", f"{option}=mine")
+    assert ("Secret mine" in lines(done, "ok")) is (wrong == ""), done.stdout
+    assert [wrong in line for line in lines(done, "missing") if "Secret" in line] == ([True] if wrong else [])
+
+
 def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> None:
     annotations = {"iam.gke.io/gcp-service-account": "mlgo@CHANGE-ME.iam.gserviceaccount.com"}
     api.answers[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]["metadata"]["annotations"] = annotations

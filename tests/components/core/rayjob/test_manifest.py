@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 from typing import Any
 
+import kubernetes_validate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ specs = st.builds(
     spot=st.sampled_from([None, GKE_SPOT, ("kubernetes.azure.com/scalesetpriority", "spot")]),
     env=st.dictionaries(st.from_regex(r"[A-Z_]{1,12}", fullmatch=True), arguments, max_size=3),
     credentials_secret=st.sampled_from(["", "mlgo-credentials"]),
+    s3_credentials_secret=st.sampled_from(["", "mlgo-s3"]),
     retries=st.integers(0, 5),
     deadline_s=st.integers(1, 2**31 - 1),
 )
@@ -76,6 +78,18 @@ def test_worker_memory_exceeds_the_memory_of_its_tasks(spec: RayJobSpec) -> None
     text = resources["limits"]["memory"]
     limit_bytes = int(text[:-2]) * 2**20 if text.endswith("Mi") else int(text)
     assert limit_bytes >= int(start["memory"]) + int(start["object-store-memory"]) + 2**29
+
+
+def test_s3_credentials_are_variables_of_the_nodes_only() -> None:
+    made = pods(rayjob(dataclasses.replace(SPEC, s3_credentials_secret="mlgo-s3", env={"AWS_REGION": "eu-central-1"})))
+    for part in ("head", "workers"):
+        (container,) = made[part]["containers"]
+        assert container["envFrom"] == [{"secretRef": {"name": "mlgo-s3"}}]
+        assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
+        kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", "spec": made[part]}, "1.31", strict=True)
+    assert "envFrom" not in made["submitter"]["containers"][0]
+    with pytest.raises(UserError, match="cannot be the Secret"):
+        dataclasses.replace(SPEC, s3_credentials_secret="No Secret")
 
 
 @given(st.lists(arguments, min_size=1, max_size=5))
