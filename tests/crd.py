@@ -55,11 +55,11 @@ _Validator = extend(Draft7Validator, {"x-kubernetes-list-map-keys": _unique_keys
 
 
 class Invalid(Exception):
-    """What the API server would say, a line for each fault."""
+    """The API server's message, a line for each fault."""
 
 
 def check(document: dict[str, Any], directory: Path = SCHEMAS) -> dict[str, Any]:
-    """The document with its defaults, as it would be stored. Invalid if the API server would refuse it."""
+    """Return the document with its defaults, as the API server stores it. Invalid if the server refuses it."""
     kind = str(document.get("kind"))
     if document.get("apiVersion") != "ray.io/v1" or kind not in FILES:
         raise Invalid(f"no kind {kind} of {document.get('apiVersion')}")

@@ -1,4 +1,4 @@
-"""What KFP's launcher does around a container's command (backend/src/v2 of KFP: component/launcher_v2.go).
+"""The work of KFP's launcher before and after a container's command (backend/src/v2 of KFP: component/launcher_v2.go).
 
 It downloads the input artifacts of a task to local directories, runs the command, and uploads what the command left in
 the local directories of the output artifacts. Written from KFP's source, which is in Go; it has never been compared

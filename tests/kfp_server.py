@@ -68,7 +68,7 @@ def check_model(value: Any, kind: str, where: str) -> None:
     elif model := getattr(kfp_server_api, kind, None):
         if hasattr(model, "allowable_values") and not model.openapi_types:
             if value not in model.allowable_values:
-                raise ValueError(f"{where}: {value!r} is none of {model.allowable_values}")
+                raise ValueError(f"{where}: {value!r} is not one of {model.allowable_values}")
             return
         types = {model.attribute_map[name]: kind for name, kind in model.openapi_types.items()}
         for key, item in value.items():

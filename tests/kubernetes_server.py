@@ -42,11 +42,16 @@ FAILS: tuple[State, ...] = (("Initializing", ""), ("Running", "RUNNING"), ("Fail
 
 
 class Cluster:
-    """What the server knows. scripts: of the first RayJob, the second, ...; the last is everyone's after.
+    """State of the server.
 
-    tokens: the accepted one, changed as kubelet changes it. asked: (method, path, query, body) of every request.
-    denied: methods that this token may not use. silent: how many of the next requests, of `silent_method` or any, are
-    carried out but not answered. busy: how many are answered by 503. gone_after: looks until a deleted one has gone.
+    Attributes:
+        scripts: states of the first RayJob, the second, ...; the last script applies to all further RayJobs.
+        tokens: the accepted token, changed as kubelet changes it.
+        asked: (method, path, query, body) of every request.
+        denied: methods that this token may not use.
+        silent: number of the next requests, of `silent_method` or any, that are carried out but not answered.
+        busy: number of the next requests that are answered by 503.
+        gone_after: number of status requests until a deleted RayJob has gone.
     """
 
     def __init__(self, scripts: Sequence[Sequence[State]], schemas: Path = SCHEMAS) -> None:

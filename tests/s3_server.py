@@ -30,10 +30,10 @@ CONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
 
 @dataclass
 class Behaviour:
-    """What the server does differently from S3; may be changed while it runs.
+    """Differences of the server from S3; may be changed while it runs.
 
     Attributes:
-        faults: requests that fail. One "whose answer is lost" ends without an answer.
+        faults: requests that fail. A request "whose answer is lost" ends without an answer.
         conditions: "kept", "ignored" or "rejected" conditions of writes.
         deletes_are_checked: whether deleting an object that does not exist answers 404, as Cloud Storage does.
         requests: methods and paths so far.

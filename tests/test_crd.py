@@ -41,7 +41,7 @@ FAULTS = {
     "an integer for a string": (change(f"{HEAD}/rayStartParams/num-cpus", 0), "0 is not of type 'string'"),
     "too great an integer": (change("spec/activeDeadlineSeconds", 2**31), "is not a 'int32'"),
     "an unknown mode": (change("spec/rayClusterSpec/authOptions/mode", "none"), "'none' is not one of"),
-    "a quantity that is none": (
+    "an invalid quantity": (
         change(f"{WORKERS}/template/spec/containers/0/resources/limits/memory", "5 GB"),
         "'5 GB' does not match",
     ),

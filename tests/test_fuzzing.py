@@ -344,7 +344,7 @@ TARGETS = {
     ),
     "measurements": Target("measurements.json", SIZES, read_measurements),
     "evaluation show": Target("metrics.json", METRICS, run(evaluation, "show", "--metrics", "{}/metrics.json")),
-    "emphasis": Target("e.json", {"regressed": ["a/m"]}, lambda d: read_oversampling(d / "e.json")),
+    "oversampling": Target("e.json", {"regressed": ["a/m"]}, lambda d: read_oversampling(d / "e.json")),
     "images": Target(
         "i.json",
         {"training": {"tag": "t", "reference": "r", "bytes": 1, "local_base": False}},

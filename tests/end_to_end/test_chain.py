@@ -90,7 +90,7 @@ def test_second_run_reuses_every_step(finished: tuple[Path, str]) -> None:
 
 def test_run_killed_while_training_resumes(finished: tuple[Path, str]) -> None:
     run, _output = finished
-    # Another seed: everything from the warmstart on is made anew, in a working directory of its own.
+    # With another seed, the steps after the warmstart run again, in a working directory of their own.
     other = ("--seed", "2")
     process = subprocess.Popen(command(run, *other), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     checkpoints = run / "ppo"

@@ -179,9 +179,9 @@ python /tmp/versions.py && /opt/mlgo/bin/python /tmp/versions.py
 python -c 'import components.core.workers.ray_worker, aiohttp, pydantic; assert int(pydantic.VERSION[0]) == 2'
 ! python -c 'import tensorflow' 2> /dev/null
 """
-    told = docker("run", "--rm", *CAUTIOUS, "--entrypoint", "/bin/bash", image, "-c", script).splitlines()
-    assert told[:3] == told[3:6] == ["/opt/node/bin/ray", "/opt/node/bin/python", "/opt/mlgo/bin/mlgo"]
-    assert told[6] == told[7], "pickles and Ray's protocol go from one environment to the other"
+    output = docker("run", "--rm", *CAUTIOUS, "--entrypoint", "/bin/bash", image, "-c", script).splitlines()
+    assert output[:3] == output[3:6] == ["/opt/node/bin/ray", "/opt/node/bin/python", "/opt/mlgo/bin/mlgo"]
+    assert output[6] == output[7], "pickles and Ray's protocol go from one environment to the other"
     assert "\n  ppo " in docker("run", "--rm", *CAUTIOUS, image, "--help")
 
 
@@ -248,11 +248,11 @@ def test_ppo_step_trains_on_cluster_of_its_rayjob(
                 said = nodes.submit(entry["job"]["spec"]["entrypoint"])
                 assert "best policy: iteration" in said
                 kubernetes.holds.set()
-                told, _nothing = step.communicate(timeout=60)
+                output, _nothing = step.communicate(timeout=60)
             finally:
                 step.kill()
-    assert step.returncode == 0, told
-    assert "Complete, job SUCCEEDED" in told
+    assert step.returncode == 0, output
+    assert "Complete, job SUCCEEDED" in output
     # The step has fetched the results of the training, but none of its inputs.
     assert [path.name for path in (tmp_path / "step" / "gs" / BUCKET).iterdir()] == ["policy"]
     policy = fetch(ObjectUri("gs", BUCKET, "policy"))

@@ -158,8 +158,8 @@ def test_images_have_the_bytecode_of_what_steps_load(
 
 
 @pytest.mark.parametrize("name", LIMITS_BYTES)
-def test_images_do_not_tell_when_they_were_built(name: str, images: Path) -> None:
-    """Logs, caches and the user's entry; the times of files are the builder's matter (docs/pipeline.md)."""
+def test_images_contain_no_build_times(name: str, images: Path) -> None:
+    """Checks logs, caches and the user's entry; the builder sets the times of files (docs/pipeline.md)."""
     script = "find /var/log /var/cache/ldconfig -newer /etc/debian_version -type f -size +0; grep ^mlgo: /etc/shadow"
     command = ["docker", "run", "--rm", "--user", "0", "--entrypoint", "sh", reference(images, name), "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
@@ -284,7 +284,7 @@ def test_steps_run_by_hand_on_uris_and_mounted_directory(
 def test_kfp_local_runner_runs_compiled_pipeline(
     images: Path, container_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keeps artifacts on MinIO, as KFP does unless it is told otherwise.
+    """Keeps artifacts on MinIO, as KFP does by default.
 
     Checks the artifacts of the last steps, because that runner's status is unreliable (see tests/kfp_local.py).
     """

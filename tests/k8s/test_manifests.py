@@ -44,7 +44,7 @@ def name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=name)
 def test_manifest_is_valid_for_kubernetes(path: Path) -> None:
-    """KubeRay's kinds, and GKE's, are none of Kubernetes' own."""
+    """Skips KubeRay's and GKE's kinds, which are not Kubernetes' own."""
     for document in documents(path):
         if not document["apiVersion"].startswith(("ray.io/", "networking.gke.io/")):
             kubernetes_validate.validate(document, VERSION, strict=True)
@@ -52,7 +52,7 @@ def test_manifest_is_valid_for_kubernetes(path: Path) -> None:
 
 @needs_schemas
 def test_manifest_is_valid_for_kuberay() -> None:
-    """As far as it is whole before it is rendered; see test_rendered.py."""
+    """Checks documents before rendering; test_rendered.py checks the rendered ones."""
     found = [document for path in MANIFESTS for document in documents(path) if document["kind"] in FILES]
     assert {document["kind"] for document in found} == set(FILES)
     for document in found:
@@ -97,7 +97,7 @@ def test_no_container_runs_as_root_or_without_limits() -> None:
 
 
 def test_commands_in_manifests_exist() -> None:
-    """What the CronJob and the RayJob call is parsed by the commands themselves."""
+    """The commands themselves parse the arguments of the CronJob and the RayJob."""
     from components.core.rayjob.spec import ON_HEAD, TRAINER
     from components.ppo.__main__ import main
     from pipelines.cli.retrain import check

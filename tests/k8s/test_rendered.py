@@ -1,4 +1,4 @@
-"""What `kubectl apply -k` would apply: valid as a whole, and the RayJob is the one that the PPO step makes."""
+"""The manifests that `kubectl apply -k` applies are valid, and their RayJob equals the PPO step's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "overlays/gke": {"spot": GKE_SPOT},
     "overlays/plain": {"credentials_secret": "mlgo-credentials"},
 }
-"""What the PPO step would be told of each cluster."""
+"""Options of the PPO step for the cluster of each overlay."""
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None and not IN_CI, reason="kubectl, which renders kustomizations, is not installed"),
@@ -106,7 +106,7 @@ def test_every_image_is_pinned_by_digest(place: str) -> None:
 
 
 def rights(place: str) -> dict[str, set[tuple[str, str, str]]]:
-    """By service account: (API group, resource, verb) of every role that is bound to it."""
+    """Return (API group, resource, verb) of every role that is bound to a service account, by account."""
     found: dict[str, set[tuple[str, str, str]]] = {
         account["metadata"]["name"]: set() for account in all_of(place, "ServiceAccount")
     }
@@ -136,7 +136,7 @@ def test_service_accounts_have_only_the_rights_they_use(place: str) -> None:
 
 
 def test_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
-    """By Argo and the PPO step in steps, by the autoscaler in Ray's head."""
+    """In steps, Argo and the PPO step call the API; in Ray's head, the autoscaler."""
     accounts = {account["metadata"]["name"]: account for account in all_of(place, "ServiceAccount")}
     mounted = {name for name, account in accounts.items() if account.get("automountServiceAccountToken", True)}
     assert mounted == {"mlgo-steps"}
@@ -183,7 +183,7 @@ class Peer:
 
 
 def peers(place: str) -> dict[str, Peer]:
-    """What KubeRay, Argo and Kubernetes add to our labels, what we give, and what else there is."""
+    """Return pods and addresses by name: ours, with the labels that KubeRay, Argo and Kubernetes add, and others."""
     job = one(place, "RayJob", "ppo")["spec"]
     cluster = job["rayClusterSpec"]
     node = {"ray.io/is-ray-node": "yes"}
@@ -226,7 +226,7 @@ def matches(selector: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def admits(rule: dict[str, Any], peer: Peer, policy_namespace: str) -> bool:
-    """Whether an entry of `from` or `to` names the peer."""
+    """Return whether an entry of `from` or `to` matches the peer."""
     if block := rule.get("ipBlock"):
         assert set(rule) == {"ipBlock"}
         network, address = ip_network(block["cidr"]), ip_address(peer.address)
@@ -239,7 +239,7 @@ def admits(rule: dict[str, Any], peer: Peer, policy_namespace: str) -> bool:
 
 
 def allowed(place: str, source: str, target: str, port: int, direction: str) -> bool:
-    """By the network policies: whether `target` takes TCP from `source` (ingress), or `source` may send it (egress)."""
+    """Return whether network policies let `target` accept TCP from `source` (ingress), or `source` send it (egress)."""
     known = peers(place)
     subject, other = (known[target], known[source]) if direction == "ingress" else (known[source], known[target])
     policies = [

@@ -18,10 +18,10 @@ LEARNING: dict[str, list[str | int]] = {
     "ppo_of_flips": ["--credit-assignment", "counterfactual", "--algorithm", "ppo"],
     "es": ["--algorithm", "es", "--samples", 4],
 }
-"""How a training learns -> its options."""
+"""Name of a learning method -> its options."""
 
 LEARNING_BY_DEFAULT = pytest.mark.parametrize("inputs", ["dqn"], indirect=True, scope="session")
-"""For tests in which it is of no consequence how a training learns."""
+"""For tests that do not depend on the learning method."""
 
 
 def step(name, *arguments):

@@ -61,7 +61,7 @@ def test_trace_and_training_work_without_our_advisors(artifacts, upstream_clang:
         ({"problem": "regalloc", "algorithm": "ppo"}, "--algorithm ppo for regalloc needs"),
     ],
 )
-def test_what_needs_our_advisors_is_refused(asked: dict[str, str], said: str) -> None:
+def test_options_that_need_our_advisors_are_refused(asked: dict[str, str], said: str) -> None:
     clang = Toolchain(Path("training"), "training", "19.1.7", "", {}, {}, capabilities=frozenset())
     with pytest.raises(UserError, match=said):
         without_counterfactuals(clang, asked)

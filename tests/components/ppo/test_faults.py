@@ -1,7 +1,7 @@
-"""What befalls a training, with real compiles: it goes on, and its rewards are those of one that nothing befell.
+"""Interrupted trainings with real compiles resume, and their rewards equal those of an uninterrupted training.
 
-Eleven interruptions in all; each training is compared, iteration by iteration, with the same uninterrupted one. Those
-of its process befall one that learns from measured flips and one that learns from samples.
+Each of the eleven interruptions is compared, iteration by iteration, with the same uninterrupted training. Kills and
+signals are tested with a training on measured flips and with one on sampled compiles.
 """
 
 import json
@@ -42,7 +42,7 @@ class Run:
         self.started.append(self.process)
 
     def until(self, condition):
-        """Waits for something that this run does."""
+        """Wait until `condition` is true while the process runs; return its value."""
         deadline = time.monotonic() + DEADLINE_S
         while not (found := condition()):
             assert self.process.poll() is None, self.end()
@@ -51,7 +51,7 @@ class Run:
         return found
 
     def end(self, number=None):
-        """Sends the signal; returns what the process said, once it has ended."""
+        """Send the signal, if any; return the output of the process after its end."""
         if number is not None:
             self.process.send_signal(number)
         return "".join(self.process.communicate(timeout=DEADLINE_S))
@@ -66,13 +66,13 @@ class Run:
 
 
 def learned(report, root):
-    """What a training is compared by, once it is over: rewards, validations and its last weights, to the bit."""
+    """Return the results by which finished trainings are compared: rewards, validations, digest of the last weights."""
     digest = read_versioned(f"{root}/latest.json").content["policy"]
     return report["mean_rewards"], report["validation_history"], report["best_iteration"], digest
 
 
 def iteration(root: Path) -> int:
-    """Of the newest checkpoint; 0 for none."""
+    """Return the iteration of the newest checkpoint, 0 without a checkpoint."""
     try:
         return json.loads((root / "latest.json").read_text()).get("iteration", 0)
     except OSError:
@@ -80,7 +80,7 @@ def iteration(root: Path) -> int:
 
 
 def mirror(cache: Path) -> Path:
-    """Of gs://trainings/run."""
+    """Return the local mirror of gs://trainings/run."""
     return cache / "gs" / "trainings" / "run" / "@" / "run"
 
 
@@ -103,7 +103,7 @@ def nothing_is_left():
 
 @pytest.fixture(scope="module")
 def whole(inputs, tmp_path_factory):
-    """Where the uninterrupted training is."""
+    """Directory of the uninterrupted training."""
     return tmp_path_factory.mktemp("whole")
 
 
@@ -184,7 +184,7 @@ def test_second_training_on_a_root_directory_stops(inputs, undisturbed, tmp_path
 
 @LEARNING_BY_DEFAULT
 def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
-    """The second is refused; the first, killed, goes on elsewhere, with its events; the newest checkpoint is lost."""
+    """The second training is refused. The first is killed, resumes on the second machine, and loses a checkpoint."""
     root, one, two = "gs://trainings/run", tmp_path / "one", tmp_path / "two"
     first = Run(inputs, root, tmp_path, cache=one)
     first.until(lambda: list(mirror(one).glob("checkpoints/000003-*/manifest.json")))
@@ -197,7 +197,7 @@ def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_pat
     second.until(lambda: list(mirror(two).glob("checkpoints/*/manifest.json")))
     said = second.end(signal.SIGTERM)
     assert second.process.returncode == 143, said
-    # Where it lies: what is in a mirror would not be believed anyway.
+    # Damage the checkpoint in the bucket: mirrors are verified against it.
     newest = read_versioned(f"{root}/latest.json").content["checkpoints"][-1]
     uri: Any = parse_place(f"{root}/checkpoints/{newest}")
     for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/data/"):
@@ -211,7 +211,7 @@ def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_pat
 
 @LEARNING_BY_DEFAULT
 def test_suspended_training_is_replaced_and_notices(inputs, undisturbed, tmp_path, bucket):
-    """As a machine that was suspended: the other one cannot see its process, and has not heard of it for long."""
+    """The first machine is suspended: the second cannot see its process, and its heartbeat is old."""
     root = "gs://trainings/run"
     first = Run(inputs, root, tmp_path, cache=tmp_path / "one")
     first.until(lambda: list(mirror(tmp_path / "one").glob("checkpoints/000002-*/manifest.json")))

@@ -142,7 +142,7 @@ def test_error_in_the_fit_ends_the_training(begin, before, error):
 
 
 def test_interruption_cancels_the_fit_and_keeps_the_previous_iteration(begin, before):
-    """Of a fit that would take days."""
+    """The fit would take days."""
     endless = ("DqnParameters.num_epochs=1e9", "DqnParameters.max_steps=1000000000")
     with begin(gin_bindings=endless) as trainer:
         trainer.iterate(time.monotonic())

@@ -1,4 +1,4 @@
-"""What a module's samples teach, as it travels from the worker."""
+"""The rollout of a module, as workers return it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on Ray: the same rewards as on this machine's own workers, whatever befalls nodes and object storage."""
+"""Training on Ray: the same rewards as with local workers, also if nodes or object storage fail."""
 
 import json
 import os

@@ -105,7 +105,7 @@ def test_trace_of_another_problem_is_refused(arguments, tmp_path):
 
 
 def test_compiler_with_other_features_is_refused_with_the_difference(arguments, training_toolchain, tmp_path):
-    """As a clang of another LLVM would be: nothing is compiled."""
+    """The compiler is like a clang of another LLVM version. Nothing is compiled."""
     other = tmp_path / "training"
     shutil.copytree(training_toolchain, other, symlinks=True)
     (other / "manifest.json").unlink()

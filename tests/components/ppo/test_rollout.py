@@ -107,8 +107,8 @@ def test_division_keeps_slots_busy(slots: int) -> None:
     assert slots > 1 or shares == [1] * 2000
 
 
-class MeasureAsTold:
-    """In place of MeasureModule: share 1 of a module called "broken" fails, a module called "slow" waits."""
+class FakeMeasureModule:
+    """Replaces MeasureModule: share 1 of a module called "broken" fails, share 1 of a module called "slow" waits."""
 
     compiled: list[tuple[str, int]]
     release: threading.Event
@@ -127,15 +127,15 @@ class MeasureAsTold:
 
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., MeasuredModules]]:
-    """A measurement of modules by name, each in three shares, with `MeasureAsTold`."""
+    """A measurement of modules by name, each in three shares, with `FakeMeasureModule`."""
     give_up = LocalPool._cancel
 
     def release_and_give_up(pool: LocalPool, futures: Any) -> None:
-        MeasureAsTold.release.set()
+        FakeMeasureModule.release.set()
         give_up(pool, futures)
 
-    MeasureAsTold.compiled, MeasureAsTold.release = [], threading.Event()
-    monkeypatch.setattr(rollout, "MeasureModule", MeasureAsTold)
+    FakeMeasureModule.compiled, FakeMeasureModule.release = [], threading.Event()
+    monkeypatch.setattr(rollout, "MeasureModule", FakeMeasureModule)
     monkeypatch.setattr(rollout, "choose_shares", lambda compile_s, *_: [3] * len(compile_s))
     monkeypatch.setattr(LocalPool, "_cancel", release_and_give_up)
     dense = SimpleNamespace(features=(), buckets={})
@@ -164,8 +164,8 @@ def test_module_with_a_failing_share_is_quarantined(measure) -> None:
     assert found.modules == ("a", "b") and found.compiles == (8, 8)
     assert found.rewards.tolist() == [0.5, 0.5]
     assert [error.module for error in quarantine.errors] == ["broken"]
-    assert sorted(MeasureAsTold.compiled).count(("broken", 1)) == 2
-    assert sorted(MeasureAsTold.compiled).count(("broken", 0)) == 1
+    assert sorted(FakeMeasureModule.compiled).count(("broken", 1)) == 2
+    assert sorted(FakeMeasureModule.compiled).count(("broken", 0)) == 1
     with pytest.raises(UserError, match="1 of 3 modules do not compile"):
         measure(["a", "broken", "b"], Quarantine(0.1))
 

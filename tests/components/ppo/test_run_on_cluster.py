@@ -95,16 +95,16 @@ def test_trainer_command_has_all_options(
     assert words[:4] == ["mlgo", "ppo", "--workers", "ray:auto"]
     given = words[2:]
     words.remove("--fingerprint-root-dir")
-    told = dict(zip(words[2::2], words[3::2], strict=True))
+    options = dict(zip(words[2::2], words[3::2], strict=True))
     for name in (*INPUTS, "root-dir", "output"):
-        assert told[f"--{name}"] == arguments[f"--{name}"]
-    assert told["--oversample-modules"] == str(place / "names.json") and told["--gin-binding"] == "A.b = 'c d'"
-    # A preset is what it stands for, and what is given beside it wins.
-    assert told["--modules"] == str(PRESETS["tiny"]["modules"]) and float(told["--minutes"]) == 7
-    assert not {"--preset", "--cluster-image", "--spot-node-label", "--ray-cluster-options"} & set(told)
-    # And it is a command line of the step.
+        assert options[f"--{name}"] == arguments[f"--{name}"]
+    assert options["--oversample-modules"] == str(place / "names.json") and options["--gin-binding"] == "A.b = 'c d'"
+    # A preset is expanded, and explicit options override it.
+    assert options["--modules"] == str(PRESETS["tiny"]["modules"]) and float(options["--minutes"]) == 7
+    assert not {"--preset", "--cluster-image", "--spot-node-label", "--ray-cluster-options"} & set(options)
+    # The step parses this command line.
     main.make_parser(click.Context(main)).parse_args(given)
-    # Of what was named, only what came of it was fetched: others read its report here.
+    # Only the finished policy was downloaded, because the launcher reads its report here.
     fetched = {path.relative_to(cache).parts[-2] for path in cache.rglob("file")}
     assert fetched == {"output"}
 

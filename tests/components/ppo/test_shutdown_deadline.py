@@ -44,17 +44,17 @@ def test_hanging_shutdown_is_forced(what, number):
     time.sleep(0.2)
     began = time.monotonic()
     process.send_signal(number)
-    told = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
     assert time.monotonic() - began < 5
-    assert "ended by force" in told and "run the same command again" in told and "Traceback" not in told
+    assert "ended by force" in errors and "run the same command again" in errors and "Traceback" not in errors
 
 
 def test_timely_shutdown_is_not_forced():
     process = start("time.sleep(60)")
     process.send_signal(signal.SIGTERM)
-    told = process.communicate(timeout=60)[1]
-    assert process.returncode == 143 and "haste" not in told
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 143 and "haste" not in errors
 
 
 def test_no_deadline_without_a_signal():

@@ -71,7 +71,7 @@ def test_large_file_is_followed_by_a_new_one(root, monkeypatch):
 
 
 def test_other_files_are_kept(root):
-    """Of TensorBoard's plugins, or of somebody who keeps notes."""
+    """Other files are those of TensorBoard's plugins, or a user's notes."""
     kept = write(root, {}, [1, 2])
     others = [root / "tensorboard" / "plugins" / "profile" / "trace", root / "tensorboard" / "notes.txt"]
     for path in others:

@@ -19,13 +19,13 @@ LOSSES = {
     ("function", "ppo"): PPO_LOSSES,
     ("module", "es"): ("gradient_norm", "learning_rate"),
 }
-"""Credit assignment and algorithm -> what TensorBoard is told of the learning."""
+"""Credit assignment and algorithm -> scalars of the update in TensorBoard."""
 
 
 def how(report):
     """Credit assignment and algorithm of a training."""
-    told = report["hyperparameters"]["step"]
-    return told["credit_assignment"], told["algorithm"]
+    step = report["hyperparameters"]["step"]
+    return step["credit_assignment"], step["algorithm"]
 
 
 @pytest.mark.tf

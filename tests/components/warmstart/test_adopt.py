@@ -1,4 +1,4 @@
-"""Training may start from a policy that is trained already: it becomes the warmstart as it is."""
+"""Training may start from a trained policy, which becomes the warmstart unchanged."""
 
 from __future__ import annotations
 

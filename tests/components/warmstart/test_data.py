@@ -1,4 +1,4 @@
-"""What is learnt from, what is held out, and inputs that do not fit."""
+"""Decisions to train on, held-out decisions, and inputs that do not match."""
 
 import shutil
 

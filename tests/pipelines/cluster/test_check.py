@@ -234,7 +234,7 @@ def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
     assert not lines(enough, "unknown") and "does not fit" not in enough.stdout, enough.stdout
 
 
-def test_what_may_not_be_looked_at_is_unknown(api: Api, check: Check) -> None:
+def test_forbidden_requests_are_reported_as_unknown(api: Api, check: Check) -> None:
     api.forbidden |= {"/api/v1/nodes", "/apis/authorization.k8s.io/v1/subjectaccessreviews"}
     done = check()
     assert [line.split(":")[0] for line in lines(done, "unknown")] == ["rights of mlgo-steps", "nodes"]

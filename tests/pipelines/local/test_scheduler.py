@@ -266,7 +266,7 @@ def test_unusable_run_directory_is_refused(toys: Toys, tmp_path: Path, place: st
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_exit_handler_gets_final_status(toys: Toys, fails: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    code = "import sys, json; print('told', json.loads(sys.argv[1])['state'])"
+    code = "import sys, json; print('state', json.loads(sys.argv[1])['state'])"
     last = Step("finish", "mlgo-toolchain", "components.toy", ("python", "-c", code), ("{{status}}",), "", always=True)
     one = toys.step("one", (), *(("--fail", "1") if fails else ()))
     if fails:
@@ -274,9 +274,9 @@ def test_exit_handler_gets_final_status(toys: Toys, fails: bool, capsys: pytest.
             toys.run(last, one)
     else:
         toys.run(last, one)
-    told = f"told {'FAILED' if fails else 'SUCCEEDED'}"
-    assert told in (toys.directory / "logs" / "finish.log").read_text()
-    assert (f"[finish] {told}" in capsys.readouterr().out) is not fails, "the error already says so"
+    output = f"state {'FAILED' if fails else 'SUCCEEDED'}"
+    assert output in (toys.directory / "logs" / "finish.log").read_text()
+    assert (f"[finish] {output}" in capsys.readouterr().out) is not fails, "the error already says so"
 
 
 def test_only_exit_handler_gets_webhook_url(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:

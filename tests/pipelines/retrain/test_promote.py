@@ -209,7 +209,7 @@ def test_each_comparison_must_be_surer_than_the_last(run: dict[str, str], tmp_pa
     assert later.deployed == replace(OLD, comparisons=52) and "99.9982% interval" in why
 
 
-def test_promotion_says_who_and_why(run: dict[str, str]) -> None:
+def test_promotion_records_author_and_reason(run: dict[str, str]) -> None:
     after, _why = promotion(State(), run, none_deployed, now=5.0, by="somebody")
     assert after.deployed is not None
     assert (after.deployed.promoted_by, after.deployed.reason) == ("somebody", "nothing was deployed")
@@ -223,8 +223,8 @@ def deploy(place: str, root: Path, policy: list[int]) -> dict[str, str]:
     return found
 
 
-def test_of_two_promotions_one_is_judged_again(run: dict[str, str], tmp_path: Path) -> None:
-    """While one run is judged, another is promoted; the first is then compared with that one."""
+def test_concurrent_promotion_is_compared_again(run: dict[str, str], tmp_path: Path) -> None:
+    """While one run is compared, another is promoted; the first is then compared with the promoted one."""
     place = str(tmp_path / "state.json")
     old = deploy(place, tmp_path / "worse", [990] * 8)
     other = artifacts(tmp_path / "other", [700, 710, 690, 705, 695, 700, 702, 750])

@@ -43,8 +43,8 @@ def place(any_place: ObjectUri) -> str:
     return f"{any_place}/retrain.json"
 
 
-def test_of_promotions_at_once_exactly_one_wins_each_round(place: str, tmp_path: Path) -> None:
-    """All are judged against the same policy at once; each loser is judged again, against the winner.
+def test_exactly_one_concurrent_promotion_wins_each_round(place: str, tmp_path: Path) -> None:
+    """All are compared with the same policy at once; each loser is compared again, with the winner.
 
     The policies are equally good, and clearly better than the deployed one.
     """

@@ -74,10 +74,12 @@ def test_interrupt_ends_polling_but_not_the_run(host: str, images: Path, number:
         assert line, waiting.communicate()[1]
         said += line
     waiting.send_signal(number)
-    told = waiting.communicate(timeout=60)[1]
+    errors = waiting.communicate(timeout=60)[1]
     run = re.search(r"/#/runs/details/(run-\d+)", said)
     assert (
-        run and f"interrupted; the run {run[1]} itself continues" in told and "run the same command again" not in told
+        run
+        and f"interrupted; the run {run[1]} itself continues" in errors
+        and "run the same command again" not in errors
     )
     assert waiting.returncode == 128 + number
 

@@ -146,8 +146,8 @@ def test_token_is_not_in_the_text_of_a_server() -> None:
 
 def test_no_option_takes_a_token(mlgo: Mlgo) -> None:
     for command in ("submit", "upload", "schedule", "watch", "cancel"):
-        assert "--existing-token-file" in (told := mlgo(command, "--help").stdout)
-        assert "--existing-token " not in told and "--token " not in told
+        assert "--existing-token-file" in (output := mlgo(command, "--help").stdout)
+        assert "--existing-token " not in output and "--token " not in output
 
 
 def test_answer_that_is_no_http_is_reported(mlgo: Mlgo) -> None:
@@ -169,12 +169,12 @@ def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path) ->
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers 501
         server.socket = context.wrap_socket(server.socket, server_side=True)
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        told = []
+        outputs = []
         for trusted in ("", str(tmp_path / "cert")):
             command = [str(PIPELINES_PYTHON), "-c", PROBE, f"https://localhost:{server.server_port}/x"]
             environment = os.environ | {"SSL_CERT_FILE": trusted}
             done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=environment)
-            told.append(done.stdout + done.stderr)
+            outputs.append(done.stdout + done.stderr)
         server.shutdown()
-    assert "has no TLS certificate that is trusted here" in told[0] and "set $SSL_CERT_FILE" in told[0]
-    assert "501" in told[1] and "certificate" not in told[1]
+    assert "has no TLS certificate that is trusted here" in outputs[0] and "set $SSL_CERT_FILE" in outputs[0]
+    assert "501" in outputs[1] and "certificate" not in outputs[1]

@@ -75,7 +75,7 @@ def test_every_key() -> None:
         ({"input": {"output_of": "run"}}, "no benchmark 'run' stands before"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(change: dict[str, object], words: str) -> None:
+def test_error_names_the_invalid_key(change: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         parse({**READS, **change})
     assert caught.value.problem.startswith("r.yaml: p: benchmarks") and caught.value.remedy

@@ -169,7 +169,7 @@ def test_the_debian_recipe_has_no_project_of_another_one_for_inlining() -> None:
         ({"benchmarks": [{"name": "b"}]}, "missing required field `program` - at `.*benchmarks"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: dict[str, object], words: str) -> None:
+def test_error_names_the_invalid_key(tmp_path: Path, change: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         load(tmp_path, {**GOOD, **change})
     assert str(tmp_path / "recipe.yaml") in caught.value.problem and caught.value.remedy

@@ -121,9 +121,9 @@ def test_failed_status_requests_are_retried(make: Make, capsys: pytest.CaptureFi
     place.cluster.busy = 2
     place.cluster.silent, place.cluster.silent_method = 1, "GET"
     place.run()
-    told = capsys.readouterr().out
-    assert "the Kubernetes API does not answer; repeating the request for 20 s: 503 etcd leader changed" in told
-    assert "job SUCCEEDED" in told
+    output = capsys.readouterr().out
+    assert "the Kubernetes API does not answer; repeating the request for 20 s: 503 etcd leader changed" in output
+    assert "job SUCCEEDED" in output
 
 
 def test_long_server_outage_ends_only_the_step(make: Make) -> None:
@@ -216,9 +216,9 @@ def test_driver_lines_split_only_at_newlines(make: Make, capsys: pytest.CaptureF
     place = make()
     place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
     place.run()
-    told = capsys.readouterr().out
-    assert told.count("reading\r50% done\u2028all done\n") == 1 and told.count("done") == 2
-    assert told.count("iteration 1\n") == 1
+    output = capsys.readouterr().out
+    assert output.count("reading\r50% done\u2028all done\n") == 1 and output.count("done") == 2
+    assert output.count("iteration 1\n") == 1
 
 
 def test_log_on_a_lost_node_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,11 +287,11 @@ def test_interrupted_step_leaves_the_rayjob_running_and_follows_it_again(make: M
         while "GET" not in place.methods() and time.monotonic() < deadline_s:
             time.sleep(0.02)
         os.kill(step.pid, by)
-        told, error = step.communicate(timeout=30)
+        output, error = step.communicate(timeout=30)
     if by == signal.SIGTERM:
         assert step.returncode == 143, error
-        assert "RayJob mlgo/ppo-1 continues; the same command follows it" in told
-        assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in told
+        assert "RayJob mlgo/ppo-1 continues; the same command follows it" in output
+        assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in output
     uid = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
     assert "DELETE" not in place.methods()
     place.cluster.holds.set()

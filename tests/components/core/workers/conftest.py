@@ -54,7 +54,7 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """With two nodes to begin with."""
+    """A cluster that starts with two nodes."""
     before = {name: os.environ.get(name) for name in NODE_SETTINGS}
     os.environ.update(NODE_SETTINGS)
     nodes = Nodes(tmp_path_factory.mktemp("nodes"))

@@ -151,8 +151,8 @@ def die(n: int) -> int:
 
 def test_item_that_kills_every_worker_is_reported_and_others_finish(pool: RayPool) -> None:
     outcomes = dict(pool.map_unordered(die, range(8)))
-    told = outcomes.pop(3)
-    assert isinstance(told, UserError) and "workers died processing the same item" in told.problem
+    error = outcomes.pop(3)
+    assert isinstance(error, UserError) and "workers died processing the same item" in error.problem
     assert outcomes == {n: n for n in range(8) if n != 3}
 
 
@@ -199,7 +199,7 @@ def test_workers_get_the_policy_of_either_training_clang(pool: RayPool, tmp_path
 
 
 def test_many_directories_are_shared_at_once(pool: RayPool, tmp_path: Path) -> None:
-    """As with evolution strategies, which compile with a policy per perturbation, and one directory stays the same."""
+    """Evolution strategies compile with a policy per perturbation; one of the directories does not change."""
     directories = [tmp_path / str(number) for number in range(20)]
     for change in range(2):
         for directory in directories:

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 BUCKET = "mlgo-workers"
 CACHE_BYTES = 30_000
-"""Of a node: a few of the modules, not all."""
+"""Size of a node's cache: it holds a few of the modules, not all."""
 C = "int put(int);\n" + "".join(f"int g{{i}}_{j}(int x) {{{{ return put(x * {j} + {{i}}); }}}}\n" for j in range(9))
 
 

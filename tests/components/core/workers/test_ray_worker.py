@@ -15,7 +15,7 @@ from components.core.processes import supervision
 pytest.importorskip("ray")
 from components.core.workers.ray_worker import RayWorker
 
-BEGUN, GO_ON = threading.Event(), threading.Event()
+STARTED, GO_ON = threading.Event(), threading.Event()
 
 
 def compile_for(seconds: float) -> str:
@@ -23,8 +23,8 @@ def compile_for(seconds: float) -> str:
 
 
 def download(_item: object) -> str:
-    """What no signal ends."""
-    BEGUN.set()
+    """Block until GO_ON is set; signals do not end this."""
+    STARTED.set()
     assert GO_ON.wait(20)
     return "late"
 
@@ -43,13 +43,13 @@ def results(worker: RayWorker, number: int, *items: object) -> list[Any]:
 
 
 def test_slow_cancellation_spares_compiles_of_the_next_function() -> None:
-    BEGUN.clear()
+    STARTED.clear()
     GO_ON.clear()
     worker = RayWorker(2)
     assert worker.prepare(0, pickle.dumps(download), {}) is None
     slow = threading.Thread(target=worker.exchange, args=(0, [(0, pickle.dumps(0))]))
     slow.start()
-    assert BEGUN.wait(20)
+    assert STARTED.wait(20)
     ending = threading.Thread(target=worker.cancel, args=(0,))
     ending.start()
     try:

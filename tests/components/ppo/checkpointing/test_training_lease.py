@@ -1,4 +1,4 @@
-"""Who trains in a root directory: on this machine, on others, and after they were killed."""
+"""The lease of a root directory: between processes, between machines, and after its owner was killed."""
 
 import os
 import signal
@@ -60,10 +60,10 @@ def document(where):
 def test_second_training_on_one_machine_is_refused(start, where):
     first = start()
     assert first.stdout.readline() == "held\n"
-    told = start().communicate(timeout=60)[1]
-    assert f"another training is running in {where} (process {first.pid} on " in told
-    told = start("another").communicate(timeout=60)[1]
-    assert f"another training is running in {where} (process {first.pid} on " in told
+    errors = start().communicate(timeout=60)[1]
+    assert f"another training is running in {where} (process {first.pid} on " in errors
+    errors = start("another").communicate(timeout=60)[1]
+    assert f"another training is running in {where} (process {first.pid} on " in errors
     first.communicate("end\n", timeout=60)
     assert first.returncode == 0 and document(where)["released"]
 
@@ -100,7 +100,7 @@ FAR = replace(ProcessIdentity.here(), boot="that of another machine", host="far"
 
 
 def mirrored(monkeypatch, root, tmp_path):
-    """What `root` is on another machine: the same bucket, or the same directory through a network file system."""
+    """Return `root` as another machine sees it: the same bucket, or the same directory on a network file system."""
     uri = uri_of(root)
     if uri is None:
         return root

@@ -97,7 +97,7 @@ def test_target_kl_ends_updates():
 
 
 def test_weights_scale_the_loss():
-    """What has no weight teaches nothing, as if it were not there."""
+    """Decisions of weight 0 do not change the update."""
     data = experience(make_learner(), np.random.default_rng(5), decisions=512)
     kept = np.arange(512) < 256
     without = replace(data, weight=kept.astype(np.float32) * 2)

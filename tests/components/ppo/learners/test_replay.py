@@ -1,4 +1,4 @@
-"""What is learned from again: the newest measurements of each module, drawn by number, kept by checkpoints."""
+"""The replay buffer: the newest measurements of each module, drawn by index, saved in checkpoints."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def gains(replay: ReplayBuffer) -> list[float]:
     return sorted(replay.take(np.arange(len(replay))).gain.tolist()) if len(replay) else []
 
 
-def again(replay: ReplayBuffer) -> ReplayBuffer:
-    """What a checkpoint makes of it."""
+def restored(replay: ReplayBuffer) -> ReplayBuffer:
+    """Return the buffer after a checkpoint is written and restored."""
     other = ReplayBuffer(2)
     other.restore([Segment.of(segment.number, segment.arrays()) for segment in replay.segments])
     return other
@@ -43,7 +43,7 @@ def test_buffer_keeps_only_the_newest_measurements() -> None:
     assert drawn.gain[0] == drawn.gain[2]
 
 
-def test_take_returns_flips_in_the_given_order() -> None:
+def test_take_keeps_the_order_of_indices() -> None:
     replay = ReplayBuffer(1)
     for start in range(5):
         replay.add([f"m{start}", "same"], [flips(10 * start, 3), flips(100 + 10 * start, 4)])
@@ -93,7 +93,7 @@ def test_buffer_is_restored_exactly_from_segments() -> None:
     for i in range(30):
         names = random.permutation(modules)[:3].tolist()
         parts = [flips(1000 * i + 10 * j, 0 if name == "empty" else 3 + j) for j, name in enumerate(names)]
-        other = again(whole)
+        other = restored(whole)
         for both in (whole, other):
             both.add(names, parts)
         assert [s.number for s in other.segments] == [s.number for s in whole.segments]

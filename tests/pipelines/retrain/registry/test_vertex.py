@@ -154,7 +154,7 @@ def test_first_policy_is_a_model(deployed: Callable[..., Deployed]) -> None:
 
 @pytest.mark.parametrize("moves", [True, False])
 def test_next_policy_is_a_version_and_rollback_moves_the_alias(deployed: Callable[..., Deployed], moves: bool) -> None:
-    """Whether the service takes the alias from its former version, or leaves that to the client."""
+    """`moves`: whether the service removes the alias from its former version, or leaves that to the client."""
     vertex = Vertex(page_size=1, moves=moves)
     with recording_server(vertex.answer) as server:
         for digit, version in (("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"), ("c", "3")):
