@@ -127,7 +127,7 @@ def given_images(text: str) -> dict[str, Image]:
     """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,...
 
     Raises:
-        UserError: as read_images; or a name is none of an image, or a reference has no digest.
+        UserError: as read_images; or a name is not the name of an image, or a reference has no digest.
     """
     # Path.exists raises an error for a text that is too long for a path.
     if "=" not in text or os.path.exists(text):
@@ -158,6 +158,7 @@ def read_images(path: Path) -> dict[str, Image]:
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:
+    """Write images.json, atomically."""
     make_directory(path.parent, path)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")

@@ -21,7 +21,7 @@ from components.corpus.whole_files import read, write
 
 @dataclass(frozen=True)
 class ExtractConfig:
-    """What to extract.
+    """Options of an extraction.
 
     Attributes:
         cmd_filter: regular expression; a module is skipped if it matches none of its cc1 arguments. None: keep all.

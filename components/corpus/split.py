@@ -16,7 +16,7 @@ MIN_CONTENTS = 3
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """How a corpus is split.
+    """Options of the split of a corpus.
 
     The fractions are of the distinct bitcode contents outside the held-out projects. Each is in [0, 1), and their sum
     is below 1.

@@ -1,7 +1,7 @@
 """Runs the PPO step as a RayJob: the trainer runs on a Ray cluster's head with the same options; this step follows it.
 
-Of everything that the options name, only the finished policy is downloaded here, because the launcher
-(components.core.launcher) reports its metrics.
+This step downloads only the finished policy, because the launcher (components.core.launcher) reports its metrics. All
+other artifacts that the options name stay in object storage.
 """
 
 from __future__ import annotations

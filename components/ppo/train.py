@@ -557,6 +557,7 @@ class _Clock:
         self._last_s = time.monotonic()
 
     def lap(self, phase: str) -> None:
+        """Record the seconds since the previous phase ended as those of `phase`."""
         now_s = time.monotonic()
         self.laps[phase] = now_s - self._last_s
         self._last_s = now_s

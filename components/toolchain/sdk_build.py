@@ -23,7 +23,7 @@ from components.toolchain.sdk import find_sdk
 from components.toolchain.source import BUNDLED, VERSION_FILE, source_files, source_version, whole_source
 
 DESCRIPTION = "sdk.json"
-"""What the SDK was built from, in its prefix."""
+"""File in the SDK's prefix that records its sources and options."""
 _COMPONENTS = (
     "clang;clang-resource-headers;clang-headers;clang-libraries;clang-cmake-exports;"
     "lld;llvm-headers;llvm-libraries;cmake-exports"
@@ -38,7 +38,7 @@ _FIXED = {
     "LLVM_LINK_LLVM_DYLIB": "OFF",
     "CLANG_LINK_CLANG_DYLIB": "OFF",
 }
-"""What linking our clangs relies on."""
+"""Variables on which linking our clangs relies."""
 _DEFAULTS = {
     "CMAKE_BUILD_TYPE": "Release",
     "LLVM_ENABLE_ASSERTIONS": "OFF",

@@ -54,7 +54,8 @@ class SearchDirectory:
 
     Args:
         root: directory of the states of searches.
-        inputs: name and value of everything that determines the result. A search with other inputs starts anew.
+        inputs: name and value of everything that determines the result. A search with other inputs
+            starts from the beginning.
     """
 
     def __init__(self, root: Path, inputs: Mapping[str, str]) -> None:

@@ -44,6 +44,7 @@ class Report:
         return {name: value for name, value in vars(self).items() if name not in left_out and value == value}
 
     def to_json(self) -> dict[str, Any]:
+        """Return the content of the report's JSON file."""
         document: dict[str, Any] = dict.fromkeys(vars(self)) | self.figures()
         del document["confusion"], document["action_names"]
         matrix = None

@@ -280,9 +280,9 @@ def promote(
     serving_image: str,
     **server: Any,
 ) -> None:
-    """Judge the policy of a finished run against the deployed one on the run's corpus, and promote a better one.
+    """Compare the policy of a finished run with the deployed one on the run's corpus, and promote a better one.
 
-    The deployed policy is evaluated first. Of two promotions at once one wins, and the other is judged again, against
+    The deployed policy is evaluated first. One of two concurrent promotions wins; the other is compared again, with
     the winner. A policy is compared with the same deployed policy once a week: repeating the command changes nothing.
     The exit status is 0 whatever is decided.
 

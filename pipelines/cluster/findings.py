@@ -1,4 +1,4 @@
-"""What a check of a cluster found."""
+"""Findings of the checks of a cluster."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ class Finding:
 
 
 def ok(what: str) -> Finding:
+    """Return the finding that a requirement is met."""
     return Finding("ok", what)
 
 
 def missing(what: str, remedy: str) -> Finding:
+    """Return the finding that a requirement is not met."""
     return Finding("missing", what, remedy)
 
 
 def unknown(what: str, remedy: str) -> Finding:
+    """Return the finding that a requirement could not be checked."""
     return Finding("unknown", what, remedy)

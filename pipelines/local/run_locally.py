@@ -88,7 +88,7 @@ def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
 def _facts(step: Step) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
         if flag in _STATES and value:
-            # Of the state, steps use what is deployed; each decision changes the rest of it.
+            # Steps use only the deployment in the state; each decision changes the rest of the state.
             deployment = read_deployment(value)
             yield deployment.deployed.policy_digest if deployment.deployed else "nothing is deployed"
             yield ",".join(deployment.regressed)

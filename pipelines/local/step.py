@@ -26,6 +26,7 @@ class Condition:
     equal: bool = True
 
     def holds(self, found: str) -> bool:
+        """Return whether the condition is true for the parameter's value."""
         return (found == self.value) is self.equal
 
 
@@ -37,9 +38,11 @@ class RunLocations:
     files: str
 
     def artifact(self, name: str) -> str:
+        """Return the path or URI of an artifact."""
         return str(_join(self.artifacts, name))
 
     def file(self, step: str, name: str) -> str:
+        """Return the path of a small output file of a step."""
         return str(_join(self.files, step, name))
 
 

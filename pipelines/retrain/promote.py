@@ -52,6 +52,7 @@ class PolicyComparison:
 
     @property
     def clearly_better(self) -> bool:
+        """Whether the whole interval of level 1 - `alpha` is a gain."""
         return self.required[0] > 0
 
     def __str__(self) -> str:

@@ -126,6 +126,11 @@ def check_namespace(server: KfpServer, multi_user: bool, namespace: str | None) 
 
 
 def read_token(path: Path, in_cluster: bool) -> str:
+    """Read a bearer token from a file. UserError if there is no valid token.
+
+    Args:
+        in_cluster: the file is the pod's projected token, for error messages.
+    """
     remedy = "write a token to the file, or pass another file with --existing-token-file"
     if in_cluster:
         remedy = f"--in-cluster-token needs a pod with a projected token for the audience {_AUDIENCE}"

@@ -41,7 +41,7 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 def cpus(text: str) -> float:
-    """Return a quantity of CPUs, such as `0.5` or `500m`, as a number. ValueError if it is none or not positive."""
+    """Return a quantity of CPUs, such as `0.5` or `500m`, as a number. ValueError if it is not a positive quantity."""
     match = _CPU.fullmatch(text)
     value = float(match["number"]) / (1000 if match["unit"] else 1) if match else 0
     if not value:
@@ -50,7 +50,7 @@ def cpus(text: str) -> float:
 
 
 def gigabytes(text: str) -> float:
-    """Return a quantity of memory, such as `16G` or `512Mi`, in 1e9 bytes. ValueError if it is none or not positive."""
+    """Return a quantity of memory, such as `16G` or `512Mi`, in 1e9 bytes. ValueError if it is not a positive one."""
     match = _MEMORY.fullmatch(text)
     value = int(match["number"]) * _BYTES[match["unit"]] / 10**9 if match else 0
     if not value:
@@ -59,7 +59,7 @@ def gigabytes(text: str) -> float:
 
 
 class Amount(Struct, forbid_unknown_fields=True):
-    """How much a step requests, which its node must have free, and how much it may use."""
+    """The amount that a step requests, which its node must have free, and the amount that it may use."""
 
     request: str | int | float | None = None
     limit: str | int | float | None = None

@@ -69,10 +69,12 @@ class _Layout:
 
     @property
     def order(self) -> str:
+        """NumPy's character for the byte order."""
         return ORDERS[self.byte_order]
 
     @property
     def header_bytes(self) -> int:
+        """Size of the file's header."""
         return 64 if self.bits == 64 else 52
 
     def header_field(self, header: memoryview, at_64: int, at_32: int, size: int) -> int:

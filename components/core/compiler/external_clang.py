@@ -21,7 +21,7 @@ _HOW = (
 
 @dataclass(frozen=True)
 class ExternalClang:
-    """What a clang of LLVM's development mode is and does.
+    """A clang in LLVM's development mode: its version, target and features.
 
     Attributes:
         clang: absolute path.

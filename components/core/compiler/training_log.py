@@ -86,9 +86,11 @@ class _Parser:
         self.at = 0  # the next byte to read
 
     def error(self, what: str, byte: int | None = None) -> LogError:
+        """Return the error at `byte`, by default the next byte to read."""
         return LogError(self.path, self.at if byte is None else byte, what)
 
     def parse(self) -> TrainingLog:
+        """Return the whole log."""
         header = self.json_line("the header")
         try:
             specs = [read_spec(tensor) for tensor in header["features"]]

@@ -28,7 +28,7 @@ class DeployedPolicy(Struct, frozen=True):
 
 
 class Deployment(Struct, frozen=True):
-    """What is deployed.
+    """The deployed policy and the modules that it regressed.
 
     Attributes:
         deployed: None before the first promotion.

@@ -36,6 +36,7 @@ class Splits:
     heldout_projects: tuple[str, ...] = ()
 
     def part(self, which: str) -> tuple[str, ...]:
+        """Return the names of the modules of "train", "validation" or "heldout"."""
         parts = {"train": self.train, "validation": self.validation, "heldout": self.heldout}
         return parts[which]
 

@@ -109,6 +109,7 @@ class Trace:
 
     @property
     def shards(self) -> list[Path]:
+        """The Parquet files, in the order of their rows."""
         return sorted(self.directory.glob("trace-*.parquet"))
 
 
@@ -120,10 +121,12 @@ class _Strings:
     codes: list[Array] = field(default_factory=list)
 
     def add(self, values: Sequence[str], codes: Array) -> None:
+        """Add a chunk of a column: the strings at `codes` in `values`."""
         places = [self.index.setdefault(value, len(self.index)) for value in values]
         self.codes.append(np.asarray(places, np.int32)[codes])
 
     def column(self) -> pa.DictionaryArray:
+        """Return all chunks as one Arrow column."""
         values = [replace_invalid_utf8(value) for value in self.index]
         return _dictionary(np.concatenate(self.codes), values)
 
@@ -156,6 +159,7 @@ class TraceWriter:
         self._buffered = 0
 
     def add(self, module: ModuleTrace) -> None:
+        """Add the decisions of a module; write a shard when it is full."""
         rows = len(module.action)
         self._modules.append((module.module, module.text_size_bytes, rows, module.compile_s))
         self.decisions += rows

@@ -65,6 +65,7 @@ class Labels:
 
     @property
     def comparative(self) -> tuple[str, str]:
+        """The words for a decrease and an increase."""
         return self.less, self.more
 
 

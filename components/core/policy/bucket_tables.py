@@ -46,6 +46,7 @@ class FeatureTable:
 
     @property
     def usual_q(self) -> np.float32:
+        """Quantile of the most common value."""
         rank = 0 if self.usual_bucket == 0 else int(self.ranks[self.usual_bucket - 1])
         return np.float32(rank) / np.float32(self.rank_scale)
 

@@ -129,6 +129,7 @@ class DensePolicy:
 
     @cached_property
     def num_actions(self) -> int:
+        """Number of actions of a decision: elements of the mask, or outputs of the last layer."""
         return num_elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:

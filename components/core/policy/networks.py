@@ -110,6 +110,7 @@ class ActionScores(tf.keras.layers.Layer):
         self.expansion, self._dropout = QuantileExpansion(scale, masked=True), tf.keras.layers.Dropout(dropout)
 
     def call(self, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Return the scores of the actions; EXCLUDED for those that the mask forbids."""
         allowed = tf.where(observations[..., -1] != 0)  # [allowed actions, 2]
         x = self.expansion(tf.gather_nd(observations[..., :-1], allowed))
         for layer in self.dense[:-1]:

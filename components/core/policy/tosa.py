@@ -101,6 +101,7 @@ class _Value:
 
     @property
     def type(self) -> str:
+        """The value's type in MLIR."""
         return f"tensor<{''.join(f'{size}x' for size in self.shape)}{self.element}>"
 
 
@@ -112,6 +113,7 @@ class _Body:
         self._shift: _Value | None = None
 
     def text(self) -> str:
+        """Return the operations as MLIR, a line each."""
         return "".join(f"    {line}\n" for line in self._lines)
 
     def add(
@@ -122,6 +124,7 @@ class _Body:
         element: str = "f32",
         attributes: str = "",
     ) -> _Value:
+        """Add an operation with a result of this shape and element type."""
         result = self._name(shape, element)
         names, types = ", ".join(v.name for v in operands), ", ".join(v.type for v in operands)
         self._lines.append(f"{result.name} = {operation} {names} {attributes} : ({types}) -> {result.type}")

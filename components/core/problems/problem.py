@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class LlvmInterface:
-    """How LLVM spells a problem. Options are passed after -mllvm.
+    """LLVM's names of a problem. Options are passed after -mllvm.
 
     Attributes:
         model_class, model_macro: class that a release build embeds, and the macro that enables it.
@@ -35,7 +35,7 @@ class LlvmInterface:
 
 @dataclass(frozen=True)
 class PolicyInterface:
-    """What a policy reads and writes.
+    """Inputs and outputs of a policy.
 
     Attributes:
         decision, default_decision, logits: columns of the training log: the action taken, the action of LLVM's

@@ -190,6 +190,7 @@ class _RunningCalls:
 
     @contextlib.contextmanager
     def waiting_for(self, call: _Call, leader: int) -> Iterator[None]:
+        """Register the call's process group while it runs; kill it at once if the call was killed before."""
         with self._lock:
             call.leader = leader
             if call.killed:
@@ -201,6 +202,7 @@ class _RunningCalls:
                 call.leader = 0
 
     def kill(self, threads: Collection[int] | None) -> None:
+        """Kill the calls of these threads, all calls if None."""
         # Under the lock, so that no leader is reaped and its number reused between the check and the kill.
         with self._lock:
             for call in self._calls:

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a source tree comes from.
+    """Origin of a source tree.
 
     Attributes:
         location: by `kind`, the name of a Debian source package, a git URL, an archive's URL, or an absolute directory.

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class SourceDocument(Struct, forbid_unknown_fields=True):
-    """Where a source tree comes from: deb, git with tag, url with sha256, or path."""
+    """Origin of a source tree: deb, git with tag, url with sha256, or path."""
 
     deb: Text | None = None
     git: Text | None = None

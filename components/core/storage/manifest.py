@@ -211,6 +211,7 @@ def digest(directory: Path) -> str:
 
 
 def manifest_digest(entries: Iterable[ManifestEntry]) -> str:
+    """Return the sha256 (hex) of manifest entries, in their order."""
     lines = [json.dumps(entry.to_json(), sort_keys=True) for entry in entries]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

@@ -51,7 +51,7 @@ class VersionConflict(UserError):
 
 @dataclass(frozen=True)
 class StoredObject:
-    """What is known of an object without reading it.
+    """Metadata of an object, known without reading it.
 
     Attributes:
         name: path in the bucket.

@@ -39,6 +39,7 @@ class Pack:
     offsets: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the pack's entry in manifest.json."""
         return {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c, "offsets": dict(self.offsets)}
 
 

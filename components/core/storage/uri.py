@@ -30,11 +30,11 @@ Kubeflow Pipelines copies (components.core.storage.kfp_local; only the launcher 
 REMOTE_SCHEMES = (GS, S3)
 """Schemes of places that every machine reaches."""
 USAGE = "gs://BUCKET/PATH or s3://BUCKET/PATH"
-"""How messages tell users to write a place in object storage."""
+"""How messages describe a URI in object storage."""
 _MIRROR_MARK = "@"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _KFP_FOLDER = re.compile(r"[a-z0-9]+")
-"""Of a kfp-local:// URI: the directory that Kubeflow Pipelines names after its own scheme, for example minio."""
+"""Folder in a kfp-local:// URI that Kubeflow Pipelines names after its own scheme, for example minio."""
 _VERSION = re.compile(r"@[0-9a-f]*")
 _MAX_NAME_BYTES = 1024
 """Limit of Cloud Storage for an object's name, in UTF-8."""

@@ -1,8 +1,8 @@
 """The actor on the nodes of a Ray cluster. It runs the function in threads, because compilers do the work.
 
-An actor has up to SLOTS slots of a node: with a process per slot, a large cluster would run 512 Pythons, each with its
-own copy of what a node needs once. A call costs both sides a millisecond, whatever it carries, so items and results
-travel several at a time (docs/scale.md). Only Ray's worker processes and the pool import this file.
+An actor serves up to SLOTS slots of a node. With a process per slot, a large cluster would run 512 Python processes,
+each with its own copy of data that a node needs once. A call costs both sides a millisecond, regardless of its size, so
+a call has several items or results (docs/scale.md). Only Ray's worker processes and the pool import this file.
 """
 
 from __future__ import annotations

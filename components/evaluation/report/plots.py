@@ -182,6 +182,7 @@ def training_reward(curve: Curve, reward: str) -> str:
 
 
 def zero_line(axes: Axes, horizontal: bool) -> None:
+    """Draw the axis' zero as a thin line."""
     (axes.axhline if horizontal else axes.axvline)(0, color="#30343b", linewidth=0.8)
 
 

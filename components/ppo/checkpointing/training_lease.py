@@ -11,9 +11,9 @@ A writer replaces the document only if it still has the version that was read (i
 A training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
 because names of checkpoints are unique, it has not overwritten anything.
 
-On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. Trainings on several
-machines that share ROOT through a network file system without working locks are told apart by the heartbeat, but the
-document is then not replaced safely: use gs:// or s3:// instead.
+On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. If several
+machines share ROOT through a network file system without working locks, the heartbeat distinguishes their trainings,
+but the document is then not replaced safely: use gs:// or s3:// instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model registry is told about a deployed policy, and the interface of a registry."""
+"""The entry of a deployed policy in a model registry, and the interface of a registry."""
 
 from __future__ import annotations
 
