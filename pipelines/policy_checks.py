@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import HEURISTIC, PRETRAINED, load_policy_info
+from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info
 from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri, parse_place
 from pipelines.local.cache_inputs import identify_toolchain
@@ -69,7 +69,7 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
 
     Args:
         problem, llvm_major: problem and LLVM version of the run.
-        start_from: "heuristic", "pretrained", or path or URI of the policy that training starts from.
+        start_from: "heuristic", one of PRETRAINED_NAMES, or path or URI of the policy that training starts from.
         own_sdk: whether the release clang is linked from another LLVM than the installed one.
 
     Raises:
@@ -83,7 +83,8 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
     if start_from != HEURISTIC:
         from components.core.policy.pretrained import pretrained_policy
 
-        policy = str(pretrained_policy(problem)) if start_from == PRETRAINED else start_from
+        is_pretrained = start_from in PRETRAINED_NAMES
+        policy = str(pretrained_policy(problem, name=start_from)) if is_pretrained else start_from
         check_start_features(policy, found.features[problem])
     installed = identify_toolchain(llvm_major)
     if installed and not own_sdk and f"version {found.version}" not in installed[0]:

@@ -18,7 +18,7 @@ from components.core.console import PRESETS, UserError, say
 from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
-from components.core.formats.policy import HEURISTIC, PRETRAINED
+from components.core.formats.policy import HEURISTIC, PRETRAINED, PRETRAINED_LLVM, PRETRAINED_NAMES
 from components.core.formats.strategy import (
     EXTERNAL,
     MIN_IR2VEC_MAJOR,
@@ -46,7 +46,7 @@ from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.retrain.state import load_state
 from pipelines.spec import parameter_values
 
-START_WORDS = (HEURISTIC, PRETRAINED)
+START_WORDS = (HEURISTIC, *PRETRAINED_NAMES)
 """Values of `start_from` other than the path or URI of a policy."""
 MINIO = "minio"
 KFP_SCHEMES = (MINIO, "s3")
@@ -224,7 +224,8 @@ def check_external(values: Mapping[str, Any], spelled: Callable[[str, object], s
         raise UserError(
             f"{spelled('start_from', PRETRAINED)}: the pretrained policy for {problem} uses features that LLVM itself, "
             f"and so {clang}, does not have",
-            f"leave it out, or name a policy that was trained with {spelled('features', 'llvm')}",
+            f"pass {spelled('start_from', PRETRAINED_LLVM)}, or a policy that was trained with "
+            f"{spelled('features', 'llvm')}",
         )
     if values.get("tune_minutes"):
         raise UserError(

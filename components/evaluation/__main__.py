@@ -12,7 +12,7 @@ from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import UserError, preset_option, run_step
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
-from components.core.formats.policy import PRETRAINED
+from components.core.formats.policy import PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, ArtifactOr
@@ -65,9 +65,9 @@ def main() -> None:
 @click.option("--warmstart", type=ARTIFACT, help="Warmstart policy to compare with.")
 @click.option(
     "--compare-with",
-    type=ArtifactOr(PRETRAINED),
-    metavar="pretrained|DIR|URI",
-    help="Another policy to compare with. The pretrained one is left out where it does not fit the training clang.",
+    type=ArtifactOr(*PRETRAINED_NAMES),
+    metavar="pretrained|pretrained-llvm|DIR|URI",
+    help="Another policy to compare with. A pretrained one is left out where it does not fit the training clang.",
 )
 @click.option(
     "--evaluation",

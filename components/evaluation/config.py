@@ -32,7 +32,7 @@ class EvaluationConfig:
         release_toolchain: release clang that embeds the policy: compiles the modules for their sizes, and builds the
             projects of `recipe`. None: the training clang runs the policy.
         warmstart: warmstart policy artifact to compare with; None for no comparison.
-        compare_with: another policy to compare with, an artifact or PRETRAINED; None for no comparison.
+        compare_with: another policy to compare with, an artifact or one of PRETRAINED_NAMES; None for no comparison.
         evaluation: an earlier evaluation of the same policy by the training clang. All its scores are reused, or all
             its sizes except the policy's: only the release clang compiles. None compiles everything.
         release_if: one of RELEASE_IF.

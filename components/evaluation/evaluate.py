@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from components.core import problems
 from components.core.formats.corpus import load_corpus
-from components.core.formats.policy import PRETRAINED, load_policy_info
+from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.pretrained import pretrained_projects
@@ -89,8 +89,8 @@ def evaluate(config: EvaluationConfig) -> Metrics:
             inputs.reference, inputs.reference_digest = start.reference, start.reference_digest
             inputs.reference_trained_on = start.reference_trained_on
             inputs.reference_knows_corpus = start.reference_knows_corpus
-        elif inputs.reference == PRETRAINED:
-            known = pretrained_projects(config.problem)
+        elif inputs.reference in PRETRAINED_NAMES:
+            known = pretrained_projects(config.problem, inputs.reference)
             inputs.reference_trained_on = sorted(known.intersection(measured.projects))
         refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
         build_release = config.release_if == "always" or metrics.verdict == "better"

@@ -75,11 +75,11 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
 def find_reference(config: EvaluationConfig, training: Toolchain) -> Path | None:
     """Return the policy of `config.compare_with`, which the training clang can load; None for no comparison.
 
-    The pretrained policy is not compared where this problem has none, where the training clang lacks its features, and
+    A pretrained policy is not compared where this problem has none, where the training clang lacks its features, and
     where training started from it, because it then is the warmstart policy.
 
     Raises:
-        UserError: a policy that is not the pretrained one does not fit.
+        UserError: a policy that is not a pretrained one does not fit.
     """
     place = config.compare_with
     if place is None:
@@ -89,16 +89,16 @@ def find_reference(config: EvaluationConfig, training: Toolchain) -> Path | None
         if not (place / SHARED_OBJECT).is_file():
             raise UserError(f"{place} has no {SHARED_OBJECT}, which the training clang loads", "export it again")
         return place
-    if config.problem not in pretrained_problems():
+    if config.problem not in pretrained_problems(place):
         return None
     if compiler_class(training) is UpstreamCompiler:
-        say("not compared with the pretrained policy, which has no form that LLVM's own development mode loads")
+        say(f"not compared with the {place} policy, which has no form that LLVM's own development mode loads")
         return None
     try:
-        policy = pretrained_policy(config.problem, clang=training.clang)
+        policy = pretrained_policy(config.problem, clang=training.clang, name=place)
         check_policy(policy, config, training)
     except UserError as error:
-        say(f"not compared with the pretrained policy: {error.problem}")
+        say(f"not compared with the {place} policy: {error.problem}")
         return None
     return None if config.warmstart is not None and _same_weights(config.warmstart, policy) else policy
 

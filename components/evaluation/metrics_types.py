@@ -310,9 +310,9 @@ class Inputs(Struct, kw_only=True):
         corpus, policy, warmstart: absolute paths; warmstart is None if no warmstart policy was compared.
         policy_digest, warmstart_digest: digests of the artifacts.
         warmstart_trained_by: the step that made the warmstart policy.
-        reference, reference_digest: absolute path or PRETRAINED, and digest; None without --compare-with.
-        reference_trained_on: for PRETRAINED, the projects with held-out modules that it was trained on: on other
-            modules of them, or with another split even on these.
+        reference, reference_digest: absolute path or one of PRETRAINED_NAMES, and digest; None without --compare-with.
+        reference_trained_on: for a pretrained policy, the projects with held-out modules that it was trained on: on
+            other modules of them, or with another split even on these.
         reference_knows_corpus: whether the reference was trained on this corpus.
         training_clang, release_clang: paths of the compilers; release_clang is None if there was none.
         llvm_version: version of both.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -13,7 +13,7 @@ from components.core import problems
 from components.core.console import UserError, run_step
 from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.ir2vec_vocabulary import RANDOM
-from components.core.formats.policy import PRETRAINED, load_policy_info
+from components.core.formats.policy import PRETRAINED_NAMES
 from components.core.formats.strategy import (
     EXTERNAL,
     PLUGIN_PROBLEMS,
@@ -96,9 +96,11 @@ Examples:
 @click.option("--llvm-source", default="deb", show_default=True, metavar="deb|git:TAG|DIR|URI",
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
                    "directory, also one in object storage.")
-@click.option("--policy", "policies", type=ArtifactOr(PRETRAINED), multiple=True, metavar="DIR|URI|pretrained",
-              help="release: the policy to embed, or the pretrained ones of this project. Repeat for a policy of "
-                   "another problem; one of yours replaces the pretrained one.")
+@click.option("--policy", "policies", type=ArtifactOr(*PRETRAINED_NAMES), multiple=True,
+              metavar="DIR|URI|pretrained|pretrained-llvm",
+              help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
+                   "LLVM's own features only. Repeat for a policy of another problem; one of yours replaces the "
+                   "pretrained one.")
 @click.option("--extra-policy", type=ARTIFACT, metavar="DIR",
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
@@ -144,9 +146,7 @@ def main(
             f"pass --targets all, and --sdk with what --mode sdk --targets {targets} built",
         )
     check_strategy(given["strategy"], given["llvm_major"], "--strategy {}", "--llvm-major {}")
-    directories = [policy for policy in (*policies, extra_policy) if isinstance(policy, Path)]
-    if PRETRAINED in policies:
-        directories += _pretrained(given["strategy"], given["llvm_major"], directories)
+    directories = _find_policies([*policies, *([extra_policy] if extra_policy else [])], given)
     make_toolchain(ToolchainConfig(mode=cast(Mode, mode), policies=tuple(directories), **given))
 
 
@@ -160,13 +160,12 @@ def _make_sdk(policies: Collection[object], definitions: dict[str, str], given: 
     make_sdk(SdkConfig(definitions=definitions, **given))
 
 
-def _pretrained(strategy: Strategy, llvm_major: int, given: Collection[Path]) -> list[Path]:
-    """Return the pretrained policies that a release clang of this strategy can embed next to the given policies."""
-    from components.core.policy.pretrained import pretrained_policy, pretrained_problems  # imports NumPy
+def _find_policies(policies: Sequence[Path | str], given: Mapping[str, Any]) -> list[Path]:
+    """Return the policies to embed: the given ones, and the pretrained ones that this release clang can have."""
+    from components.core.policy.pretrained import with_pretrained  # imports NumPy
 
-    decided = PLUGIN_PROBLEMS if release_strategy(strategy, llvm_major) == "plugin" else problems.names()
-    others = {load_policy_info(policy).problem for policy in given}
-    return [pretrained_policy(name) for name in pretrained_problems() if name in decided and name not in others]
+    released = release_strategy(given["strategy"], given["llvm_major"])
+    return with_pretrained(policies, PLUGIN_PROBLEMS if released == "plugin" else problems.names())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import click
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import run_step, say
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
-from components.core.formats.policy import PRETRAINED
+from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
 from components.core.storage.uri import display_path
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -35,9 +35,9 @@ Examples:
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
 @click.option(
     "--policy",
-    type=ArtifactOr(PRETRAINED),
+    type=ArtifactOr(*PRETRAINED_NAMES),
     default=PRETRAINED,
-    metavar="pretrained|DIR|URI",
+    metavar="pretrained|pretrained-llvm|DIR|URI",
     help="Policy that the search starts from, and that decides about calls that are not in the plan.",
 )
 @click.option(
@@ -86,7 +86,7 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     from components.core.policy.pretrained import pretrained_policy
     from components.tune.step import tune
 
-    start = policy if isinstance(policy, Path) else pretrained_policy("inlining")
+    start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
     root = root_dir or output.with_name(f"{output.name}-search")
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
     say(f"{figures['modules']} modules, {figures['rounds']} rounds, text:")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from components.core import problems
 from components.core.console import UserError, say
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import PRETRAINED, load_policy_info, write_regressed
+from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info, write_regressed
 from components.core.formats.toolchain import Toolchain
 from components.core.formats.trace import read_columns
 from components.core.policy.dense import DensePolicy, read_dense
@@ -37,7 +37,8 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
     Raises:
         UserError: it is not a policy, is for another problem, or has features that this toolchain lacks.
     """
-    place = pretrained_policy(problem) if config.start_from == PRETRAINED else Path(config.start_from)
+    name = config.start_from
+    place = pretrained_policy(problem, name=name) if name in PRETRAINED_NAMES else Path(name)
     policy, info = read_dense(place), load_policy_info(place)
     if policy.problem != problem:
         raise UserError(

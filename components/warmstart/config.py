@@ -24,8 +24,8 @@ class WarmstartConfig:
             from becoming more certain than necessary, so that PPO can explore.
         temperature: divisor of the exported logits; above 1, samples vary more, decisions stay the same.
         heldout_fraction: fraction of the modules whose decisions only measure the agreement.
-        start_from: HEURISTIC to imitate the heuristic; "pretrained" or a directory to adopt a policy as it is. Then all
-            options of the training have no effect.
+        start_from: HEURISTIC to imitate the heuristic; one of PRETRAINED_NAMES or a directory to adopt a policy as it
+            is. Then all options of the training have no effect.
         features: features of the policy: "extended" for all of the trace but embeddings, "llvm" for those of upstream
             LLVM, "ir2vec" for all of the trace.
         regressed: names of modules that training is to oversample, because the deployed policy regressed them.

@@ -229,9 +229,9 @@ cli.add_command(storage_group)
 @click.option(
     "--start-from",
     default="heuristic",
-    metavar="heuristic|pretrained|DIR",
-    help="Policy that training starts from: one that imitates the heuristic, the one that comes with this "
-    "project, or one of yours.",
+    metavar="heuristic|pretrained|pretrained-llvm|DIR",
+    help="Policy that training starts from: one that imitates the heuristic, one that comes with this "
+    "project (pretrained-llvm: of LLVM's own features), or one of yours.",
 )
 @click.option(
     "--tune-minutes",

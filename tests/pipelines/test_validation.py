@@ -40,6 +40,12 @@ def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str
     assert raised.value.remedy
 
 
+def test_pretrained_policy_for_a_clang_of_others_is_named() -> None:
+    with pytest.raises(UserError) as raised:
+        checked_values(SPEC, {"recipe": "demo"} | EXTERNAL | {"start_from": "pretrained"})
+    assert "--param start_from=pretrained-llvm" in raised.value.remedy
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -49,6 +55,7 @@ def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str
         {"credit_assignment": "function", "gin_bindings": "PpoParameters.num_epochs=4"},
         EXTERNAL | {"algorithm": "ppo", "credit_assignment": "module", "start_from": "heuristic"},
         EXTERNAL | {"problem": "regalloc", "algorithm": "es", "start_from": "pretrained"},
+        EXTERNAL | {"start_from": "pretrained-llvm"},
     ],
 )
 def test_valid_values_are_returned_with_defaults(given: dict[str, str]) -> None:

@@ -137,7 +137,8 @@ def explain_with_stock_clang(policy: Path, module: Module, clang: Path, llvm_maj
             if required := [name for name in missing if name not in optional]:
                 raise UserError(
                     f"{clang} does not have all features of the policy; missing: {', '.join(required)}",
-                    "use a policy that was trained with --features llvm, or a training clang: --toolchain",
+                    "use a policy that was trained with --features llvm, such as pretrained-llvm, or a training clang: "
+                    "--toolchain",
                 )
             dense = fix_features(dense, {name: optional[name] for name in missing}) if missing else dense
             is_fitted = True

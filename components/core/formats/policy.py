@@ -36,6 +36,7 @@ from components.core.storage.input_files import MissingFile, expect_shape, read_
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
+SAVED_MODEL = "saved_model"
 TFLITE_MODEL = "model.tflite"
 REGRESSED_JSON = "regressed.json"
 VERSION = 1
@@ -43,6 +44,9 @@ HEURISTIC = "heuristic"
 """Given instead of a policy directory: make a policy that imitates LLVM's heuristic."""
 PRETRAINED = "pretrained"
 """Given instead of a policy directory: the policy shipped with this project (components/core/policy/pretrained)."""
+PRETRAINED_LLVM = "pretrained-llvm"
+"""The same, of LLVM's own features only, which compilers without our advisors have."""
+PRETRAINED_NAMES = (PRETRAINED, PRETRAINED_LLVM)
 IMPORTED = "import"
 """`trained_by` of an imported policy, which has a SavedModel and aot/, but neither weights nor native source
 (components/core/policy/import_saved_model.py)."""

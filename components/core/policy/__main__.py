@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
+from components.core import problems
 from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, SEED
 from components.core.formats.corpus import load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import PRETRAINED, PolicyInfo, check_optional_features, load_policy_info
+from components.core.formats.policy import PRETRAINED_NAMES, PolicyInfo, check_optional_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.storage import publish, require_artifact
@@ -66,7 +68,19 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 
 @main.command("export")
 @click.option(
-    "--policy", "policies", type=ARTIFACT, required=True, multiple=True, help="Output of the warmstart or ppo step."
+    "--policy",
+    "given",
+    type=ArtifactOr(*PRETRAINED_NAMES),
+    required=True,
+    multiple=True,
+    metavar="DIR|URI|pretrained|pretrained-llvm",
+    help="Output of the warmstart or ppo step, or the pretrained policies; those of pretrained-llvm use LLVM's own "
+    "features only.",
+)
+@click.option(
+    "--problem",
+    type=click.Choice(problems.names()),
+    help="Problem of a pretrained policy.  [default: inlining; with --for-llvm all of the toolchain]",
 )
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Toolchain whose clang compiles the policy.")
 @click.option("--output", type=OUTPUT, help="Directory of the new policy; created or replaced.")
@@ -93,7 +107,8 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 @click.option("--target", default="", metavar="TRIPLE", help="Machine that the LLVM of --for-llvm runs on.")
 @click.option("--clang", help="Clang that compiles for --target.  [default: the toolchain's]")
 def export_command(
-    policies: tuple[Path, ...],
+    given: tuple[Path | str, ...],
+    problem: str | None,
     toolchain: Path,
     output: Path | None,
     aot: bool,
@@ -110,13 +125,18 @@ def export_command(
     Examples:
       mlgo policy export --policy runs/demo/policy --toolchain runs/demo/training --aot \\
         --output runs/aot
-      mlgo policy export --policy runs/mine/policy --toolchain runs/mine/training --for-llvm runs/for-llvm
+      mlgo policy export --policy pretrained-llvm --toolchain runs/mine/training --for-llvm runs/for-llvm
     """
+    from components.core.policy.pretrained import with_pretrained
+
     if (output is None) == (for_llvm is None):
         raise UserError("exactly one kind of export is needed", "pass --output DIR, or --for-llvm DIR")
-    for policy in policies:
-        require_artifact(policy, "policy")
+    for policy in given:
+        if isinstance(policy, Path):
+            require_artifact(policy, "policy")
     compiler = load_toolchain(toolchain)
+    decided = compiler.upstream_features if for_llvm and not problem else [problem or "inlining"]
+    policies = with_pretrained(given, decided)
     if for_llvm is not None:
         if optional_features:
             raise UserError("--optional-feature with --for-llvm", "export the policy with --output first")
@@ -167,7 +187,7 @@ def _parse_values(texts: tuple[str, ...], info: PolicyInfo) -> dict[str, float]:
 
 
 def _export_for_llvm(
-    policies: tuple[Path, ...], compiler: Toolchain, output: Path, target: str, clang: str | None
+    policies: Sequence[Path], compiler: Toolchain, output: Path, target: str, clang: str | None
 ) -> None:
     from components.core.policy.llvm_build import CACHE_FILE, export_for_llvm
 
@@ -175,7 +195,7 @@ def _export_for_llvm(
         compiler.require_mode("training")
     by_problem: dict[str, Path] = {}
     for policy in policies:
-        problem = load_policy_info(policy).problem
+        problem = problems.get(load_policy_info(policy).problem).name
         if problem in by_problem:
             raise UserError(f"{by_problem[problem]} and {policy} are both policies for {problem}", "pass one of them")
         if problem not in compiler.upstream_features:
@@ -232,9 +252,9 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
 @click.option(
     "--policy",
     "given",
-    type=ArtifactOr(PRETRAINED),
+    type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
-    metavar="pretrained|DIR|URI",
+    metavar="pretrained|pretrained-llvm|DIR|URI",
     help="Output of the warmstart or ppo step, for inlining.",
 )
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with the module.")
@@ -271,7 +291,7 @@ def explain_command(
     Examples:
       mlgo policy explain zstd/lib/zstd.c.o --policy runs/demo/policy --corpus runs/demo/corpus \\
         --toolchain runs/demo/training --csv decisions.csv
-      mlgo policy explain zstd/lib/zstd.c.o --policy runs/llvm/policy --corpus runs/demo/corpus --clang clang-22
+      mlgo policy explain zstd/lib/zstd.c.o --policy pretrained-llvm --corpus runs/demo/corpus --clang clang-22
     """
     from components.core.counterfactual.explain import explain_with_stock_clang, explain_with_training_clang
     from components.core.counterfactual.explanation_table import print_explanation
@@ -283,7 +303,7 @@ def explain_command(
     path = str(toolchain / "bin" / "clang") if toolchain else shutil.which(str(clang))
     if path is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
-    policy = given if isinstance(given, Path) else pretrained_policy("inlining", clang=Path(path))
+    policy = given if isinstance(given, Path) else pretrained_policy("inlining", clang=Path(path), name=given)
     if load_policy_info(policy).problem != "inlining":
         raise UserError(f"{policy} is no inlining policy", "register allocation has no calls to explain")
     modules = {candidate.name: candidate for candidate in load_corpus(corpus).modules}

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.console import Progress, UserError
-from components.core.policy.saved_model import SAVED_MODEL, SIGNATURE
+from components.core.formats.policy import SAVED_MODEL
+from components.core.policy.saved_model import SIGNATURE
 
 AOT = "aot"
 RUNTIME = "libtf_xla_runtime.a"

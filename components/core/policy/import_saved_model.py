@@ -21,12 +21,19 @@ from tensorflow.python.tools import saved_model_utils
 from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, write_output_spec, write_policy_info
+from components.core.formats.policy import (
+    IMPORTED,
+    SAVED_MODEL,
+    PolicyInfo,
+    check_features,
+    write_output_spec,
+    write_policy_info,
+)
 from components.core.formats.toolchain import Toolchain
 from components.core.policy.aot import AOT, RUNTIME, compile_aot
 from components.core.policy.codegen import description_json, string_literal
 from components.core.policy.export import git_commit
-from components.core.policy.saved_model import SAVED_MODEL, SIGNATURE, TIME_STEP_INPUTS
+from components.core.policy.saved_model import SIGNATURE, TIME_STEP_INPUTS
 from components.core.policy.shared_object import SHARED_OBJECT, link_shared_object
 
 _FILES = ("saved_model.pb", "variables", "assets", "fingerprint.pb")

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import load_policy_info
+from components.core.formats.policy import PRETRAINED_LLVM, SAVED_MODEL, PolicyInfo, load_policy_info
 from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import write_source
@@ -60,8 +60,6 @@ def export_for_llvm(
     Raises:
         UserError: a policy uses features that LLVM does not have, or `clang` does not compile for the target.
     """
-    from components.core.policy.saved_model import SAVED_MODEL, write_saved_model  # imports TensorFlow
-
     dense: dict[str, DensePolicy] = {}
     info = {problem: load_policy_info(policy) for problem, policy in policies.items()}
     for problem, policy in policies.items():
@@ -80,10 +78,7 @@ def export_for_llvm(
         if dense[problem].mask is None:
             (models / f"{name}{TOSA_SUFFIX}").write_text(tosa_module(dense[problem]))
         if (policy / SAVED_MODEL).is_dir():
-            with TemporaryDirectory(prefix="mlgo-export-") as scratch:
-                same = dense[problem].features == info[problem].features
-                saved = policy / SAVED_MODEL if same else write_saved_model(dense[problem], Path(scratch))
-                shutil.copytree(saved, directory / SAVED_MODEL / problem)
+            _copy_saved_model(policy, dense[problem], info[problem], directory / SAVED_MODEL / problem)
     stand_in = directory / STAND_IN
     (stand_in / "include").mkdir(parents=True)
     (stand_in / "include" / "README").write_text("Empty: the policies need no header of TensorFlow.\n")
@@ -97,13 +92,25 @@ def export_for_llvm(
     (directory / "README.md").write_text(page.substitute(flags=flags, triple=triple or "this machine"))
 
 
+def _copy_saved_model(policy: Path, dense: DensePolicy, info: PolicyInfo, into: Path) -> None:
+    """Copy the SavedModel of a policy, or write that of `dense` if it has other features."""
+    if dense.features == info.features:
+        shutil.copytree(policy / SAVED_MODEL, into)
+        return
+    from components.core.policy.saved_model import write_saved_model  # imports TensorFlow
+
+    with TemporaryDirectory(prefix="mlgo-export-") as scratch:
+        shutil.copytree(write_saved_model(dense, Path(scratch)), into)
+
+
 def check_upstream_features(policy: Path, features: Collection[FeatureSpec], upstream: Collection[str]) -> None:
     """Check that LLVM has all features of a policy. UserError if it does not."""
     missing = [spec.name for spec in features if spec.name not in upstream]
     if missing:
         raise UserError(
             f"{policy} uses features that LLVM itself does not have: {', '.join(missing)}",
-            "train with --features llvm (mlgo warmstart --help), or build a clang or a plugin with mlgo toolchain",
+            f"pass {PRETRAINED_LLVM}, train with --features llvm (mlgo warmstart --help), or build a clang or a plugin "
+            "with mlgo toolchain",
         )
 
 

@@ -22,12 +22,11 @@ import tensorflow as tf
 from components.core import problems
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import TFLITE_MODEL, output_spec
+from components.core.formats.policy import SAVED_MODEL, TFLITE_MODEL, output_spec
 from components.core.policy.bucket_tables import distinct_boundaries
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import MAGNITUDE_SCALE, num_elements
 
-SAVED_MODEL = "saved_model"
 SIGNATURE = "action"
 
 TIME_STEP_INPUTS = {"discount": tf.float32, "reward": tf.float32, "step_type": tf.int32}

@@ -148,7 +148,8 @@ def reference_notes(metrics: Metrics) -> list[str]:
         notes.append(f"the {title} was trained on modules of {known}, perhaps on some of these")
     ours, other = metrics.reduction_percent, metrics.reference.reduction_percent
     if ours is not None and other is not None and other > ours:
-        remedy = " or fine-tune it (--start-from pretrained)" if title.startswith("pretrained") else ""
+        name = metrics.inputs.reference
+        remedy = f" or fine-tune it (--start-from {name})" if title.startswith("pretrained") else ""
         notes.append(f"the {title} alone is better: embed it{remedy}")
     return notes
 

@@ -1,4 +1,4 @@
-"""The policies that come with this project: released data, not code. One folder for each problem:
+"""The policies that come with this project: released data, not code. One folder for each policy:
 
     weights.npz      the weights (components/core/policy/dense.py), compressed
     policy.json      the origin (components/core/formats/policy.py)
@@ -6,21 +6,22 @@
     by_package.csv   held-out results, a line for each project
     trained_on.txt   the projects with training modules, one name per line
 
-A step accepts the word `pretrained` as the directory of a policy, and generates the other files of the policy artifact
-in the cache directory.
+A step accepts the names `pretrained` and `pretrained-llvm` as the directory of a policy, and generates the other files
+of the policy artifact in the cache directory. Policies of the second name use LLVM's own features only: they start
+trainings with clangs that others built, and go into an LLVM without our advisors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from components.core import problems
 from components.core.console import UserError
-from components.core.formats.policy import POLICY_JSON, PRETRAINED
+from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_LLVM, load_policy_info
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.export import write_source, write_weights
 from components.core.policy.fixed_point import round_weights
@@ -28,36 +29,47 @@ from components.core.policy.shared_object import build_shared_object
 from components.core.storage import MANIFEST, publish
 from components.core.storage.cache import default_cache_dir
 
-_HERE = Path(__file__).parent
+RELEASED = Path(__file__).parent
+_CODE = Path(__file__).parents[1]
+FOLDERS = {
+    PRETRAINED: {"inlining": "inlining", "regalloc": "regalloc"},
+    # The policy for register allocation uses LLVM's features anyway.
+    PRETRAINED_LLVM: {"inlining": "inlining-llvm", "regalloc": "regalloc"},
+}
+"""Name of pretrained policies -> problem -> folder."""
 MODEL_CARD = "model-card.md"
 BY_PACKAGE = "by_package.csv"
 TRAINED_ON = "trained_on.txt"
 
 
-def pretrained_problems() -> tuple[str, ...]:
-    """Return the problems that have a pretrained policy."""
-    return tuple(name for name in problems.names() if (_HERE / name / WEIGHTS_FILE).is_file())
+def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
+    """Return the problems that have a pretrained policy of this name."""
+    return tuple(problem for problem, folder in FOLDERS[name].items() if (RELEASED / folder / WEIGHTS_FILE).is_file())
 
 
-def pretrained_policy(problem: str, cache: Path | None = None, clang: Path | None = None) -> Path:
+def pretrained_policy(
+    problem: str, cache: Path | None = None, clang: Path | None = None, name: str = PRETRAINED
+) -> Path:
     """Return the directory of the pretrained policy for a problem: all that a release clang is built from.
 
     Args:
         cache: parent directory, by default the user's cache directory.
         clang: compiles policy.so, which a training clang loads; None leaves that out.
+        name: PRETRAINED or PRETRAINED_LLVM.
 
     Raises:
-        UserError: this problem has no pretrained policy.
+        UserError: this problem has no pretrained policy of this name.
     """
-    if problem not in pretrained_problems():
-        known = ", ".join(pretrained_problems())
-        raise UserError(f"no pretrained policy for {problem} comes with this project", f"policies exist for: {known}")
-    released = _HERE / problem
-    content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_HERE.parent.glob("*.py"))]
-    content += sorted((_HERE.parent / "cpp").iterdir())
+    if problem not in pretrained_problems(name):
+        known = ", ".join(pretrained_problems(name)) or "no problem"
+        raise UserError(f"no {name} policy for {problem} comes with this project", f"policies exist for: {known}")
+    folder = FOLDERS[name][problem]
+    released = RELEASED / folder
+    content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_CODE.glob("*.py"))]
+    content += sorted((_CODE / "cpp").iterdir())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
-    name = f"{problem}-{digest}-training" if clang else f"{problem}-{digest}"
-    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / name
+    entry = f"{folder}-{digest}-training" if clang else f"{folder}-{digest}"
+    directory = (cache or default_cache_dir()).absolute() / PRETRAINED / entry
     if not (directory / MANIFEST).is_file():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with publish(directory) as partial:
@@ -67,9 +79,24 @@ def pretrained_policy(problem: str, cache: Path | None = None, clang: Path | Non
     return directory
 
 
-def pretrained_projects(problem: str) -> set[str]:
-    """Return the projects that the pretrained policy for a problem was trained on."""
-    return set((_HERE / problem / TRAINED_ON).read_text(encoding="utf-8").split())
+def with_pretrained(policies: Sequence[Path | str], decided: Collection[str]) -> list[Path]:
+    """Replace the name of pretrained policies by those for the problems in `decided` that no other policy is for.
+
+    Raises:
+        UserError: both names are given.
+    """
+    paths = [policy for policy in policies if isinstance(policy, Path)]
+    names = sorted({policy for policy in policies if isinstance(policy, str)})
+    if len(names) > 1:
+        raise UserError(f"{' and '.join(names)} are policies for the same problems", "pass one of them")
+    others = {load_policy_info(policy).problem for policy in paths} if names else set()
+    wanted = [problem for name in names for problem in pretrained_problems(name) if problem in decided]
+    return paths + [pretrained_policy(problem, name=names[0]) for problem in wanted if problem not in others]
+
+
+def pretrained_projects(problem: str, name: str = PRETRAINED) -> set[str]:
+    """Return the projects that the pretrained policy of this name for a problem was trained on."""
+    return set((RELEASED / FOLDERS[name][problem] / TRAINED_ON).read_text(encoding="utf-8").split())
 
 
 def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:

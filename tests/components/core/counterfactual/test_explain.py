@@ -18,6 +18,7 @@ from components.core.counterfactual.explain import (
     explain_with_stock_clang,
     explain_with_training_clang,
 )
+from components.core.formats.policy import PRETRAINED_LLVM
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy import pretrained
 from components.core.policy.__main__ import main
@@ -101,6 +102,20 @@ def test_stock_clang_lacks_the_extended_features(training_toolchain: Path, modul
     dense.save(tmp_path)
     with pytest.raises(UserError, match=r"does not have all features of the policy; missing: .*callee_linkage"):
         explain_with_stock_clang(tmp_path, module, CLANG_22, 22)
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(
+    "inlining" not in pretrained.pretrained_problems(PRETRAINED_LLVM), reason="no such policy is released yet"
+)
+@pytest.mark.parametrize("compiler", ["--clang=clang-22", "--toolchain"])
+def test_pretrained_policy_of_llvms_features_is_explained(
+    compiler: str, module, tiny_corpus, training_toolchain: Path, tmp_path: Path
+) -> None:
+    option = f"--toolchain={training_toolchain}" if compiler == "--toolchain" else compiler
+    arguments = [f"--corpus={tiny_corpus.directory}", "--policy=pretrained-llvm", f"--csv={tmp_path / 'csv'}", option]
+    main(["explain", module.name, *arguments], standalone_mode=False)
+    assert len((tmp_path / "csv").read_text().splitlines()) > 20
 
 
 def test_unknown_module_is_refused_with_similar_names(tiny_corpus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,16 +14,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.elf import Elf
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus
-from components.core.formats.policy import PolicyInfo, load_policy_info, write_policy_info
-from components.core.formats.toolchain import load_toolchain
+from components.core.formats.policy import PRETRAINED_LLVM, PolicyInfo, load_policy_info, write_policy_info
+from components.core.formats.toolchain import FILE_NAME, load_toolchain
+from components.core.policy.__main__ import main
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.llvm_build import CACHE_FILE, MODELS, TOSA_SUFFIX, export_for_llvm
 from components.core.policy.native_policy import NativePolicy
+from components.core.policy.pretrained import pretrained_problems
 from components.core.policy.shared_object import link_shared_object
 from components.core.policy.tosa import tosa_module
 from components.core.storage import publish
@@ -44,6 +48,9 @@ EXPORTED const char *mlgo_policy_describe(void) { return mlgo_inlining_describe(
 EXPORTED void mlgo_policy_logits(const void *const *in, float *out) { mlgo_inlining_logits(in, out); }
 """
 STOCK = Path("/usr/lib/llvm-19/bin/clang")
+NEEDS_PRETRAINED_LLVM = pytest.mark.skipif(
+    "inlining" not in pretrained_problems(PRETRAINED_LLVM), reason="no such policy for inlining is released yet"
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,10 @@ def policy(dense: DensePolicy, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def exported(policy: Path, training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("export") / "for-llvm"
-    command = [sys.executable, "-m", "components.core.policy", "export", "--policy", str(policy)]
+    without_tensorflow = (
+        "import sys; sys.modules['tensorflow'] = None; from components.core.policy.__main__ import main"
+    )
+    command = [sys.executable, "-c", f"{without_tensorflow}; main()", "export", "--policy", str(policy)]
     done = subprocess.run(
         [*command, "--toolchain", str(training_toolchain), "--for-llvm", str(output)], capture_output=True, text=True
     )
@@ -194,6 +204,44 @@ def test_object_is_for_the_target(policy: Path, training_toolchain: Path, tmp_pa
     with pytest.raises(UserError, match="does not compile for nowhere-none"):
         (tmp_path / "none").mkdir()
         export_for_llvm({"inlining": policy}, upstream, tmp_path / "none", STOCK, "nowhere-none")
+
+
+@NEEDS_PRETRAINED_LLVM
+def test_pretrained_policies_of_llvms_features_are_exported(training_toolchain: Path, tmp_path: Path) -> None:
+    arguments = [
+        "export",
+        "--policy=pretrained-llvm",
+        f"--toolchain={training_toolchain}",
+        f"--for-llvm={tmp_path / 'o'}",
+    ]
+    main(arguments, standalone_mode=False)
+    for problem in problems.names():
+        assert (tmp_path / "o" / MODELS / f"{problems.get(problem).llvm.model_class}.o").is_file()
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        ("scheduling", "no optimization problem is called 'scheduling'"),
+        ("regalloc", "plugin has no advisor for regalloc"),
+    ],
+)
+def test_problem_that_llvms_build_does_not_know_is_refused(
+    problem: str, message: str, training_toolchain: Path, tmp_path: Path
+) -> None:
+    described = json.loads((training_toolchain / FILE_NAME).read_text())
+    for key in ("features", "upstream_features"):
+        del described[key]["regalloc"]
+    with publish(tmp_path / "plugin") as partial:
+        (partial / FILE_NAME).write_text(json.dumps(described))
+        (partial / "bin").mkdir()
+        (partial / "bin" / "clang").touch(mode=0o755)
+    with publish(tmp_path / "policy") as partial:
+        write_policy_info(partial, PolicyInfo(problem, (), 2, trained_by="ppo"))
+    arguments = [f"--policy={tmp_path / 'policy'}", f"--toolchain={tmp_path / 'plugin'}"]
+    with pytest.raises(UserError, match=message):
+        main(["export", *arguments, f"--for-llvm={tmp_path / 'out'}"], standalone_mode=False)
+    assert not (tmp_path / "out").exists()
 
 
 def test_features_that_llvm_lacks_are_refused(training_toolchain: Path, tmp_path: Path) -> None:

@@ -11,43 +11,47 @@ import pytest
 
 from components.core import problems
 from components.core.console import UserError
-from components.core.formats.policy import load_policy_info
+from components.core.formats.policy import PRETRAINED, PRETRAINED_LLVM, PRETRAINED_NAMES, load_policy_info
 from components.core.policy.dense import read_dense
 from components.core.policy.pretrained import (
     BY_PACKAGE,
+    FOLDERS,
     MODEL_CARD,
+    RELEASED,
     pretrained_policy,
     pretrained_problems,
     pretrained_projects,
     release,
+    with_pretrained,
 )
 from components.core.projects.recipe import load_recipes
 from components.core.storage import require_artifact
 
-ROOT = Path(__file__).parents[4]
-RELEASED = ROOT / "components" / "core" / "policy" / "pretrained"
-RECIPES = ROOT / "components" / "corpus" / "recipes"
+RECIPES = Path(__file__).parents[4] / "components" / "corpus" / "recipes"
+POLICIES = [(name, problem) for name in PRETRAINED_NAMES for problem in pretrained_problems(name)]
 
 
-@pytest.mark.parametrize("problem", pretrained_problems())
-def test_a_released_policy_becomes_an_artifact(problem: str, tmp_path: Path) -> None:
-    policy = pretrained_policy(problem, tmp_path)
+@pytest.mark.parametrize(("name", "problem"), POLICIES)
+def test_a_released_policy_becomes_an_artifact(name: str, problem: str, tmp_path: Path) -> None:
+    policy = pretrained_policy(problem, tmp_path, name=name)
     require_artifact(policy, "policy")
-    released, made = read_dense(RELEASED / problem), read_dense(policy)
+    released, made = read_dense(RELEASED / FOLDERS[name][problem]), read_dense(policy)
     assert released.problem == problem and load_policy_info(policy).features == released.features
     for ours, theirs in zip(made.layers, released.layers, strict=True):
         np.testing.assert_array_equal(ours[0], theirs[0])
     assert (policy / "policy.cpp").stat().st_size > 1000
     before = (policy / "manifest.json").stat().st_mtime_ns
-    assert pretrained_policy(problem, tmp_path) == policy and (policy / "manifest.json").stat().st_mtime_ns == before
+    assert pretrained_policy(problem, tmp_path, name=name) == policy
+    assert (policy / "manifest.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("problem", pretrained_problems())
-def test_a_released_policy_has_a_model_card_and_results(problem: str) -> None:
-    info = load_policy_info(RELEASED / problem)
-    card = (RELEASED / problem / MODEL_CARD).read_text()
+@pytest.mark.parametrize(("name", "problem"), POLICIES)
+def test_a_released_policy_has_a_model_card_and_results(name: str, problem: str) -> None:
+    folder = RELEASED / FOLDERS[name][problem]
+    info = load_policy_info(folder)
+    card = (folder / MODEL_CARD).read_text()
     assert info.corpus_digest in card and info.git_commit in card and re.search("mlgo (ppo|run) .*--seed", card)
-    with open(RELEASED / problem / BY_PACKAGE) as file:
+    with open(folder / BY_PACKAGE) as file:
         rows = list(csv.DictReader(file))
     assert {row["trained_on"] for row in rows} == {"no", "other modules"}
     count_column = {"size": "policy_bytes", "score": "functions"}[problems.get(problem).objective]
@@ -62,6 +66,15 @@ def test_inlining_has_a_pretrained_policy_and_all_are_small() -> None:
 def test_a_problem_without_a_pretrained_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no pretrained policy for nothing"):
         pretrained_policy("nothing", tmp_path)
+
+
+def test_given_policies_replace_pretrained_ones() -> None:
+    given = RELEASED / "inlining"
+    paths = with_pretrained([PRETRAINED, given], problems.names())
+    assert paths[0] == given and [load_policy_info(path).problem for path in paths[1:]] == ["regalloc"]
+    assert with_pretrained([PRETRAINED, given], ["inlining"]) == with_pretrained([given], []) == [given]
+    with pytest.raises(UserError, match="pretrained and pretrained-llvm are policies for the same problems"):
+        with_pretrained([PRETRAINED, PRETRAINED_LLVM], problems.names())
 
 
 def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
