@@ -215,7 +215,8 @@ def training_pipeline(
             `better`, a number. Empty: the problem's default.
         max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
             more than this percentage of additional instructions, a number. Empty: no limit.
-        release_if: `better`: build a release clang only if the verdict is `better`. `always`: always build one.
+        release_if: `better`: build a release clang only if the verdict is `better`. `always`: build one
+            whatever the verdict. A policy that is not better than the trained policy of `start_from` never gets one.
         oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`. Empty: those of
             `retrain_state`.
         extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.

@@ -34,7 +34,8 @@ def evaluation(  # type: ignore[no-untyped-def]
         preset: `tiny` compares with fewer inlining thresholds.
         min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
             problem's default.
-        release_if: `better`: build a release clang only if the verdict is `better`. `always`: always build one.
+        release_if: `better`: build a release clang only if the verdict is `better`. `always`: build one
+            whatever the verdict. A policy that is not better than the trained policy it started from never gets one.
         evaluation: Measurements, metrics, report and verdict.
         metrics: Metrics for the KFP UI.
         page: HTML report.

@@ -15,7 +15,8 @@ THRESHOLDS = (0, 5, 15, 30, 50)
 
 
 RELEASE_IF = ("better", "always")
-"""Verdicts for which a release clang is built."""
+"""Verdicts for which a release clang is built. A policy that is not better than the trained policy it started from gets
+none in either case."""
 
 
 @dataclass(frozen=True)

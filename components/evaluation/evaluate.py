@@ -92,8 +92,8 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         elif inputs.reference in PRETRAINED_NAMES:
             known = pretrained_projects(config.problem, inputs.reference)
             inputs.reference_trained_on = sorted(known.intersection(measured.projects))
-        refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
-        build_release = config.release_if == "always" or metrics.verdict == "better"
+        no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
+        build_release = metrics.verdict == "better" or (config.release_if == "always" and not no_gain)
         metrics.release = "yes" if build_release else "no"
         if earlier and compiled_by(objective, release) == "release":
             same = measured.values[POLICY] == earlier.policy_values_for(measured)

@@ -135,7 +135,7 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
         )
 
 
-def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> None:
+def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> bool:
     """Make the verdict "not better" if training started from a trained policy and is not better than that policy.
 
     A policy that only imitates the heuristic ("warmstart") does not count, because it is not a usable alternative.
@@ -143,13 +143,18 @@ def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> N
     Args:
         metrics: result of `summarize`; modified.
         start_trained_by: the step that made the initial policy, "" if unknown.
+
+    Returns:
+        Whether the policy is refused for this reason.
     """
     start, reduction = metrics.warmstart, metrics.reduction_percent
     if start_trained_by in ("", WARMSTART) or start is None or reduction is None or start.reduction_percent is None:
-        return
-    if reduction <= start.reduction_percent:
-        metrics.verdict = "not better"
-        metrics.refused_because = metrics.refused_because or NO_GAIN_OVER_START
+        return False
+    if reduction > start.reduction_percent:
+        return False
+    metrics.verdict = "not better"
+    metrics.refused_because = metrics.refused_because or NO_GAIN_OVER_START
+    return True
 
 
 def _group_of(measured: Measurements, project: str) -> Group:

@@ -12,8 +12,10 @@ import click
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
+from components.core.formats.policy import PRETRAINED
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
+from components.evaluation.metrics_types import Metrics
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, image_help, image_usage
@@ -284,6 +286,7 @@ def run(
     from pipelines.local.options import RunOptions
     from pipelines.local.run_locally import run_locally
     from pipelines.local.runners.process import ProcessRunner
+    from pipelines.retrain.retraining import REPORT_STEP
     from pipelines.spec import COMPILED
 
     options = RunOptions(
@@ -314,11 +317,38 @@ def run(
         from pipelines.policy_checks import check_external_clang
 
         check_external_clang(options.clang, llvm_major, problem, options.start_from, bool(sdk))
-    run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
+    skipped = run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
+    if REPORT_STEP in skipped:
+        evaluation = options.output / "evaluation"
+        metrics = read_metrics(evaluation)
+        print_table(metrics, evaluation)
+        raise not_released(metrics, options.start_from, options.output)
     report = options.output / "release_report"
     print_table(read_metrics(report), report)
     if tune_minutes is not None:
         say(f"plan for this code: {options.output / 'plan' / PLAN_FILE} (docs/tune.md)")
+
+
+def not_released(metrics: Metrics, start_from: str, output: Path) -> UserError:
+    """Return the error for a run whose policy is not better than the trained policy that it started from.
+
+    Args:
+        metrics: evaluation of the run. output: directory of the run, which may contain a clang of an earlier run.
+    """
+    policy = start_from if start_from == PRETRAINED else f"the policy {start_from}"
+    earlier = f"; {output / 'release'} is of an earlier run" if (output / "release").exists() else ""
+    start = metrics.warmstart.reduction_percent if metrics.warmstart else None
+    figures = (
+        ""
+        if start is None or metrics.reduction_percent is None
+        else (f" (reduction {metrics.reduction_percent:.2f}%, that of its start {start:.2f}%)")
+    )
+    return UserError(
+        f"no release clang is built, because the fine-tuned policy is not better than {policy}, from which training "
+        f"started{figures}{earlier}",
+        f"embed the start itself (mlgo toolchain --mode release --policy {start_from} --output DIR), or train longer "
+        "(--train-minutes)",
+    )
 
 
 def _absolute(path: Path | None) -> Path | None:

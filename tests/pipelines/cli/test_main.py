@@ -9,13 +9,17 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.core.console import UserError
 from components.core.launcher.images import IMAGES
+from components.evaluation.metrics_types import SizeComparison, SizeGroup, SizeGroups, SizeMetrics, encode_json
 from pipelines.cli.image_help import IMAGE_HELP
-from pipelines.cli.main import STEPS
+from pipelines.cli.main import STEPS, cli
 from pipelines.images import ROOT
+from pipelines.retrain.retraining import REPORT_STEP
 
 
 def mlgo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -140,3 +144,43 @@ def test_cli_does_not_import_tensorflow() -> None:
     code = f"import {modules}; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "False\n"
+
+
+def test_run_whose_policy_is_not_better_than_its_start_delivers_no_clang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared: dict[str, Any] = {
+        "modules": 2,
+        "baseline_bytes": 1000,
+        "modules_smaller": 1,
+        "modules_equal": 1,
+        "modules_larger": 0,
+    }
+    start = SizeComparison(**compared, policy_bytes=900, reduction_percent=10.0)
+    group = SizeGroup(**compared, policy_bytes=950, reduction_percent=5.0, warmstart=start)
+    metrics = SizeMetrics(
+        **compared,
+        policy_bytes=950,
+        reduction_percent=5.0,
+        warmstart=start,
+        verdict="not better",
+        min_reduction_percent=0.5,
+        groups=SizeGroups(group, group),
+        per_project={},
+        refused_because="it is not better than the policy that training started from",
+    )
+    run = tmp_path / "run"
+
+    def skip_release(_pipeline: Path, given: dict[str, str], output: Path, _runner: object) -> set[str]:
+        assert given["start_from"] == "pretrained"
+        (output / "evaluation").mkdir(parents=True)
+        (output / "evaluation" / "metrics.json").write_text(encode_json(metrics))
+        (output / "release").mkdir()
+        return {REPORT_STEP}
+
+    monkeypatch.setattr("pipelines.local.run_locally.run_locally", skip_release)
+    arguments = ["run", "--recipe", "demo", "--start-from", "pretrained", "--output", str(run)]
+    with pytest.raises(UserError, match=r"not better than pretrained.*5\.00%.*10\.00%.*is of an earlier run") as raised:
+        cli.main(arguments, standalone_mode=False)
+    assert "--mode release --policy pretrained" in raised.value.remedy
+    assert "verdict: not better" in capsys.readouterr().out
