@@ -42,6 +42,7 @@ def cluster_group() -> None:
     "--ray-cluster-options", default="", metavar="NAME=VALUE,...", help="As the pipeline's parameter of this name."
 )
 @click.option("--pipeline-root", default="", metavar="URI", help=f"{USAGE} of the artifacts.  [default: not checked]")
+@click.option("--host", default="", metavar="URL", help="KFP server, whose version is asked.  [default: not checked]")
 @IMAGES
 def check(
     context: str,
@@ -50,6 +51,7 @@ def check(
     workers: int,
     ray_cluster_options: str,
     pipeline_root: str,
+    host: str,
     images: str,
 ) -> None:
     """Report what a run on this cluster would miss: operators, service accounts and their rights, quota, nodes, the
@@ -64,12 +66,14 @@ def check(
       mlgo cluster check --pipeline-root gs://my-bucket/kfp
       mlgo cluster check --context gke_my-project_europe-west4_train --workers 16 \\
         --ray-cluster-options cpus_per_worker=8
+      mlgo cluster check --host http://localhost:8080   # with the token in $KFP_TOKEN, if there is one
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --workers 0
     """
     from pipelines.cluster.findings import Finding, missing
     from pipelines.cluster.kubernetes_checks import Cluster
-    from pipelines.cluster.storage_and_images import check_bucket, check_images
+    from pipelines.cluster.storage_and_images import check_bucket, check_images, check_kfp
     from pipelines.images import given_images
+    from pipelines.submit.kfp_client import KfpServer, token_from_environment
 
     settings = parse_settings(ray_cluster_options)
     spec = None
@@ -84,6 +88,8 @@ def check(
     found += cluster.check_accounts(service_account, spec.service_account if spec else "", spec)
     if spec:
         found += cluster.check_capacity(spec)
+    if host:
+        found.append(check_kfp(KfpServer(host, token=token_from_environment())))
     if pipeline_root:
         found.append(check_bucket(pipeline_root))
     try:

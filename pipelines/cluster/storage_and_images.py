@@ -12,7 +12,11 @@ from components.core.console import UserError
 from components.core.storage import discard, publish
 from components.core.storage.uri import USAGE, mirror, parse_place
 from pipelines.cluster.findings import Finding, missing, ok, unknown
+from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
+from pipelines.submit.kfp_client import KfpServer, server_version
+from pipelines.submit.kfp_rest import KfpRest
+from pipelines.submit.polling import NoAnswer
 from pipelines.validation import MINIO, check_cloud_root
 
 _FROM_HERE = "checked with this machine's credentials, not with those of the pods"
@@ -68,9 +72,22 @@ def check_images(images: Mapping[str, Image], wanted: tuple[str, ...]) -> list[F
     try:
         with docker_client() as docker:
             found += [_check_pull(docker, reference) for reference in pushed.values()]
-    except UserError as error:
-        found.append(unknown(f"images cannot be looked up: {error.problem}", error.remedy))
+    except UserError:  # docker's daemon does not answer
+        found += [check_registry(reference, _FROM_HERE) for reference in pushed.values()]
     return found
+
+
+def check_kfp(server: KfpServer) -> Finding:
+    """Check that a KFP server answers with a version that the pipeline can run on."""
+    rest = KfpRest(server)
+    try:
+        rest.require_usable()
+        version = server_version(rest.ask("GET", "healthz"))
+    except NoAnswer as error:
+        return unknown(error.problem, error.remedy)
+    except UserError as error:
+        return missing(error.problem, error.remedy)
+    return ok(f"Kubeflow Pipelines {version or 'of a version that it does not tell'} at {server.host}")
 
 
 def _check_pull(docker: Any, reference: str) -> Finding:

@@ -156,10 +156,10 @@ def check_health(get: Callable[[str], dict[str, Any]], server: KfpServer) -> boo
         health = get("/apis/v2beta1/healthz")
     except NotFound:
         health = None
-    version = _version(health)
+    version = server_version(health)
     if health is None:
         try:
-            version = _version(get("/apis/v1beta1/healthz")) or "1"
+            version = server_version(get("/apis/v1beta1/healthz")) or "1"
         except NotFound:
             raise UserError(
                 f"the server at {server.host} is not a KFP server: it has no /apis/v2beta1/healthz",
@@ -192,7 +192,7 @@ def _get(api_client: Any, route: str) -> dict[str, Any]:
     return answer
 
 
-def _version(health: dict[str, Any] | None) -> str:
+def server_version(health: dict[str, Any] | None) -> str:
     """Return the version in an answer to /healthz: tag_name from the API server, apiServerTagName from the interface.
 
     Neither is in the schema of the answer (healthz.proto), and a server that was built by hand has no version.

@@ -277,6 +277,81 @@ def test_image_that_was_never_pushed_is_found(check: Check, tmp_path: Path) -> N
     assert missing[1:] == ["the image training is not built", "the image cluster is not built"]
 
 
+class Registry(JsonHandler):
+    """A registry that gives a token to the login u:p, and has one digest."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(*self._status())
+        self.send_header("WWW-Authenticate", f'Bearer realm="http://{self.headers["Host"]}/token",service="here"')
+        self.end_headers()
+
+    def _status(self) -> tuple[int]:
+        if self.headers.get("Authorization") != "Bearer good":
+            return (401,)
+        return (200 if self.path == f"/v2/team/mlgo-toolchain/manifests/sha256:{'1' * 64}" else 404,)
+
+    def do_GET(self) -> None:
+        logged_in = self.headers.get("Authorization") == "Basic dTpw"
+        self.answer(
+            {"token": "good"} if logged_in and self.path == "/token?service=here" else {}, 200 if logged_in else 401
+        )
+
+
+@pytest.mark.parametrize(
+    ("login", "digit", "status_", "named"),
+    [
+        ("dTpw", "1", "ok", "can be pulled"),
+        ("dTpw", "2", "missing", "is not in the registry"),
+        ("eDp5", "1", "unknown", "denies access to this login"),
+        ("", "1", "unknown", "denies access without login"),
+    ],
+)
+def test_images_are_looked_up_without_docker(
+    check: Check, tmp_path: Path, login: str, digit: str, status_: str, named: str
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    registry = f"127.0.0.1:{server.server_port}"
+    reference = f"{registry}/team/mlgo-toolchain@sha256:{digit * 64}"
+    image = {"tag": f"{registry}/team/mlgo-toolchain:1", "reference": reference, "bytes": 1, "local_base": False}
+    (tmp_path / "images.json").write_text(json.dumps({"toolchain": image}))
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {registry: {"auth": login} if login else {}}}))
+    with serving(server):
+        done = check(DOCKER_HOST="tcp://127.0.0.1:1", DOCKER_CONFIG=str(tmp_path))
+    assert "Traceback" not in done.stderr
+    assert any(reference in line and named in line for line in lines(done, status_)), done.stdout
+
+
+class Kfp(JsonHandler):
+    """A KFP server that only tells its version."""
+
+    version = ""
+
+    def do_GET(self) -> None:
+        if self.path == "/apis/v2beta1/healthz" and self.version[0] != "1":
+            return self.answer({"tag_name": self.version, "multi_user": False})
+        self.answer({"tag_name": self.version}, 200 if self.path == "/apis/v1beta1/healthz" else 404)
+
+
+@pytest.mark.parametrize(
+    ("version", "status_", "named"),
+    [
+        ("2.5.0", "ok", "Kubeflow Pipelines 2.5.0 at "),
+        ("2.0.1", "missing", "is version 2.0.1, older than 2.4"),
+        ("1.8.5", "missing", "is version 1.8.5, older than 2.4"),
+    ],
+)
+def test_version_of_kfp_is_asked(
+    check: Check, monkeypatch: pytest.MonkeyPatch, version: str, status_: str, named: str
+) -> None:
+    monkeypatch.delenv("KFP_TOKEN", raising=False)
+    monkeypatch.setattr(Kfp, "version", version)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Kfp)
+    with serving(server) as url:
+        done = check("--host", url)
+    assert any(named in line for line in lines(done, status_)), done.stdout
+    assert any("does not answer" in line for line in lines(check("--host", url), "unknown"))
+
+
 def test_root_of_stock_kfp_is_left_to_kfp() -> None:
     found = check_bucket("minio://mlpipeline/v2/artifacts")
     assert found.status == "unknown" and "only Kubeflow Pipelines has the credentials" in found.what
