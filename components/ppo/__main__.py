@@ -72,7 +72,8 @@ Examples:
     "--algorithm",
     type=click.Choice(["ppo", "dqn", "es"]),
     help="Policy gradients (ppo), action values (dqn, from counterfactuals only), or evolution strategies (es).  "
-    f"[default: {problems.describe_field('training.algorithm')}]",
+    f"[default: {problems.describe_field('training.algorithm')}; from a trained policy "
+    f"{problems.describe_field('training.finetuning_algorithm')}]",
 )
 @click.option(
     "--size-of",

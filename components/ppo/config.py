@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.formats.policy import REGRESSED_JSON
+from components.core.formats.policy import POLICY_JSON, REGRESSED_JSON, load_policy_info
 from components.core.formats.toolchain import Toolchain
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
@@ -77,8 +77,9 @@ class PpoConfig:
         credit_assignment: source of a decision's advantage. "counterfactual": measured by compiling with the decision
             flipped. "function", "module": estimated from sampled compiles (core/objectives/size_credit.py). None means
             "counterfactual", or "module" for algorithms that assign no credit.
-        algorithm: None for the problem's default. "ppo" updates a policy, "dqn" learns action values from
-            counterfactuals. "es" perturbs the policy's weights `samples` times per iteration and compares outcomes.
+        algorithm: None for the problem's default, which depends on `starts_from_trained`. "ppo" updates a policy, "dqn"
+            learns action values from counterfactuals. "es" perturbs the policy's weights `samples` times per iteration
+            and compares outcomes.
         size_of: for sizes, the bytes of a function that count: "linked" for its share of what the project's link
             keeps, "modules" for all.
         module_weight: weight of the module's size relative to that of its functions (credit assignment "function").
@@ -140,10 +141,18 @@ class PpoConfig:
                 f"--min-completed-fraction {self.min_completed_fraction:g}", "give a number above 0, at most 1"
             )
         if self.algorithm is None:
-            object.__setattr__(self, "algorithm", problems.get(self.problem).training.algorithm)
+            defaults = problems.get(self.problem).training
+            algorithm = defaults.finetuning_algorithm if self.starts_from_trained else defaults.algorithm
+            object.__setattr__(self, "algorithm", algorithm)
         if self.credit_assignment is None:
             object.__setattr__(self, "credit_assignment", "module" if self.algorithm == "es" else "counterfactual")
         self._require_credit()
+
+    @property
+    def starts_from_trained(self) -> bool:
+        """Whether the warmstart was trained by reinforcement learning, as with --start-from a policy."""
+        policy = self.warmstart / POLICY_JSON
+        return policy.is_file() and load_policy_info(self.warmstart).trained_by == "ppo"
 
     @property
     def oversampling(self) -> Path | None:

@@ -88,14 +88,9 @@ def configure(config: PpoConfig) -> None:
     problem = problems.get(config.problem).name
     files = [GIN_DIRECTORY / f"{problem}.gin"]
     finetuning = GIN_DIRECTORY / f"{problem}_finetuning.gin"
-    if finetuning.is_file() and _is_trained(config.warmstart):
+    if finetuning.is_file() and config.starts_from_trained:
         files.append(finetuning)
     networks.configure(problem, config.gin_bindings, (*files, *config.gin_files))
-
-
-def _is_trained(warmstart: Path) -> bool:
-    """Return whether the policy to start from was trained by reinforcement learning: with --start-from a policy."""
-    return (warmstart / POLICY_JSON).exists() and load_policy_info(warmstart).trained_by == "ppo"
 
 
 def require_problem(problem: str, trace: Path) -> None:

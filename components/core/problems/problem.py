@@ -70,12 +70,14 @@ class TrainingDefaults:
 
     Attributes:
         algorithm: learning algorithm, see `mlgo ppo --help`.
+        finetuning_algorithm: the same for a training that starts from a trained policy.
         modules, samples: modules per iteration, and compiles per module.
         repeats: feature that says how many similar decisions there may be, such as the uses of a callee; None if there
             is no such feature.
     """
 
     algorithm: Literal["ppo", "dqn"] = "dqn"
+    finetuning_algorithm: Literal["ppo", "dqn"] = "ppo"
     modules: int = 16
     samples: int = 8
     repeats: str | None = None

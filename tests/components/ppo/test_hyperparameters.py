@@ -23,30 +23,30 @@ def fresh_gin():
 
 
 @pytest.mark.parametrize(
-    ("trained_by", "problem", "bindings", "learning_rate"),
+    ("trained_by", "problem", "bindings", "algorithm", "learning_rate"),
     [
-        ("warmstart", "inlining", (), 1e-3),
-        ("ppo", "inlining", (), 1e-4),
-        ("ppo", "inlining", ("PpoParameters.learning_rate = 5e-4",), 5e-4),
-        ("ppo", "regalloc", (), 2e-3),
+        ("warmstart", "inlining", (), "dqn", 1e-3),
+        ("ppo", "inlining", (), "ppo", 1e-4),
+        ("ppo", "inlining", ("PpoParameters.learning_rate = 5e-4",), "ppo", 5e-4),
+        ("ppo", "regalloc", (), "ppo", 2e-3),
     ],
 )
 def test_trained_policy_is_changed_in_smaller_steps(
-    tmp_path: Path, trained_by: str, problem: str, bindings: tuple[str, ...], learning_rate: float
+    tmp_path: Path, trained_by: str, problem: str, bindings: tuple[str, ...], algorithm: str, learning_rate: float
 ) -> None:
     write_policy_info(tmp_path, PolicyInfo(problem, (FeatureSpec("a", "int64", (1,)),), 2, trained_by))
-    configure(
-        PpoConfig(
-            corpus=tmp_path,
-            toolchain=tmp_path,
-            trace=tmp_path,
-            warmstart=tmp_path,
-            root_dir=tmp_path,
-            output=tmp_path,
-            problem=problem,
-            minutes=1.0,
-            gin_bindings=bindings,
-        )
+    config = PpoConfig(
+        corpus=tmp_path,
+        toolchain=tmp_path,
+        trace=tmp_path,
+        warmstart=tmp_path,
+        root_dir=tmp_path,
+        output=tmp_path,
+        problem=problem,
+        minutes=1.0,
+        gin_bindings=bindings,
     )
+    configure(config)
+    assert config.algorithm == algorithm
     assert PpoParameters().learning_rate == learning_rate
     assert PpoParameters().num_epochs == 3, "the others are the problem's"
