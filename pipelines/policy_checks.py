@@ -76,7 +76,7 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
         UserError: it is not a clang of LLVM's development mode for this problem and version; it lacks features of the
             policy; or its version is not that of the release clang.
     """
-    # Only a run with a clang of others needs this module.
+    # Only a run with an external clang needs this module.
     from components.core.compiler.external_clang import inspect_clang
 
     found = inspect_clang(clang, llvm_major, problem)

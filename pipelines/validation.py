@@ -202,7 +202,7 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
 
 
 def check_external(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
-    """Raise UserError if the training clang of others is missing, superfluous, or asked for what it cannot do."""
+    """Raise UserError if the external training clang is missing, superfluous, or lacks what the run needs."""
     clang, strategy = values.get("clang", ""), values["strategy"]
     if (strategy == EXTERNAL) != bool(clang):
         raise UserError(

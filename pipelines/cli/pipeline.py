@@ -94,7 +94,7 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
 def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
     """Parse NAME=VALUE options of a run on this machine, whose steps run in another working directory.
 
-    Paths of existing files and directories, the path of a state and the training clang of others become absolute.
+    Paths of existing files and directories, the path of a state and the external training clang become absolute.
     """
     given = parameters(params)
     for name, value in given.items():

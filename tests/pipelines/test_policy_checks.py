@@ -32,7 +32,7 @@ def test_unusable_extra_policy_is_refused(tmp_path: Path, problem: str, llvm: st
     assert caught.value.remedy
 
 
-def test_policy_may_need_only_features_that_clang_of_others_has(tmp_path: Path) -> None:
+def test_policy_may_need_only_features_that_external_clang_has(tmp_path: Path) -> None:
     users, linkage = FeatureSpec("callee_users", "int64"), FeatureSpec("callee_linkage", "int64")
     info = PolicyInfo("inlining", (users, linkage), 2, "ppo", optional_features={"callee_linkage": 0.0})
     write_policy_info(tmp_path, info)
@@ -44,7 +44,7 @@ def test_policy_may_need_only_features_that_clang_of_others_has(tmp_path: Path) 
 
 
 @pytest.mark.toolchain
-def test_training_clang_of_others_is_checked_before_a_run(
+def test_external_clang_is_checked_before_a_run(
     upstream_clang: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clang = str(upstream_clang)

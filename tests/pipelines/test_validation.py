@@ -96,7 +96,7 @@ def test_volumes_of_stored_pipeline_may_have_any_absolute_path() -> None:
     assert "--overrides" not in raised.value.remedy
 
 
-def test_relative_training_clang_of_others_is_refused_on_server() -> None:
+def test_relative_external_clang_is_refused_on_server() -> None:
     for clang in (sys.executable, "clang-19", ""):
         check_places_on_server({"clang": clang}, [])
     with pytest.raises(UserError, match=r"--param clang=\.\./llvm/build/bin/clang is relative"):

@@ -138,7 +138,7 @@ def test_sizes_are_integer_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=list(OBJECTIVES))
-def test_training_clang_of_others_is_known_to_every_variant(tmp_path: Path, objective: Objective) -> None:
+def test_external_clang_is_known_to_every_variant(tmp_path: Path, objective: Objective) -> None:
     training = Toolchain(tmp_path, "training", "19.1.7", "", {}, {}, capabilities=frozenset())
     planned = plan_variants(objective, replace(config(tmp_path), warmstart=tmp_path), training, None)
     assert {variant.compiler for variant in planned if not variant.extra_flags} == {UpstreamCompiler}

@@ -22,7 +22,7 @@ def test_training_budget_is_passed_only_if_given(tmp_path: Path) -> None:
     assert options(tmp_path, preset="full", train_minutes=2.5).parameters()["train_minutes"] == "2.5"
 
 
-def test_training_clang_of_others_implies_llvms_features(tmp_path: Path) -> None:
+def test_external_clang_implies_llvms_features(tmp_path: Path) -> None:
     assert options(tmp_path).parameters()["features"] == "extended"
     external = options(tmp_path, strategy="external", clang="/usr/bin/clang").parameters()
     assert (external["features"], external["clang"]) == ("llvm", "/usr/bin/clang")

@@ -281,9 +281,7 @@ def test_state_that_does_not_exist_yet_is_an_absolute_path() -> None:
     assert local_parameters(("retrain_state=gs://b/new.json",)) == {"retrain_state": "gs://b/new.json"}
 
 
-def test_training_clang_of_others_is_found_by_relative_path_and_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_external_clang_is_found_by_relative_path_and_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps run in another working directory, and what the program contains decides whether they are reused."""
     program = tmp_path / "bin" / "clang-19"
     program.parent.mkdir()
