@@ -15,7 +15,6 @@ from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUT
 from components.core.formats.policy import PRETRAINED
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
-from components.evaluation.metrics_types import Metrics
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, image_help, image_usage
@@ -322,26 +321,25 @@ def run(
         evaluation = options.output / "evaluation"
         metrics = read_metrics(evaluation)
         print_table(metrics, evaluation)
-        raise not_released(metrics, options.start_from, options.output)
+        start = metrics.warmstart.reduction_percent if metrics.warmstart else None
+        raise _not_released(metrics.reduction_percent, start, options.start_from, options.output)
     report = options.output / "release_report"
     print_table(read_metrics(report), report)
     if tune_minutes is not None:
         say(f"plan for this code: {options.output / 'plan' / PLAN_FILE} (docs/tune.md)")
 
 
-def not_released(metrics: Metrics, start_from: str, output: Path) -> UserError:
+def _not_released(reduction: float | None, start: float | None, start_from: str, output: Path) -> UserError:
     """Return the error for a run whose policy is not better than the trained policy that it started from.
 
     Args:
-        metrics: evaluation of the run. output: directory of the run, which may contain a clang of an earlier run.
+        reduction, start: reductions in percent of the policy and of its start.
+        output: directory of the run, which may contain a clang of an earlier run.
     """
     policy = start_from if start_from == PRETRAINED else f"the policy {start_from}"
     earlier = f"; {output / 'release'} is of an earlier run" if (output / "release").exists() else ""
-    start = metrics.warmstart.reduction_percent if metrics.warmstart else None
     figures = (
-        ""
-        if start is None or metrics.reduction_percent is None
-        else (f" (reduction {metrics.reduction_percent:.2f}%, that of its start {start:.2f}%)")
+        "" if start is None or reduction is None else (f" (reduction {reduction:.2f}%, that of its start {start:.2f}%)")
     )
     return UserError(
         f"no release clang is built, because the fine-tuned policy is not better than {policy}, from which training "
