@@ -71,7 +71,7 @@ Examples:
     "--max-failed-fraction",
     type=FRACTION,
     default=TuneConfig.max_failed_fraction,
-    help="Stop if more than this fraction of the modules fails.",
+    help="Stop if more than one module and more than this fraction of the modules fails.",
 )
 @ALLOW_CC1_OPTION
 def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any) -> None:

@@ -50,7 +50,8 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     require_replayable(corpus.modules, config.allowed_options)
     _check_policy(config.policy, toolchain)
     directory = SearchDirectory(config.root_dir, _inputs(config))
-    quarantine = Quarantine(config.max_failed_fraction, len(corpus))
+    # A program may have fewer modules than one failure's share requires, and one poison module must not end the search.
+    quarantine = Quarantine(config.max_failed_fraction, len(corpus), min_allowed=1)
     compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     with (
         publish(config.output) as partial,

@@ -29,15 +29,17 @@ class Quarantine:
         total_modules: denominator of the fraction; 0 for the number of modules seen so far. A step that sees its
             modules a few at a time passes their total number, because two failures among the first thirty modules say
             little.
+        min_allowed: number of failed modules that are allowed whatever the fraction.
     """
 
-    def __init__(self, max_failed_fraction: float, total_modules: int = 0) -> None:
+    def __init__(self, max_failed_fraction: float, total_modules: int = 0, min_allowed: int = 0) -> None:
         if not 0 <= max_failed_fraction <= 1:
             raise UserError(
                 f"--max-failed-fraction {max_failed_fraction:g} is out of range", "pass a number between 0 and 1"
             )
         self.max_failed_fraction = max_failed_fraction
         self.total_modules = total_modules
+        self._min_allowed = min_allowed
         self._seen: set[str] = set()
         self._errors: dict[str, CompileError] = {}
 
@@ -62,7 +64,7 @@ class Quarantine:
     def check(self) -> None:
         """Raise UserError with modules and reasons if too many modules failed."""
         total = max(self.total_modules, len(self._seen))
-        if len(self._errors) <= self.max_failed_fraction * total:
+        if len(self._errors) <= max(self.max_failed_fraction * total, self._min_allowed):
             return
         kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(e.reason for e in self.errors).most_common())
         lines = [
