@@ -15,7 +15,7 @@ from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri, parse_place
 from components.core.storage.versioned_json import Conflict
 from components.evaluation.measurements import Measurements, read_measurements
-from components.evaluation.metrics_types import Metrics
+from components.evaluation.metrics_types import Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
 from pipelines.local.locations import artifact_digest
 from pipelines.retrain.check import module_checksums
@@ -158,6 +158,9 @@ def promotion(
         )
         if not against.clearly_better:
             return state.decided(replace(decision, kind="not promoted")), f"not promoted: {decision.reason}"
+        if worse := linked_worse(judged, state.deployed):
+            refusal = replace(decision, kind="not promoted", reason=f"{decision.reason}, but {worse}")
+            return state.decided(refusal), f"not promoted: {refusal.reason}"
     deployed = Deployed(
         policy=run["policy"],
         policy_digest=content,
@@ -179,6 +182,41 @@ def promotion(
         evaluation=run.get("release_report", run["evaluation"]),
     )
     return state.promoted(deployed, decision), f"promoted: {decision.reason}"
+
+
+def linked_worse(new: Metrics, deployed: Deployed) -> str:
+    """Return why the linked files rule out a promotion: their reduction is smaller than the deployed policy's.
+
+    The reductions are compared for each link variant that has the same files in both reports. "" if none is worse, if
+    a report has no linked files, or if the deployed policy's report is gone or of another policy.
+    """
+    if not isinstance(new, SizeMetrics) or not new.linked or not deployed.evaluation:
+        return ""
+    try:
+        old = read_metrics(local(deployed.evaluation))
+    except UserError as error:
+        say(f"linked files are not compared with those of the deployed policy: {error.problem}")
+        return ""
+    if not isinstance(old, SizeMetrics) or old.inputs.policy_digest not in (None, deployed.policy_digest):
+        return ""
+    for variant in sorted(new.linked.keys() & old.linked.keys()):
+        if _linked_names(new, variant) != _linked_names(old, variant):
+            continue
+        ours, theirs = (metrics.linked[variant]["all"].reduction_percent for metrics in (new, old))
+        if ours is not None and theirs is not None and ours < theirs:
+            return (
+                f"linked programs and libraries ({variant}) are {_percent(ours)}, with the deployed policy "
+                f"{_percent(theirs)}"
+            )
+    return ""
+
+
+def _percent(reduction: float) -> str:
+    return f"{abs(reduction):.2f}% {'smaller' if reduction >= 0 else 'larger'}"
+
+
+def _linked_names(metrics: SizeMetrics, variant: str) -> set[tuple[str, str]]:
+    return {(entry.project, entry.name) for entry in metrics.binaries if entry.link_variant == variant}
 
 
 def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metrics]:

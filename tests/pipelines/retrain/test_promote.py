@@ -27,10 +27,12 @@ from components.evaluation.metrics_types import (
     Interval,
     Metrics,
     RunMetrics,
+    SectionSizes,
     Verdict,
     WholeProjects,
     encode_json,
 )
+from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
@@ -429,6 +431,30 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
         assert (after.deployed is not None) == promoted
         assert why.startswith("promoted" if promoted else "not promoted")
         assert ("the release clang of the new policy is not better, because programs execute more" in why) != promoted
+
+
+@pytest.mark.parametrize(
+    ("linked_bytes", "name", "promoted"),
+    [(880, "tool", True), (900, "tool", True), (910, "tool", False), (910, "other", True)],
+)
+def test_worse_linked_files_prevent_promotion(
+    linked_bytes: int, name: str, promoted: bool, tmp_path: Path, run: dict[str, str]
+) -> None:
+    def report(place: Path, size: int, binary: str) -> str:
+        sizes = [SectionSizes(text=n, total=n, llvm_size_text=n) for n in (1000, size)]
+        whole = summarize_binaries([Binary("p", binary, "program", "c", "default", *sizes)])
+        metrics = summarize(measured([950] * 8), 0.0, 0, WholeProjects(whole))
+        with publish(place) as directory:
+            (directory / "metrics.json").write_text(encode_json(metrics))
+        return str(place)
+
+    worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
+    deployed = state(evaluation=report(tmp_path / "deployed", 900, "tool"))
+    new = {**run, "release_report": report(tmp_path / "new", linked_bytes, name)}
+    after, why = promotion(deployed, new, lambda _: worse, now=5.0)
+    assert after.deployed is not None and (after.deployed.policy == run["policy"]) == promoted
+    assert ("(default) are 9.00% smaller, with the deployed policy 10.00% smaller" in why) != promoted
+    assert after.decisions[0].kind == ("promoted" if promoted else "not promoted")
 
 
 def test_report_step_exists_in_pipeline() -> None:
