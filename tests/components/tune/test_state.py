@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from components.core.console import UserError
+from components.core.storage.manifest import write_manifest
+from components.tune.__main__ import main
 from components.tune.state import ModuleState, SearchDirectory
 
 STATE = ModuleState(
@@ -33,3 +35,14 @@ def test_damaged_state_is_refused(key: str, value: Any, tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
     with pytest.raises(UserError, match=f"is not the state of a module in a search .*{key}"):
         search.load("m")
+
+
+def test_uri_as_root_directory_is_refused(tmp_path: Path) -> None:
+    for name in ("corpus", "toolchain"):
+        (tmp_path / name).mkdir()
+        write_manifest(tmp_path / name)
+    inputs = ["--corpus", str(tmp_path / "corpus"), "--toolchain", str(tmp_path / "toolchain")]
+    command = [*inputs, "--output", str(tmp_path / "plan"), "--root-dir", "gs://bucket/search"]
+    with pytest.raises(UserError, match="--root-dir gs://bucket/search: a search keeps its state on this machine"):
+        main.main(command, standalone_mode=False)
+    assert not (tmp_path / "plan").exists()
