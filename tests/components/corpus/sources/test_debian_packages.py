@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.core.projects.debian_build.package import DebianBuild
+from components.core.projects.recipe import Recipe, Source
+from components.corpus.sources import debian_packages
+from components.corpus.sources.debian_packages import DebianConfig
+
 CONTROL = """Source: {name}
 Maintainer: Nobody <nobody@example.org>
 Build-Depends: debhelper-compat (= 13)
@@ -85,6 +90,21 @@ def left_out(corpus: Path, kind: str) -> dict[str, str]:
 def debian_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cache directory in which the root is made once for all tests."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.toolchain
+def test_package_whose_objects_lack_bitcode_fails(tmp_path: Path) -> None:
+    """A package whose rules call a compiler by its path evades the shims on PATH."""
+    built = tmp_path / "built"
+    built.mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.c").write_text(FIRST.replace("twice", name))
+        subprocess.run(["clang-19", "-c", tmp_path / f"{name}.c", "-o", built / f"{name}.o"], check=True)
+    recipe = Recipe("plain", Source("path", str(tmp_path)), debian=True)
+    config = DebianConfig(DebianBuild(), "-Oz", (), tmp_path)
+    found = debian_packages._extract(recipe, "1.0", built, tmp_path / "output", config, tmp_path / "log")
+    assert found.failure == f"none of its 2 C or C++ objects has bitcode ({tmp_path / 'log'})"
+    assert found.modules == {}
 
 
 @pytest.mark.toolchain
