@@ -71,7 +71,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         if release is not None:
             kept = [module for module in modules if module.name in states]
             built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
-        figures = _figures(config, toolchain, states, quarantine) | built
+        figures = _figures(config, toolchain, len(corpus), states, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
     return figures
@@ -195,7 +195,11 @@ def _verify(
 
 
 def _figures(
-    config: TuneConfig, toolchain: Toolchain, states: Mapping[str, ModuleState], quarantine: Quarantine
+    config: TuneConfig,
+    toolchain: Toolchain,
+    corpus_modules: int,
+    states: Mapping[str, ModuleState],
+    quarantine: Quarantine,
 ) -> dict[str, Any]:
     sums = {
         name: sum(getattr(state, f"{name}_bytes") for state in states.values())
@@ -207,6 +211,7 @@ def _figures(
         "problem": _PROBLEM,
         "llvm_version": toolchain.llvm_version,
         **_inputs(config),
+        "corpus_modules": corpus_modules,
         "modules": len(states),
         "finished_modules": sum(state.finished for state in states.values()),
         "rounds": sum(state.rounds for state in states.values()),
