@@ -18,7 +18,7 @@ from components.core.console import UserError, say
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
-from components.core.formats.strategy import EXTERNAL, PLUGIN_PROBLEMS
+from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR, PLUGIN_PROBLEMS
 from components.core.formats.toolchain import FILE_NAME, Toolchain, digest_of_clang, load_toolchain
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
@@ -174,7 +174,14 @@ def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
     policies: dict[str, Path] = {}
     for policy in config.policies:
         require_artifact(policy, "policy")
-        problem = problems.get(load_policy_info(policy).problem).name
+        info = load_policy_info(policy)
+        problem = problems.get(info.problem).name
+        if uses_embeddings(info.features) and (config.strategy != "plugin" or config.llvm_major < MIN_IR2VEC_MAJOR):
+            raise UserError(
+                f"{policy} reads IR2Vec embeddings, which LLVM {config.llvm_major} in a toolchain of --strategy "
+                f"{config.strategy} does not have",
+                f"pass --strategy plugin --llvm-major {MIN_IR2VEC_MAJOR}",
+            )
         if config.strategy == "plugin" and problem not in PLUGIN_PROBLEMS:
             raise UserError(
                 f"{policy} is a policy for {problem}, and LLVM lets a plugin decide on {PLUGIN_PROBLEMS[0]} only",
@@ -187,7 +194,7 @@ def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
             if not (policy / name).is_file():
                 remedy = "export the policy with its AOT form (see mlgo policy --help), or use --embed cpp"
                 if config.embed == "cpp":
-                    imported = load_policy_info(policy).trained_by == IMPORTED
+                    imported = info.trained_by == IMPORTED
                     remedy = "use --embed tf-aot: the policy was imported" if imported else "export the policy again"
                 raise UserError(f"{policy} has no {name}, which --embed {config.embed} needs", remedy)
     return policies

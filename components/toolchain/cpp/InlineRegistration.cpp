@@ -47,9 +47,15 @@ static InlineAdvisor *createAdvisor(Module &M, FunctionAnalysisManager &FAM,
     return Advice->isInliningRecommended();
   };
   ModuleAnalysisManager &MAM = analysesOf(M, FAM);
-  if (Mode == InliningAdvisorMode::Development)
-    return createInlineTrainingAdvisor(M, MAM, GetDefaultAdvice).release();
-  return createInlineReleaseAdvisor(M, MAM, GetDefaultAdvice).release();
+  std::unique_ptr<InlineAdvisor> Advisor =
+      Mode == InliningAdvisorMode::Development
+          ? createInlineTrainingAdvisor(M, MAM, GetDefaultAdvice)
+          : createInlineReleaseAdvisor(M, MAM, GetDefaultAdvice);
+  // Without an advisor LLVM reports an error that says less than the one that
+  // was reported already.
+  if (!Advisor)
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  return Advisor.release();
 }
 
 void mlgo::registerInlineAdvisor(PassBuilder &Builder) {

@@ -84,3 +84,16 @@ def release_toolchain(policy: Path, tmp_path_factory: pytest.TempPathFactory) ->
     output = tmp_path_factory.mktemp("toolchain") / "release"
     make_toolchain(ToolchainConfig("release", output, policies=(policy,)))
     return output
+
+
+@pytest.fixture(scope="session")
+def release_plugin(policy: Path, make_once) -> Callable[[int], Path]:
+    """Return a function that returns the release toolchain with the plugin and `policy` for an LLVM major version."""
+
+    def make(major: int) -> Path:
+        def build(directory: Path) -> None:
+            make_toolchain(ToolchainConfig("release", directory / "release", "plugin", major, policies=(policy,)))
+
+        return make_once(f"release-plugin-{major}", build) / "release"
+
+    return make

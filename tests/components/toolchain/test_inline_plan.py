@@ -64,7 +64,12 @@ def release(release_toolchain: Path) -> Compiler:
     return Compiler(release_toolchain / "bin" / "clang", "inlining")
 
 
-def test_release_clang_takes_the_plans_decisions(flipped: Flipped, release: Compiler, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["sdk", "plugin"])
+def test_release_clang_takes_the_plans_decisions(
+    flipped: Flipped, release: Compiler, release_plugin: Callable[[int], Path], strategy: str, tmp_path: Path
+) -> None:
+    if strategy == "plugin":
+        release = Compiler(release_plugin(19) / "bin" / "clang", "inlining")
     assert flipped.source.endswith("app/tree.c")
     other = PlannedModule("elsewhere/tree.c", ForcedDecisions.of({("nobody", "nothing", 0): 1}))
     write_plan(tmp_path / "plan", [other, PlannedModule(flipped.source, flipped.decisions)], 19)

@@ -16,6 +16,7 @@ from components.core.compiler.training_log import Context, read_log
 from components.core.console import UserError
 from components.core.formats.ir2vec_vocabulary import DIGEST, RANDOM, VOCABULARY, read_vocabulary
 from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.strategy import Strategy
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
@@ -130,6 +131,15 @@ def test_release_plugin_has_the_vocabulary_of_its_policy(
         assert released == trained
         decided |= set(context.columns[INLINING.policy.decision].ravel().tolist()) if context else set()
     assert decided == {0, 1}
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("strategy", ["sdk", "plugin"])
+def test_policy_with_embeddings_is_refused_in_llvm_19(policy: Path, strategy: Strategy, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"reads IR2Vec embeddings, which LLVM 19 .* does not have") as caught:
+        make_toolchain(ToolchainConfig("release", tmp_path / "release", strategy, 19, policies=(policy,)))
+    assert caught.value.remedy == "pass --strategy plugin --llvm-major 22"
+    assert not (tmp_path / "release").exists()
 
 
 def test_embeddings_need_a_plugin_for_llvm_22(tmp_path: Path) -> None:

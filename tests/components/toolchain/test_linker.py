@@ -102,6 +102,18 @@ def test_heuristic_decides_without_the_option(toolchain: Path, sources: Path, mo
     assert link(toolchain / "bin" / "clang++", sources, "ours", mode) == link(STOCK, sources, "stock", mode)
 
 
+@pytest.mark.parametrize("mode", ["thin", "full"])
+def test_register_allocation_policy_decides_in_the_link(toolchain: Path, sources: Path, mode: str) -> None:
+    clang = toolchain / "bin" / "clang++"
+    heuristic = link(clang, sources, "heuristic", mode, "-O2")
+    ours = link(clang, sources, "ours", mode, "-O2", "-Wl,-mllvm,-regalloc-enable-advisor=release")
+    assert ours != heuristic
+    outputs = [
+        subprocess.run([sources / name], capture_output=True, check=True).stdout for name in ("heuristic", "ours")
+    ]
+    assert outputs[0] == outputs[1] != b""
+
+
 def test_plan_is_taken_by_the_linker(toolchain: Path, sources: Path) -> None:
     """An unusable plan ends the link, so a plan is read."""
     (sources / "plan").write_text("")

@@ -19,6 +19,7 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.elf import Elf
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.training_log import read_log
 from components.core.console import UserError
@@ -39,17 +40,6 @@ RELEASE = ["-mllvm", "-enable-ml-inliner=release"]
 def compiled(clang: str | Path, module: Path, output: Path, *flags: str) -> bytes:
     subprocess.run([clang, "-Oz", *flags, "-c", module, "-o", output], check=True)
     return output.read_bytes()
-
-
-@pytest.fixture(scope="module")
-def release_plugin(policy: Path, make_once) -> Callable[[int], Path]:
-    def make(major: int) -> Path:
-        def build(directory: Path) -> None:
-            make_toolchain(ToolchainConfig("release", directory / "release", "plugin", major, policies=(policy,)))
-
-        return make_once(f"release-plugin-{major}", build) / "release"
-
-    return make
 
 
 def test_plugin_and_release_clang_make_identical_objects(
@@ -146,19 +136,39 @@ def test_plugin_of_another_version_says_which_one_is_needed(
             assert not (tmp_path / "m.o").exists()
 
 
-def test_release_plugin_refuses_to_train(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
-    (tmp_path / "m.c").write_text("int f(void) { return 1; }\n")
-    command: list[str | Path] = [
-        release_plugin(19) / "bin" / "clang",
-        "-Oz",
-        "-mllvm",
-        "-enable-ml-inliner=development",
-        "-c",
-        "m.c",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert "needs a training plugin: mlgo toolchain --mode training --strategy plugin" in done.stderr
+@pytest.mark.parametrize("major", STOCK)
+@pytest.mark.parametrize(("mode", "needed"), [("development", "training"), ("release", "release")])
+def test_plugin_of_the_other_mode_gives_one_error(
+    release_plugin: Callable[[int], Path],
+    plugin_toolchain: Callable[[int], Path],
+    tmp_path: Path,
+    major: int,
+    mode: str,
+    needed: str,
+) -> None:
+    (tmp_path / "m.c").write_text("static int f(int x) { return x; }\nint g(int x) { return f(x); }\n")
+    toolchain = (plugin_toolchain if mode == "release" else release_plugin)(major)
+    command: list[str | Path] = [toolchain / "bin" / "clang", "-Oz", "-mllvm", f"-enable-ml-inliner={mode}"]
+    done = subprocess.run([*command, "-c", "m.c"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0 and not (tmp_path / "m.o").exists()
+    (error,) = (line for line in done.stderr.splitlines() if "error:" in line)
+    assert f"needs a {needed} plugin: mlgo toolchain --mode {needed} --strategy plugin" in error
+
+
+@pytest.mark.parametrize("mode", ["thin", "full"])
+def test_stock_linker_takes_the_plugin(
+    release_plugin: Callable[[int], Path], sources: dict[str, str], tmp_path: Path, mode: str
+) -> None:
+    """The policy decides in the link; without the option LLVM's heuristic does."""
+    (tmp_path / "tree.cc").write_text(sources["app/tree.c"])
+    (tmp_path / "strings.cc").write_text(sources["lib/strings.cpp"])
+    plugin = f"-Wl,--load-pass-plugin={release_plugin(19) / 'lib' / PLUGIN}"
+    linked = []
+    for flags in ([], [plugin], [plugin, "-Wl,-mllvm,-enable-ml-inliner=release"]):
+        command: list[str | Path] = [f"{STOCK[19]}++", "-Oz", f"-flto={mode}", "-fuse-ld=lld", "-shared", "-fPIC"]
+        subprocess.run([*command, *flags, "tree.cc", "strings.cc", "-o", "linked.so"], cwd=tmp_path, check=True)
+        linked.append(Elf(memoryview((tmp_path / "linked.so").read_bytes())).text_size())
+    assert linked[0] == linked[1] != linked[2]
 
 
 def test_launcher_passes_arguments_and_environment_on(release_plugin: Callable[[int], Path], tmp_path: Path) -> None:
