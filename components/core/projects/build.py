@@ -125,6 +125,8 @@ def configure_project(
     for tool in ("cmake", "ninja"):
         if shutil.which(tool) is None:
             raise UserError(f"{tool} is missing, it builds {recipe.name}", "sudo apt-get install cmake ninja-build")
+    if recipe.target:
+        require_libraries(recipe.target, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
     _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
@@ -198,6 +200,8 @@ def _run_commands(
     log: Path | None,
     ldflags: Sequence[str],
 ) -> BuiltProject:
+    if recipe.target:
+        require_libraries(recipe.target, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
@@ -241,6 +245,27 @@ def _target_flags(recipe: Recipe) -> list[str]:
 def _link_flags(recipe: Recipe, ldflags: Sequence[str]) -> list[str]:
     """Return the flags of a link. This machine's linker may not know another processor; lld knows all."""
     return ["-fuse-ld=lld", *recipe.target.ldflags, *ldflags] if recipe.target else list(ldflags)
+
+
+def require_libraries(target: Target, clang: Path) -> None:
+    """Check that a clang generates code for a target, and finds the C library's headers if it has a system.
+
+    Raises:
+        UserError: it does not; the remedy says what to install.
+    """
+    text = "#include <stdlib.h>\n" if target.has_system else ""
+    command: list[str | Path] = [clang, *target.flags(), *target.cflags, "-x", "c", "-c", "-", "-o", os.devnull]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    if done.returncode == 0:
+        return
+    error = next((line for line in done.stderr.splitlines() if "error:" in line), done.stderr[:200])
+    remedy = "pass a clang with this code generator (clang --print-targets)"
+    if target.has_system:
+        remedy = (
+            f"install its cross libraries (Debian: libstdc++-12-dev-ARCHITECTURE-cross), or name a directory with "
+            f"headers and libraries as the recipe's target.sysroot; if it has none of this processor, {remedy}"
+        )
+    raise UserError(f"{clang} does not compile for {target.triple}: {error}", remedy)
 
 
 def _cross_definitions(target: Target) -> dict[str, str]:

@@ -193,3 +193,18 @@ def test_a_target_decides_what_objects_are_for(
         elf = Elf(path.read_bytes())
         assert (elf.machine, elf.address_bytes) == (40, 4), "32-bit ARM"
         assert b"cortex-m4" in bytes(elf.section(".llvmcmd") or b"")
+
+
+@pytest.mark.parametrize("commands", [None, ("make app",)])
+def test_missing_cross_libraries_are_named(
+    toy: Recipe, commands: tuple[str, ...] | None, tmp_path: Path, clang: Path
+) -> None:
+    (tmp_path / "root").mkdir()
+    target = Target("sparc64-linux-gnu", str(tmp_path / "root"))
+    options = () if commands is None else None
+    recipe = dataclasses.replace(toy, target=target, commands=commands, cmake_options=options)
+    with pytest.raises(
+        UserError, match=r"does not compile for sparc64-linux-gnu: .*stdlib\.h' file not found"
+    ) as caught:
+        build(recipe, tmp_path / "build", clang, ["-Oz"])
+    assert "-cross" in caught.value.remedy and "target.sysroot" in caught.value.remedy
