@@ -30,6 +30,7 @@ from components.core.formats.strategy import (
     check_strategy,
     release_strategy,
 )
+from components.core.objectives import OBJECTIVES
 from components.core.projects.recipe import recipe_place
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import GS, S3, USAGE, ObjectUri, in_object_storage, parse_place
@@ -161,12 +162,12 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             f"leave {spelled('tune_minutes', '')} out",
         )
     if limit := values.get("max_slowdown_percent"):
-        sized = problems.get(values["problem"]).objective == "size"
-        if not sized or not values.get("recipe"):
-            why = "there are no benchmarks without a recipe" if sized else f"not applicable to {values['problem']}"
+        applicable = not OBJECTIVES[problems.get(values["problem"]).objective].programs_decide
+        if not applicable or not values.get("recipe"):
+            why = "there are no benchmarks without a recipe" if applicable else f"not applicable to {values['problem']}"
             raise UserError(
                 f"{spelled('max_slowdown_percent', limit)}: {why}",
-                f"leave {spelled('max_slowdown_percent', '')} out" + (", or name a recipe" if sized else ""),
+                f"leave {spelled('max_slowdown_percent', '')} out" + (", or name a recipe" if applicable else ""),
             )
     parse_gin_bindings(values.get("gin_bindings", ""))
     credit = values.get("credit_assignment")

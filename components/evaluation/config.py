@@ -8,6 +8,7 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.console import UserError
+from components.core.objectives import OBJECTIVES
 from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 THRESHOLDS = (0, 5, 15, 30, 50)
@@ -107,7 +108,7 @@ class EvaluationConfig:
                 "--max-slowdown-percent requires --recipe: it limits the slowdown of the recipe's benchmarks",
                 "pass --recipe, or leave --max-slowdown-percent out",
             )
-        if self.max_slowdown_percent is not None and problems.get(self.problem).objective != "size":
+        if self.max_slowdown_percent is not None and OBJECTIVES[problems.get(self.problem).objective].programs_decide:
             raise UserError(
                 f"--max-slowdown-percent is only for size problems; a policy for {self.problem} is never better if "
                 "programs execute more instructions",

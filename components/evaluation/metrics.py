@@ -19,6 +19,7 @@ from components.evaluation.measurements import (
     threshold_name,
 )
 from components.evaluation.metrics_types import (
+    METRICS,
     BinariesComparison,
     Group,
     Metrics,
@@ -77,7 +78,9 @@ def summarize(
 def _summarize_sizes(measured: Measurements, min_reduction_percent: float, seed: int) -> SizeMetrics:
     """Return the figures of sizes, without a verdict."""
     unseen, projects = measured.unseen_project, np.array(measured.projects)
-    return SizeMetrics(
+    kind = METRICS[measured.objective.name]
+    assert issubclass(kind, SizeMetrics)
+    return kind(
         **asdict(_size_group(measured, np.ones(len(measured.modules), dtype=bool), seed)),
         verdict="not better",
         min_reduction_percent=min_reduction_percent,
@@ -94,7 +97,9 @@ def _summarize_sizes(measured: Measurements, min_reduction_percent: float, seed:
 def _summarize_scores(measured: Measurements, min_reduction_percent: float, seed: int) -> ScoreMetrics:
     """Return the figures of scores, without a verdict."""
     unseen, projects = measured.unseen_project, np.array(measured.projects)
-    return ScoreMetrics(
+    kind = METRICS[measured.objective.name]
+    assert issubclass(kind, ScoreMetrics)
+    return kind(
         **asdict(_score_group(measured, np.ones(len(measured.modules), dtype=bool), seed)),
         verdict="not better",
         min_reduction_percent=min_reduction_percent,

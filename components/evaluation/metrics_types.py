@@ -1,7 +1,8 @@
 """The types of metrics.json and of its parts, which msgspec checks when the file is read.
 
 Fields are written in the order of their definition, base classes first; a field that is UNSET is not written. Fields
-with a default are missing in files of earlier versions. Imports nothing heavy, because launchers read metrics.json.
+with a default are missing in files of earlier versions. Imports nothing heavy, because launchers read metrics.json. An
+objective whose values add up has a subclass of `SizeMetrics`, every other one a subclass of `ScoreMetrics`.
 """
 
 from __future__ import annotations
@@ -373,7 +374,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         variants: compilers and flags of the variants.
     """
 
-    measure: ClassVar[Literal["size"]] = "size"
+    measure: ClassVar[str] = "size"
 
     verdict: Verdict
     min_reduction_percent: float
@@ -415,7 +416,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
 class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
     """The metrics.json of a score problem; attributes as in `SizeMetrics`."""
 
-    measure: ClassVar[Literal["score"]] = "score"
+    measure: ClassVar[str] = "score"
 
     verdict: Verdict
     min_reduction_percent: float
@@ -447,17 +448,23 @@ class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
 Metrics = SizeMetrics | ScoreMetrics
 
 
+METRICS: dict[str, type[Metrics]] = {SizeMetrics.measure: SizeMetrics, ScoreMetrics.measure: ScoreMetrics}
+"""Name of an objective -> type of its metrics.json."""
+
+
 class _Measure(Struct):
     """The key that tells which type metrics.json has; the first version had only sizes."""
 
-    measure: Literal["size", "score"] = "size"
+    measure: str = SizeMetrics.measure
 
 
 def decode_metrics(content: bytes) -> Metrics:
     """Return the content of metrics.json. msgspec.DecodeError, ValueError or RecursionError if it is damaged."""
-    if msgspec.json.decode(content, type=_Measure).measure == "size":
-        return msgspec.json.decode(content, type=SizeMetrics)
-    return msgspec.json.decode(content, type=ScoreMetrics)
+    measure = msgspec.json.decode(content, type=_Measure).measure
+    if measure not in METRICS:
+        raise msgspec.ValidationError(f"Invalid value {measure!r} - at `$.measure`")
+    decoder: msgspec.json.Decoder[Metrics] = msgspec.json.Decoder(METRICS[measure])
+    return decoder.decode(content)
 
 
 def encode_json(document: object) -> str:

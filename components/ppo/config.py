@@ -11,6 +11,7 @@ from components.core import problems
 from components.core.console import UserError, say
 from components.core.formats.policy import POLICY_JSON, REGRESSED_JSON, load_policy_info
 from components.core.formats.toolchain import Toolchain
+from components.core.objectives import OBJECTIVES
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]
@@ -22,12 +23,12 @@ ONLY_CREDIT: dict[str, CreditAssignment] = {"dqn": "counterfactual", "es": "modu
 def algorithms_without_advisors(problem: str) -> tuple[Algorithm, ...]:
     """Return the algorithms that a training clang without our advisors allows, the default first.
 
-    Such a clang takes no given decisions, so that no flip can be measured. Scores are known of greedy compiles only, so
-    that register allocation is left with ES.
+    Such a clang takes no given decisions, so that no flip can be measured. It logs greedy compiles only, so that an
+    objective that needs the log is left with ES.
     """
-    if problems.get(problem).objective == "size":
-        return ("ppo", "es")
-    return ("es",)
+    if OBJECTIVES[problems.get(problem).objective].needs_log:
+        return ("es",)
+    return ("ppo", "es")
 
 
 def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
-from components.core.compiler.compile import Compiler, Request, Result, Sample
+from components.core.compiler.compile import Compiler, Request, Result
+from components.core.compiler.sample import Sample
 from components.core.formats.features import FeatureSpec
 from components.core.objectives import OBJECTIVES
 from components.core.policy.observation import finite_logits, observation_shape, observations

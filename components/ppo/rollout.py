@@ -165,8 +165,8 @@ class RolloutCollector:
         return outcome_reduction(self._objective, [(outcome, self.baselines[module_name])])
 
     def _shares(self, modules: Sequence[Module], flip_compiles: int) -> list[int]:
-        """Return the number of requests for each module's flip sets; flips of scores always fit into one compile."""
-        if self.problem.objective != "size":
+        """Return the number of requests for each module's flip sets; flips that share a compile need one."""
+        if self._objective.flips_share_a_compile:
             return [1] * len(modules)
         return choose_shares([self.compile_s[module.name] for module in modules], flip_compiles, self.pool.size)
 

@@ -29,6 +29,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import REPORT, ModuleTrace, TraceWriter
+from components.core.objectives import OBJECTIVES
 from components.core.storage.manifest import MANIFEST, digest
 from components.core.storage.publish import publish
 from components.core.workers import WorkerPool, make_pool
@@ -94,8 +95,8 @@ def write_decisions(
     progress: Progress | None = None,
 ) -> None:
     """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order."""
-    by_size = problems.get(compiler.problem).objective == "size"
-    requests = [Request(module, Advisor("log"), want_functions=by_size) for module in modules]
+    sizes = OBJECTIVES[problems.get(compiler.problem).objective].wants_function_sizes(by_function=True)
+    requests = [Request(module, Advisor("log"), want_functions=sizes) for module in modules]
     for result in _in_order(compile_all(pool, compiler, requests, quarantine, progress), modules, quarantine):
         writer.add(module_trace(result, compiler.problem, features))
 
@@ -126,7 +127,7 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         reward = np.repeat(np.asarray(scores, np.float32), lengths)
     return ModuleTrace(
         module=result.module_name,
-        text_size_bytes=sample.text_size_bytes if problem.objective == "size" else None,
+        text_size_bytes=None if OBJECTIVES[problem.objective].needs_log else sample.text_size_bytes,
         compile_s=result.compile_s,
         contexts=[context.name for context in contexts],
         context=np.repeat(np.arange(len(contexts), dtype=np.int32), lengths),

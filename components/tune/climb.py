@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.compile import Compiler, Request, Sample
+from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.influence import Flip
 from components.core.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips

@@ -5,26 +5,24 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.callsites import Callsites, callsites_path, read_callsites
+from components.core.compiler.callsites import callsites_path, read_callsites
 from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.elf import Elf, ElfError
 from components.core.compiler.forced_decisions import ForcedDecisions, read_unreached
 from components.core.compiler.function_scores import read_flip_scores, read_function_scores
 from components.core.compiler.function_sizes import FunctionSizes, read_function_sizes
+from components.core.compiler.sample import NO_ROWS, Sample
 from components.core.compiler.training_log import LogError, TrainingLog, read_log
 from components.core.console import UserError
 from components.core.formats.corpus import Module
-from components.core.formats.names import replace_invalid_utf8
+from components.core.objectives import OBJECTIVES, Objective
 from components.core.processes import supervision
 from components.core.processes.reaper import REAPER
 
@@ -32,7 +30,6 @@ Reason = Literal["failed", "timeout", "log"]
 
 FLIPS_PER_TIMEOUT = 1000
 """Number of flips that together take at most about as long as a compile."""
-_NO_ROWS = np.empty(0, np.intp)
 
 
 @dataclass(frozen=True)
@@ -64,39 +61,6 @@ class Request:
             raise ValueError("forced decisions require samples or a log, which their report is written with")
         if self.flips is not None and self.advisor.samples != 1:
             raise ValueError(f"flips require exactly one sample, not {self.advisor.samples}")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The output of one compile. The problem defines which part is its outcome.
-
-    Attributes:
-        text_size_bytes: native text as llvm-size counts it; 0 if no object was made, because the problem has scores.
-        log: the training log, if the advisor logs.
-        callsites: the callsites of the log, for problems that have them.
-        function_sizes: text bytes of functions, if requested.
-        scores: score by function, for problems that have scores, if the advisor logs or samples. All advisors score the
-            same functions; lower is better.
-        unreached: intp [n], rows of the request's forced decisions that this compile never reached.
-        flip_scores: float32 [N], score of the flip's function with each of the N flips; NaN for flips that the compile
-            never reached.
-        object_digest: SHA-256 of the object, if requested.
-    """
-
-    text_size_bytes: int = 0
-    log: TrainingLog | None = None
-    callsites: Callsites | None = None
-    function_sizes: FunctionSizes | None = None
-    scores: dict[str, float] | None = None
-    unreached: npt.NDArray[np.intp] = field(default_factory=lambda: _NO_ROWS)
-    flip_scores: npt.NDArray[np.float32] | None = None
-    object_digest: str = ""
-
-    def readable_scores(self) -> dict[str, float]:
-        """Return `scores` with function names as traces and reports spell them. ValueError if there are no scores."""
-        if self.scores is None:
-            raise ValueError("this compile has no scores, because it neither logs nor samples")
-        return {replace_invalid_utf8(name): score for name, score in self.scores.items()}
 
 
 @dataclass(frozen=True)
@@ -214,25 +178,28 @@ class Compiler:
             flags += ["-mllvm", f"-mlgo-measure-flips={prefix.with_name('flips')}"]
         return flags
 
+    @property
+    def _objective(self) -> Objective:
+        return OBJECTIVES[problems.get(self.problem).objective]
+
     def _makes_object(self, advisor: Advisor) -> bool:
-        return problems.get(self.problem).objective == "size" or not (advisor.logs or advisor.samples)
+        return not (self._objective.needs_log and (advisor.logs or advisor.samples))
 
     def _read_log(self, path: Path) -> TrainingLog:
         return read_log(path)
 
     def _read_sample(self, stem: Path, request: Request, forced: ForcedDecisions | None) -> Sample:
         """Read the files that the compiler wrote: `stem`.o, .log, and .log.calls or .calls."""
-        problem = problems.get(self.problem)
         text_size_bytes, function_sizes = 0, None
         if self._makes_object(request.advisor):
             text_size_bytes, function_sizes = read_object(Path(f"{stem}.o"), request.want_functions)
-        unreached = _NO_ROWS
+        unreached = NO_ROWS
         if forced is not None:
             report = Path(f"{stem}.forced" if request.advisor.samples else f"{stem}.log.forced")
             unreached = read_unreached(report, forced)
         if not request.advisor.logs:
             scores, flip_scores = None, None
-            if request.advisor.samples and problem.objective == "score":
+            if request.advisor.samples and self._objective.needs_log:
                 scores = read_function_scores(Path(f"{stem}.scores"))
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
@@ -241,13 +208,13 @@ class Compiler:
         log_path = Path(f"{stem}.log")
         log = self._read_log(log_path)
         callsites = None
-        if problem.llvm.callsites and self.names_callsites:
+        if problems.get(self.problem).llvm.callsites and self.names_callsites:
             calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
             callsites = read_callsites(calls_path)
             if len(callsites.caller) != log.decisions:
                 what = f"{len(callsites.caller)} callsites for {log.decisions} logged decisions"
                 raise LogError(calls_path, 0, what)
-        scores = read_scores(log_path, log) if problem.objective == "score" else None
+        scores = read_scores(log_path, log) if self._objective.needs_log else None
         return Sample(text_size_bytes, log, callsites, function_sizes, scores, unreached)
 
 

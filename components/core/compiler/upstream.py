@@ -18,7 +18,7 @@ import numpy as np
 
 from components.core import problems
 from components.core.compiler.command_line import replay_arguments
-from components.core.compiler.compile import CompileError, Compiler, Request, Result, Sample, read_object
+from components.core.compiler.compile import CompileError, Compiler, Request, Result, read_object
 from components.core.compiler.elf import ElfError
 from components.core.compiler.interactive import (
     Columns,
@@ -27,6 +27,7 @@ from components.core.compiler.interactive import (
     compile_interactively,
     stacked,
 )
+from components.core.compiler.sample import Sample
 from components.core.compiler.training_log import Context, TrainingLog, read_log
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
@@ -78,7 +79,7 @@ class UpstreamCompiler(Compiler):
 
     def _sample(self, request: Request) -> Result:
         advisor, module = request.advisor, request.module
-        if advisor.policy is None or advisor.seed is None or problems.get(self.problem).objective != "size":
+        if advisor.policy is None or advisor.seed is None or self._objective.needs_log:
             raise ValueError(f"this clang takes no samples of {advisor.mode} for {self.problem}")
         policy = NativePolicy(advisor.policy)
         samples = []

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.core.compiler.callsites import Callsites
-from components.core.compiler.compile import Sample
 from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
+from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import choose_flip_sets
 from components.core.counterfactual.influence import FEW_CALLS, Flip, InlinedInto, callee_flips, single_flips
 

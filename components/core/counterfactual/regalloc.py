@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.compile import CompileError, Sample
+from components.core.compiler.compile import CompileError
 from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.sample import Sample
 from components.core.compiler.training_log import Context, TrainingLog
 from components.core.objectives.geometric_mean import log_scores
 from components.core.policy.observation import finite_logits

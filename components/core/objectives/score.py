@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from components.core.compiler.compile import Sample
+    from components.core.compiler.sample import Sample
     from components.core.objectives.objective import Float64
 
 
@@ -40,6 +40,7 @@ class Score:
     )
     additive = False
     needs_log = True
+    flips_share_a_compile = True
     sweeps_thresholds = False
     recipe_field = "benchmarks"
     # A score is LLVM's estimate of what code costs; where programs were run, their instruction counts decide.

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from components.core.compiler.compile import Sample
+from components.core.compiler.sample import Sample
 from components.core.formats.names import replace_invalid_utf8
 from components.core.objectives.geometric_mean import Float64, log_scores
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from components.core.compiler.compile import Sample
+    from components.core.compiler.sample import Sample
     from components.core.objectives.objective import Float64
 
 MODULE = ""
@@ -45,6 +45,7 @@ class Size:
     )
     additive = True
     needs_log = False
+    flips_share_a_compile = False
     sweeps_thresholds = True
     recipe_field = "binaries"
     programs_decide = False

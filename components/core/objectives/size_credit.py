@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core.compiler.callsites import Callsites
-from components.core.compiler.compile import Sample
+from components.core.compiler.sample import Sample
 
 MAX_INLINED_INTO = 32
 """Maximum number of functions that judge a decision in a function that some sample does not have."""

@@ -92,15 +92,13 @@ class Problem:
         optimization: optimization level of the code that the policy is for, such as "-Oz".
         cmd_filter: selects the code of a user's build that the policy is for, a regular expression for a cc1 argument;
             None for all code.
-        objective: outcome of a compile, lower is better. "size": the text of the object. "score": a number for each
-            function, which the training log has as the outcome of its last decision; a compile that logs then writes
-            no object.
+        objective: name of an objective (core/objectives), which is the outcome of a compile, lower is better.
         min_reduction_percent: default of the least reduction of size or scores that makes a policy better.
     """
 
     name: str
     optimization: str
-    objective: Literal["size", "score"]
+    objective: str
     min_reduction_percent: float
     llvm: LlvmInterface
     policy: PolicyInterface

@@ -124,7 +124,7 @@ class ModelCard(Struct, kw_only=True):
     images: dict[str, str]
     corpus: CorpusFigures
     training: TrainingFigures
-    measure: Literal["size", "score"]
+    measure: str
     gate: Gate
     linked: LinkedTotals | UnsetType = UNSET
     binaries: list[BinaryEntry] | UnsetType = UNSET

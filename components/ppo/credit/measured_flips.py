@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.compile import Compiler, Request, Sample
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.sample import Sample
 from components.core.counterfactual import inlining, regalloc
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.formats.features import FeatureSpec
@@ -166,12 +167,13 @@ class MeasureModule:
         problem = problems.get(self.compiler.problem)
         first = self.compiler(request)
         base = first.samples[0]
-        outcome = OBJECTIVES[problem.objective].outcome(base)
+        objective = OBJECTIVES[problem.objective]
+        outcome = objective.outcome(base)
         rows = None
         if base.log is not None and base.log.decisions:
             columns = log_columns(base)
             logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
-            measure = self._flip_sizes if problem.objective == "size" else self._flip_scores
+            measure = self._flip_scores if objective.flips_share_a_compile else self._flip_sizes
             rows = measure(request, base, columns[problem.policy.decision].reshape(-1), logits)
         if rows is None:
             empty = (np.zeros(0, np.int64),) * 4

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -18,10 +20,12 @@ from components.core.console import UserError
 from components.core.objectives import OBJECTIVES, SCORE
 from components.core.objectives.bootstrap import mean_reduction_interval
 from components.core.objectives.geometric_mean import FLOOR
+from components.core.objectives.score import Score
 from components.evaluation.comparison import Comparison
 from components.evaluation.measurements import FILE, Measurements, read_measurements, write_measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.metrics_types import (
+    METRICS,
     BenchmarkEntry,
     BenchmarkSummary,
     BinariesComparison,
@@ -293,3 +297,29 @@ def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measureme
 
 def test_every_problem_has_an_objective() -> None:
     assert {problems.get(name).objective for name in problems.names()} == set(OBJECTIVES)
+
+
+class Cycles(Score):
+    """A third objective; docs/CONTRIBUTING.md says what one needs."""
+
+    name = "cycles"
+    labels = replace(SCORE.labels, values_key="cycles")
+
+
+class CyclesMetrics(ScoreMetrics, kw_only=True, tag="cycles"):
+    measure: ClassVar[str] = Cycles.name
+
+
+def test_another_objective_needs_only_its_class_and_its_type_of_metrics(
+    scored: Measurements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OBJECTIVES, Cycles.name, Cycles())
+    monkeypatch.setitem(METRICS, Cycles.name, CyclesMetrics)
+    measured = replace(scored, objective=OBJECTIVES[Cycles.name])
+    metrics = summarize(measured, 0.5, seed=1)
+    (tmp_path / "metrics.json").write_text(encode_json(metrics))
+    write_measurements(tmp_path, measured)
+    read = terminal_report.read_metrics(tmp_path)
+    assert isinstance(read, CyclesMetrics) and read == metrics
+    assert terminal_report.objective_of(read) is measured.objective is read_measurements(tmp_path).objective
+    assert terminal_report.table_rows(read) == terminal_report.table_rows(summarize_scores(scored, 0.5, 1))

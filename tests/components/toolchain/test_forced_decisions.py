@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.compile import CompileError, Compiler, Request, Sample
+from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
+from components.core.compiler.sample import Sample
 
 pytestmark = pytest.mark.toolchain
 

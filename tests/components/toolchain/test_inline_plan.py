@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.compile import CompileError, Compiler, Request, Sample
+from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
 from components.core.compiler.inline_plan import PlannedModule, plan_flags, write_plan
+from components.core.compiler.sample import Sample
 from components.core.formats.corpus import Corpus, Module
 
 pytestmark = pytest.mark.toolchain

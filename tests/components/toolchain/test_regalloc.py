@@ -13,8 +13,9 @@ import pytest
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.compile import CompileError, Compiler, Request, Sample
+from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.sample import Sample
 from components.core.compiler.training_log import Context, read_log
 from components.core.console import UserError
 from components.core.counterfactual.regalloc import choose_flips, measure_flips

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.core.compiler.compile import Sample
 from components.core.compiler.forced_decisions import Key
+from components.core.compiler.sample import Sample
 from components.core.counterfactual.influence import Flip
 from components.tune.climb import flips_unreached, unreached_of_base
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.compiler.callsites import Callsites
-from components.core.compiler.compile import Sample
 from components.core.compiler.function_sizes import FunctionSizes
+from components.core.compiler.sample import Sample
 from components.core.objectives.size_credit import (
     MAX_INLINED_INTO,
     function_advantages,
