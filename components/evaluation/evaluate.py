@@ -107,7 +107,8 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         write_measurements(directory, measured)
         (directory / terminal_report.METRICS).write_text(encode_json(metrics), encoding="utf-8")
         (directory / terminal_report.SUMMARY).write_text(terminal_report.markdown(metrics), encoding="utf-8")
-        write_card(directory, model_card(metrics, config.policy, corpus, worst_cases(measured)))
+        worst = worst_cases(measured)
+        write_card(directory, model_card(metrics, config.policy, corpus, worst), worst)
         write_page(directory / terminal_report.REPORT, metrics, measured, curve)
     return metrics
 

@@ -22,16 +22,15 @@ from components.evaluation.metrics_types import (
     METRICS,
     BinariesComparison,
     Group,
+    Groups,
     Metrics,
     ScoreComparison,
     ScoreGroup,
-    ScoreGroups,
     ScoreMetrics,
     ScoreProject,
     SectionComparison,
     SizeComparison,
     SizeGroup,
-    SizeGroups,
     SizeMetrics,
     SizeProject,
     WholeProjects,
@@ -84,7 +83,7 @@ def _summarize_sizes(measured: Measurements, min_reduction_percent: float, seed:
         **asdict(_size_group(measured, np.ones(len(measured.modules), dtype=bool), seed)),
         verdict="not better",
         min_reduction_percent=min_reduction_percent,
-        groups=SizeGroups(_size_group(measured, ~unseen, seed), _size_group(measured, unseen, seed)),
+        groups=Groups(_size_group(measured, ~unseen, seed), _size_group(measured, unseen, seed)),
         per_project={
             project: SizeProject(
                 **asdict(_compare_sizes(measured, projects == project, seed)), group=_group_of(measured, project)
@@ -103,7 +102,7 @@ def _summarize_scores(measured: Measurements, min_reduction_percent: float, seed
         **asdict(_score_group(measured, np.ones(len(measured.modules), dtype=bool), seed)),
         verdict="not better",
         min_reduction_percent=min_reduction_percent,
-        groups=ScoreGroups(_score_group(measured, ~unseen, seed), _score_group(measured, unseen, seed)),
+        groups=Groups(_score_group(measured, ~unseen, seed), _score_group(measured, unseen, seed)),
         per_project={
             project: ScoreProject(
                 **asdict(_compare_scores(measured, projects == project, seed)), group=_group_of(measured, project)

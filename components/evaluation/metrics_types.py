@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -21,6 +21,7 @@ Interval = tuple[float, float]
 Verdict = Literal["better", "not better"]
 Group = Literal["unseen_modules", "unseen_projects"]
 CompiledBy = Literal["training", "release"]
+G = TypeVar("G")
 Kind = Literal["program", "shared library", "static library", "object"]
 
 
@@ -110,18 +111,11 @@ class ScoreGroup(ScoreComparison, kw_only=True):
     reference: ScoreComparison | None = None
 
 
-class SizeGroups(Struct):
+class Groups(Struct, Generic[G]):
     """Modules of projects that training saw in part, and of projects that it did not see."""
 
-    unseen_modules: SizeGroup
-    unseen_projects: SizeGroup
-
-
-class ScoreGroups(Struct):
-    """Modules of projects that training saw in part, and of projects that it did not see."""
-
-    unseen_modules: ScoreGroup
-    unseen_projects: ScoreGroup
+    unseen_modules: G
+    unseen_projects: G
 
 
 class SizeProject(SizeComparison, kw_only=True):
@@ -378,7 +372,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
 
     verdict: Verdict
     min_reduction_percent: float
-    groups: SizeGroups
+    groups: Groups[SizeGroup]
     per_project: dict[str, SizeProject]
     excluded: list[Excluded] = []
     bootstrap_seed: int = 0
@@ -414,13 +408,17 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
 
 
 class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
-    """The metrics.json of a score problem; attributes as in `SizeMetrics`."""
+    """The metrics.json of a score problem; attributes as in `SizeMetrics`.
+
+    The two cannot share a base with the attributes of an evaluation: a Struct has one base with fields, which is the
+    group, and the fields of a base are written first.
+    """
 
     measure: ClassVar[str] = "score"
 
     verdict: Verdict
     min_reduction_percent: float
-    groups: ScoreGroups
+    groups: Groups[ScoreGroup]
     per_project: dict[str, ScoreProject]
     excluded: list[Excluded] = []
     bootstrap_seed: int = 0

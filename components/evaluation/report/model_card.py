@@ -40,7 +40,7 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report import linked_tables
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, markdown_table
-from components.evaluation.report.regressions import case_line
+from components.evaluation.report.regressions import WorstCase
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
 Reductions = dict[str, dict[str, float | None]]
@@ -110,7 +110,7 @@ class ModelCard(Struct, kw_only=True):
         images: container images of training and evaluation.
         linked, binaries: linked programs and shared libraries of whole projects, in sum and each; UNSET if none were
             built.
-        worst_modules, worst_functions: result of `worst_cases`; the objective decides which one is written.
+        worst_modules, worst_functions: entries of `worst_cases`; the objective decides which one is written.
         programs: executed instructions of whole projects; UNSET if no program was run.
     """
 
@@ -128,12 +128,12 @@ class ModelCard(Struct, kw_only=True):
     gate: Gate
     linked: LinkedTotals | UnsetType = UNSET
     binaries: list[BinaryEntry] | UnsetType = UNSET
-    worst_modules: Sequence[Mapping[str, Any]] | UnsetType = UNSET
-    worst_functions: Sequence[Mapping[str, Any]] | UnsetType = UNSET
+    worst_modules: list[dict[str, Any]] | UnsetType = UNSET
+    worst_functions: list[dict[str, Any]] | UnsetType = UNSET
     programs: BenchmarkSummary | UnsetType = UNSET
 
 
-def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[Mapping[str, Any]]) -> ModelCard:
+def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[WorstCase]) -> ModelCard:
     """Return the card of the policy in the directory `policy` with the evaluation `metrics` on `corpus`.
 
     `worst`: result of `worst_cases`."""
@@ -141,6 +141,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[M
     training_report = _training_report(policy)
     splits = corpus.splits()
     sizes = metrics if isinstance(metrics, SizeMetrics) else None
+    entries = [case.to_json(OBJECTIVES[metrics.measure].labels.unit) for case in worst]
     return ModelCard(
         problem=info.problem,
         policy_digest=digest(policy),
@@ -178,8 +179,8 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[M
         ),
         linked=(sizes.linked if sizes else {}) or UNSET,
         binaries=linked_tables.linked_only(metrics.binaries) or UNSET,
-        worst_modules=worst if sizes else UNSET,
-        worst_functions=worst if isinstance(metrics, ScoreMetrics) else UNSET,
+        worst_modules=entries if sizes else UNSET,
+        worst_functions=entries if isinstance(metrics, ScoreMetrics) else UNSET,
         programs=metrics.programs or UNSET,
     )
 
@@ -203,19 +204,18 @@ def _parts(
     return group.sections
 
 
-def write_card(directory: Path, card: ModelCard) -> None:
-    """Write model-card.json and model-card.md."""
+def write_card(directory: Path, card: ModelCard, worst: Sequence[WorstCase]) -> None:
+    """Write model-card.json and model-card.md. worst: as for `model_card`."""
     (directory / JSON).write_text(json.dumps(msgspec.to_builtins(card), indent=1) + "\n", encoding="utf-8")
-    (directory / MARKDOWN).write_text(card_markdown(card), encoding="utf-8")
+    (directory / MARKDOWN).write_text(card_markdown(card, worst), encoding="utf-8")
 
 
-def card_markdown(card: ModelCard) -> str:
-    """Return the card as Markdown."""
+def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
+    """Return the card as Markdown. worst: as for `model_card`."""
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
-    cases = card.worst_modules or card.worst_functions or ()
     programs, total = card.programs or None, headline_total(card.linked or {})
     linked = f"linked programs and libraries {change(total.reduction_percent)}, " if total else ""
-    worst = [f"- {case_line(case, labels.unit)}" for case in cases] or [labels.no_worse]
+    regressions = [f"- {case.line(labels.unit)}" for case in worst] or [labels.no_worse]
     interval = gate.reduction_percent_ci95
     bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
     seconds, processors = training.seconds, training.processors or "an unknown number of"
@@ -248,7 +248,7 @@ def card_markdown(card: ModelCard) -> str:
         "",
         f"## {labels.worst}",
         "",
-        *worst,
+        *regressions,
         "",
         "## Hyperparameters",
         "",

@@ -283,7 +283,7 @@ def test_reports_say_if_programs_decided_the_verdict(
         worst_functions=[],
         programs=programs(1000, policy),
     )
-    assert f"- Verdict: **{verdict}**: held-out functions 24.21% lower scores" in card_markdown(card)
+    assert f"- Verdict: **{verdict}**: held-out functions 24.21% lower scores" in card_markdown(card, [])
 
 
 def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measurements) -> None:
@@ -297,6 +297,25 @@ def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measureme
 
 def test_every_problem_has_an_objective() -> None:
     assert {problems.get(name).objective for name in problems.names()} == set(OBJECTIVES)
+
+
+def test_keys_of_metrics_keep_their_order(scored: Measurements, measured: Measurements) -> None:
+    """Files are compared as text, for example by whoever keeps them in version control."""
+    start = "modules {} warmstart reference {}verdict min_reduction_percent groups per_project excluded bootstrap_seed"
+    middle = "refused_because binaries programs {}inputs release policy_compiled_by problem variants"
+    scores = "functions reduction_percent functions_lower functions_equal functions_higher reduction_percent_ci95"
+    sizes = (
+        "baseline_bytes policy_bytes reduction_percent modules_smaller modules_equal modules_larger "
+        "reduction_percent_ci95"
+    )
+    parts, linked = "sweep best_threshold languages sections ", "linked judged_by max_slowdown_percent "
+    for values, expected in (
+        (scored, f"measure {start.format(scores, '')} {middle.format('')}"),
+        (measured, f"measure {start.format(sizes, parts)} {middle.format(linked)}"),
+    ):
+        keys = json.loads(encode_json(summarize(values, 0.5, seed=1)))
+        assert [key for key in keys if key != "compile_s"] == expected.split()
+        assert list(keys["groups"]) == ["unseen_modules", "unseen_projects"]
 
 
 class Cycles(Score):

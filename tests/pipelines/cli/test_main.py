@@ -15,7 +15,7 @@ import pytest
 
 from components.core.console import UserError
 from components.core.launcher.images import IMAGES
-from components.evaluation.metrics_types import SizeComparison, SizeGroup, SizeGroups, SizeMetrics, encode_json
+from components.evaluation.metrics_types import Groups, SizeComparison, SizeGroup, SizeMetrics, encode_json
 from pipelines.cli.image_help import IMAGE_HELP
 from pipelines.cli.main import STEPS, cli
 from pipelines.images import ROOT
@@ -165,7 +165,7 @@ def test_run_whose_policy_is_not_better_than_its_start_delivers_no_clang(
         warmstart=start,
         verdict="not better",
         min_reduction_percent=0.5,
-        groups=SizeGroups(group, group),
+        groups=Groups(group, group),
         per_project={},
         refused_because="it is not better than the policy that training started from",
     )

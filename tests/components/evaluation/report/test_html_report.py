@@ -156,9 +156,9 @@ def test_project_names_in_plots_are_escaped(tmp_path: Path, measured: Measuremen
 def test_worst_modules_grew_most(make_measurements: Callable[..., Measurements]) -> None:
     measured = make_measurements(baseline=[1000, 3000, 400, 0], policy=[1010, 3300, 399, 4])
     worst = worst_cases(measured, 2)
-    assert [module["name"] for module in worst] == [measured.modules[3], "zstd/b.o"]
-    assert worst[1]["growth_percent"] == pytest.approx(10.0)
-    assert [module["name"] for module in worst_cases(measured)] == [*(m["name"] for m in worst), "zstd/a.o"]
+    assert [module.name for module in worst] == [measured.modules[3], "zstd/b.o"]
+    assert worst[1].growth_percent == pytest.approx(10.0)
+    assert [module.name for module in worst_cases(measured)] == [*(m.name for m in worst), "zstd/a.o"]
 
 
 def test_excluded_modules_are_listed(tmp_path: Path, measured: Measurements) -> None:

@@ -67,7 +67,7 @@ def test_summary_without_linked_files_begins_with_modules(measured: Measurements
 
 def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus_directory: Path, never: Path) -> None:
     card = model_card(linked_metrics, never, load_corpus(corpus_directory), [])
-    text = card_markdown(card)
+    text = card_markdown(card, [])
     assert "- Verdict: **better**: linked programs and libraries 6.67% smaller, held-out modules 0.40% smaller" in text
     assert "at least 0.3% is required of linked files" in text
     assert text.index("| zstd: 2 programs |") < text.index("| zstd/bin/zstd |") < text.index("## Held-out modules")
@@ -79,5 +79,5 @@ def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus
 def test_model_card_without_linked_files_has_no_such_section(
     measured: Measurements, corpus_directory: Path, never: Path
 ) -> None:
-    text = card_markdown(model_card(summarize(measured, 0.3, 1), never, load_corpus(corpus_directory), []))
+    text = card_markdown(model_card(summarize(measured, 0.3, 1), never, load_corpus(corpus_directory), []), [])
     assert "**better**: held-out modules 0.40% smaller" in text and "inked" not in text
