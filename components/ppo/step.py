@@ -67,8 +67,8 @@ def _train(trainer: Trainer) -> Trained:
     except (KeyboardInterrupt, UserError):
         try:
             trainer.save()
-            if trainer.saved:
-                say(f"the state after iteration {trainer.saved} is saved in {display_path(trainer.config.root_dir)}")
+            if saved := trainer.saver.saved:
+                say(f"the state after iteration {saved} is saved in {display_path(trainer.config.root_dir)}")
         except UserError as error:
             say(f"warning: the last iterations are not saved: {error.problem}")
         raise

@@ -23,13 +23,10 @@ the validation modules, which are neither trained on nor reported.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,48 +36,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
-from components.core.compiler.command_line import require_replayable
 from components.core.compiler.quarantine import Quarantine
 from components.core.compiler.upstream import UpstreamCompiler, compiler_for
-from components.core.console import Progress, UserError, say
-from components.core.formats.corpus import Module, load_corpus
-from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import POLICY_JSON, check_features, load_policy_info
-from components.core.formats.toolchain import load_toolchain
-from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
-from components.core.objectives import OBJECTIVES
+from components.core.console import Progress, say
+from components.core.formats.corpus import Module
 from components.core.objectives.outcomes import outcome_reduction
-from components.core.objectives.size_credit import normalize_advantages
 from components.core.policy import networks
-from components.core.policy.dense import DensePolicy, read_dense
-from components.core.policy.feature_encoding import invert_magnitudes
-from components.core.policy.observation import logits, observations
+from components.core.policy.dense import DensePolicy
 from components.core.workers import make_pool
+from components.ppo.background_fit import BackgroundFit
+from components.ppo.checkpointing.background_saver import BackgroundSaver
 from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import PpoConfig
-from components.ppo.learners.dqn import DqnLearner, DqnParameters, margins
+from components.ppo.experience import flip_experience, sampled_experience, update_scale
+from components.ppo.learners.dqn import DqnLearner, DqnParameters
 from components.ppo.learners.es import EsLearner, EsParameters
 from components.ppo.learners.learner import require_possible
-from components.ppo.learners.ppo import Experience, PpoLearner, PpoParameters
+from components.ppo.learners.ppo import PpoLearner, PpoParameters
 from components.ppo.learners.replay import Flips, ReplayBuffer
-from components.ppo.module_sampler import ModuleSampler, sampling_weights
-from components.ppo.oversampling import oversampled, read_oversampling
+from components.ppo.module_sampler import ModuleSampler
 from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update
-from components.ppo.rollout import Rollout, RolloutCollector
+from components.ppo.rollout import RolloutCollector
 from components.ppo.summaries import Summaries
+from components.ppo.training_data import TrainingData, load_training_data
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
-SCALE_DECAY = 0.9
-MIN_VALIDATION = 24
-"""Modules on which a validation is made at least; where fewer were set aside, training modules fill up.
-
-Fine-tuning on yaml-cpp (34 modules): on the five that were set aside one decision moves the figure by five points, and
-the starting policy was delivered for three seeds of four.
-"""
-ENTROPY_DECISIONS = 20_000
-"""Decisions of the trace on which the entropy of the warmstart and the scale of the inputs are measured."""
 
 
 def configure(config: PpoConfig) -> None:
@@ -91,13 +73,6 @@ def configure(config: PpoConfig) -> None:
     if finetuning.is_file() and config.starts_from_trained:
         files.append(finetuning)
     networks.configure(problem, config.gin_bindings, (*files, *config.gin_files))
-
-
-def require_problem(problem: str, trace: Path) -> None:
-    """Raise UserError if the trace belongs to another problem."""
-    traced = load_trace(trace).problem
-    if traced != problem:
-        raise UserError(f"the trace in {trace} is for the problem {traced}, not {problem}", f"pass --problem {traced}")
 
 
 @dataclass
@@ -121,6 +96,11 @@ class TrainingState:
     history: list[tuple[int, float]] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
+    def update_scale(self, gains: NDArray[np.float64]) -> float:
+        """Update `scale` with the gains or advantages of an iteration, [N], and return it."""
+        self.scale = update_scale(self.scale, gains)
+        return self.scale
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -135,59 +115,30 @@ class Trainer:
 
     Args:
         fingerprint: from training_fingerprint; gin must be configured (see `configure`).
-        store: reads and publishes checkpoints.
+        checkpoints: reads and publishes checkpoints.
     """
 
-    def __init__(self, config: PpoConfig, fingerprint: Mapping[str, str], store: CheckpointManager) -> None:
+    def __init__(self, config: PpoConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager) -> None:
         self.config = config
         self.inputs = dict(fingerprint)
-        self.store = store
-        problem = problems.get(config.problem)
-        corpus = load_corpus(config.corpus)
-        self.toolchain = load_toolchain(config.toolchain).require_mode("training")
-        self.clang = self.toolchain.clang
-        require_problem(problem.name, config.trace)
-        warmstart = read_dense(config.warmstart)
-        check_features(warmstart.features, self.toolchain.features.get(problem.name, ()))
-        self.vocab_digest = ""
-        self.optional_features: Mapping[str, float] = {}
-        if (config.warmstart / POLICY_JSON).exists():
-            info = load_policy_info(config.warmstart)
-            check_vocabulary(info, self.toolchain)
-            self.vocab_digest = info.vocab_digest
-            self.optional_features = info.optional_features
-        self.objective = OBJECTIVES[problem.objective]
-        self.baselines = self.objective.baselines(config.trace)
-        table = read_modules(config.trace)
-        self.modules = {m.name: m for m in corpus.split("train") if m.name in self.baselines}
-        self.validation = [m for m in corpus.split("validation") if m.name in self.baselines]
-        if not self.modules or not self.validation:
-            raise UserError(
-                f"the corpus in {config.corpus} has {len(self.modules)} training and {len(self.validation)} validation "
-                f"modules that are in the trace; both are needed",
-                "split the corpus again (mlgo corpus split) or trace it again",
-            )
-        self.validation += self._training_modules(MIN_VALIDATION - len(self.validation))
-        require_replayable([*self.modules.values(), *self.validation], config.allowed_options)
-        sample = self._sample_observations(warmstart)
-        shape = (len(warmstart.network_features), problem.policy.num_actions)
-        masked, scale = problem.policy.mask is not None, networks.InputScale.fit(problem, sample)
+        self.checkpoints = checkpoints
+        problem, data = problems.get(config.problem), load_training_data(config)
+        self.toolchain, self.clang = data.toolchain, data.toolchain.clang
+        self.vocab_digest, self.optional_features = data.vocab_digest, data.optional_features
+        self.objective, self.baselines = data.objective, data.baselines
+        self.modules, self.validation = data.modules, data.validation
         ppo = PpoParameters()
         require_possible(ppo, {})  # initial_entropy applies to every algorithm
         self.replay: ReplayBuffer | None = None
-        self.learner: PpoLearner | DqnLearner | EsLearner
-        if config.algorithm == "dqn":
-            dqn = DqnParameters()
-            self.learner = DqnLearner(*shape, dqn, config.seed, masked, scale)
-            self.replay = ReplayBuffer(dqn.replay_measurements)
-        elif config.algorithm == "es":
-            self.learner = EsLearner(*shape, EsParameters(), config.seed, masked, scale)
-        else:
-            self.learner = PpoLearner(*shape, ppo, config.seed, masked, scale)
-        warmstart = calibrate_entropy(warmstart, sample, ppo.initial_entropy)
+        self.learner = self._make_learner(ppo, data)
+        warmstart = calibrate_entropy(data.warmstart, data.sample, ppo.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
-        self.sampler = ModuleSampler(self._weights(table), config.seed)
+        self._fit = None
+        if isinstance(self.learner, DqnLearner):
+            self.replay = ReplayBuffer(self.learner.parameters.replay_measurements)
+            self._fit = BackgroundFit(self.learner, warmstart, problem.name)
+        self.sampler = ModuleSampler(data.weights, config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
         # Below the root directory, so that a resumed run removes the files of a killed one.
@@ -197,54 +148,36 @@ class Trainer:
         self.summaries = Summaries(config.root_dir)
         self.compiles: dict[str, int] = {}
         """Number of compiles of each module in the last iteration."""
-        self.saved = 0  # the iteration of the newest checkpoint
-        self._unsaved: Checkpoint | None = None
-        self._saver = ThreadPoolExecutor(1, "checkpoint")
-        self._saving: tuple[Checkpoint, Future[None]] | None = None
-        self._fitter = ThreadPoolExecutor(1, "fit")
-        self._fitting: Future[dict[str, float]] | None = None
-        self._closing = threading.Event()
+        self.saver = BackgroundSaver(checkpoints, self.summaries.push)
         self._checkpoint_s = 0.0
         compiler = compiler_for(self.toolchain, problem.name, config.timeout_s, config.allowed_options)
         self._loads_tflite = isinstance(compiler, UpstreamCompiler)
-        objects = self._objects()
         self.pool = make_pool(config.workers)
-        compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
         self.collector = RolloutCollector(
             compiler,
             self.pool,
             problem,
             self.baselines,
-            compile_s,
+            data.compile_s,
             config.credit_assignment == "function",
             config.module_weight,
             config.min_completed_fraction,
-            objects,
+            data.objects,
         )
 
-    def _sample_observations(self, policy: DensePolicy) -> NDArray[np.float32]:
-        columns = read_columns(self.config.trace, [feature.name for feature in policy.features])
-        decisions = len(columns[policy.features[0].name])
-        rows = np.random.default_rng(0).permutation(decisions)[:ENTROPY_DECISIONS]
-        sampled = {name: column[rows] for name, column in columns.items()}
-        return observations(problems.get(policy.problem), policy.features, policy.buckets, sampled)
-
-    def _objects(self) -> dict[str, dict[str, int]]:
-        """Return the number of objects that define a function; empty if the bytes of all of them count."""
-        counts = self.config.size_of == "linked" and self.config.credit_assignment == "counterfactual"
-        return read_object_counts(self.config.trace) if counts and self.objective.wants_function_sizes(True) else {}
-
-    def _weights(self, table: dict[str, NDArray[Any]]) -> dict[str, float]:
-        known = np.isin(table["module"], list(self.modules))
-        weights = sampling_weights(table["decisions"][known], table["compile_s"][known])
-        by_name = dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
-        selected = oversampled(read_oversampling(self.config.oversampling), by_name) if self.config.oversampling else ()
-        by_name |= dict.fromkeys(selected, 1.0)
-        return by_name
+    def _make_learner(self, ppo: PpoParameters, data: TrainingData) -> PpoLearner | DqnLearner | EsLearner:
+        problem, seed = problems.get(self.config.problem), self.config.seed
+        shape = (len(data.warmstart.network_features), problem.policy.num_actions)
+        masked, scale = problem.policy.mask is not None, networks.InputScale.fit(problem, data.sample)
+        if self.config.algorithm == "dqn":
+            return DqnLearner(*shape, DqnParameters(), seed, masked, scale)
+        if self.config.algorithm == "es":
+            return EsLearner(*shape, EsParameters(), seed, masked, scale)
+        return PpoLearner(*shape, ppo, seed, masked, scale)
 
     def resume(self) -> None:
         """Resume from the newest checkpoint, if there is one."""
-        found = self.store.newest()
+        found = self.checkpoints.newest()
         if found is None:
             self.summaries.rewind({})
             return
@@ -262,7 +195,7 @@ class Trainer:
         self.state = TrainingState(**found.state["training"])
         self.best, self.average = found.best, found.average
         self._update_policy()
-        self.saved = found.iteration
+        self.saver.saved = found.iteration
         say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
     def run(self) -> Trained:
@@ -291,11 +224,12 @@ class Trainer:
 
     def close(self) -> None:
         """End the workers, cancel a fit, and wait for a checkpoint that is being published."""
-        self._closing.set()
+        if self._fit is not None:
+            self._fit.cancel()
         self.pool.close()
-        self._fitter.shutdown(wait=True)
-        if self._saving is not None:
-            wait([self._saving[1]])
+        if self._fit is not None:
+            self._fit.close()
+        self.saver.join()
 
     def _finished(self, limit_s: float | None) -> bool:
         timed_out = limit_s is not None and self.state.trained_s >= limit_s
@@ -329,7 +263,7 @@ class Trainer:
             self.summaries.iteration(state.iteration, rewards, losses, clock.laps, failures, decisions)
         self._keep_checkpoint()
         if state.iteration % config.checkpoint_every == 0:
-            self._start_saving()
+            self.saver.start()
         clock.lap("checkpoint")
         self._checkpoint_s = clock.laps["checkpoint"]
 
@@ -371,7 +305,8 @@ class Trainer:
         clock.lap("compile")
         losses = {}
         if len(rollout.action) and isinstance(self.learner, PpoLearner):
-            losses = self.learner.update(self._sampled_experience(rollout), iteration)
+            scale = self.state.update_scale(rollout.advantage)
+            losses = self.learner.update(sampled_experience(rollout, self.first, scale), iteration)
         clock.lap("update")
         return rollout.rewards, len(rollout.action), losses
 
@@ -393,9 +328,10 @@ class Trainer:
             {"attribution_error_percent": measured.error_percent} if self.objective.wants_function_sizes(True) else {}
         )
         if new:
-            self._rescale(np.concatenate([part.gain for part in measured.flips]))
+            scale = self.state.update_scale(np.concatenate([part.gain for part in measured.flips]))
             if isinstance(self.learner, PpoLearner):
-                losses |= self.learner.update(self._flip_experience(Flips.concatenate(measured.flips)), iteration)
+                flips = Flips.concatenate(measured.flips)
+                losses |= self.learner.update(flip_experience(flips, self.first, scale), iteration)
             elif self.replay is not None:
                 self.replay.add(measured.modules, measured.flips)
         losses |= self._end_fit()
@@ -403,80 +339,21 @@ class Trainer:
         return measured.rewards, new, losses
 
     def _start_fit(self) -> bool:
-        """Start to fit the values to all present flips in a thread; return False for other algorithms or without flips.
-
-        The fit reads nothing that an iteration changes, and its random numbers depend only on the seed and the number
-        of iterations. Nothing else uses the learner until `_end_fit`.
-        """
-        if not isinstance(self.learner, DqnLearner) or not self.replay:
+        """Start to fit the values to all present flips; return False for other algorithms or without flips."""
+        if self._fit is None or not self.replay:
             return False
-        learner, replay, first = self.learner, self.replay.snapshot(), self.first
-        number, scale, parameters = self.state.iteration, self.state.scale, self.learner.parameters
-        assert scale is not None  # flips exist, so it was measured
-
-        def returns(flips: Flips) -> NDArray[np.float32]:
-            initial_action = logits(first, flips.observed).argmax(1)
-            deviates = (flips.action == initial_action).astype(np.float32) - (flips.alternative == initial_action)
-            return normalize_advantages(flips.gain, scale) - margins(parameters, self._repeats(flips)) * deviates
-
-        def fit() -> dict[str, float]:
-            networks.load_dense(learner.actor, first)
-            return learner.fit(replay, returns, number, self._closing)
-
-        self._fitting = self._fitter.submit(fit)
+        assert self.state.scale is not None  # flips exist, so it was measured
+        self._fit.start(self.replay, self.state.iteration, self.state.scale)
         return True
 
     def _end_fit(self) -> dict[str, float]:
         """Wait for the fit, if one was started, and use its weights; return the losses. Raises the fit's exception."""
-        if self._fitting is None:
+        losses = None if self._fit is None else self._fit.finish()
+        if losses is None:
             return {}
-        fitting, self._fitting = self._fitting, None
-        losses = fitting.result()
         self._update_policy()
         self.average = self.dense
         return losses
-
-    def _repeats(self, flips: Flips) -> NDArray[np.float64]:
-        """Return float64 [N], how many similar decisions each flip's decision may have, 1 if unknown."""
-        names = [feature.name for feature in self.first.network_features]
-        feature = problems.get(self.config.problem).training.repeats
-        if feature not in names:
-            return np.ones(len(flips))
-        return invert_magnitudes(flips.observed[:, len(names) + names.index(feature)])
-
-    def _rescale(self, gains: NDArray[np.float64]) -> None:
-        """Update the scale of gains or advantages, a moving average of the root of their mean absolute value."""
-        rooted, old = np.sqrt(np.mean(np.abs(gains))), self.state.scale
-        self.state.scale = float(rooted if old is None else SCALE_DECAY * old + (1 - SCALE_DECAY) * rooted)
-
-    def _advantage(self, gains: NDArray[np.float64]) -> NDArray[np.float32]:
-        assert self.state.scale is not None
-        return normalize_advantages(gains, self.state.scale)
-
-    def _sampled_experience(self, rollout: Rollout) -> Experience:
-        self._rescale(rollout.advantage)
-        prior = logits(self.first, rollout.observed)
-        advantage = self._advantage(rollout.advantage)
-        return Experience(rollout.observed, rollout.action, rollout.logits, prior, advantage, np.ones_like(advantage))
-
-    def _flip_experience(self, flips: Flips) -> Experience:
-        """Return a row for each of the two actions of a flip, weighted by its probability: their exact gradient."""
-        gain = self._advantage(flips.gain)
-        action = np.concatenate([flips.action, flips.alternative])
-        both = np.concatenate([flips.logits, flips.logits])
-        rows, n = np.arange(len(action)), len(flips)
-        logit = both[rows, action].astype(np.float64)
-        probability = 1 / (1 + np.exp(np.concatenate([logit[n:] - logit[:n], logit[:n] - logit[n:]])))
-        # Twice the probability among the two actions, so that the mean weight is 1.
-        weight = (2 * probability).astype(np.float32)
-        observed = np.concatenate([flips.observed, flips.observed])
-        prior = logits(self.first, observed)
-        return Experience(observed, action, both, prior, np.concatenate([-gain, gain]) / 2, weight)
-
-    def _training_modules(self, count: int) -> list[Module]:
-        """Return at most `count` training modules, always the same, none if `count` is negative."""
-        ranked = sorted(self.modules.values(), key=lambda m: hashlib.sha256(m.name.encode()).digest())
-        return ranked[: max(0, count)]
 
     def _compiled(self, policy: DensePolicy, greedy: bool = False) -> AbstractContextManager[Path]:
         """Return a context with a directory of the policy; greedy: for compiles that do not sample."""
@@ -506,27 +383,7 @@ class Trainer:
 
     def save(self) -> None:
         """Publish the state after the last finished iteration, unless it is published already."""
-        self._start_saving()
-        self._end_saving()
-
-    def _start_saving(self) -> None:
-        """Publish in the background: an iteration of thousands of modules measures a gigabyte."""
-        self._end_saving()
-        if self._unsaved is not None:
-            self.summaries.push()
-            self._saving = self._unsaved, self._saver.submit(self.store.save, self._unsaved)
-            self._unsaved = None
-
-    def _end_saving(self) -> None:
-        if self._saving is None:
-            return
-        checkpoint, saving = self._saving
-        try:
-            saving.result()
-        except Exception:
-            self._saving, self._unsaved = None, self._unsaved or checkpoint
-            raise
-        self._saving, self.saved = None, checkpoint.iteration
+        self.saver.save()
 
     def _keep_checkpoint(self) -> None:
         """Copy the state at the end of an iteration, because the next iteration changes it."""
@@ -541,7 +398,7 @@ class Trainer:
         variables = {name: value.copy() for name, value in self.learner.state().items()}
         replay = () if self.replay is None else self.replay.segments
         frozen = json.loads(json.dumps(state))
-        self._unsaved = Checkpoint(self.state.iteration, variables, self.average, self.best, frozen, replay)
+        self.saver.keep(Checkpoint(self.state.iteration, variables, self.average, self.best, frozen, replay))
 
 
 class _Clock:

@@ -138,7 +138,7 @@ def test_error_in_the_fit_ends_the_training(begin, before, error):
     assert caught.value is error
     assert trainer.state.iteration == 1, "no iteration that fits is over"
     trainer.save()
-    assert trainer.saved == 1
+    assert trainer.saver.saved == 1
 
 
 def test_interruption_cancels_the_fit_and_keeps_the_previous_iteration(begin, before):
@@ -156,11 +156,11 @@ def test_interruption_cancels_the_fit_and_keeps_the_previous_iteration(begin, be
         before(RolloutCollector, "measure", interrupt)
         with pytest.raises(KeyboardInterrupt):
             trainer.iterate(time.monotonic())
-        fitting = trainer._fitting
+        fitting = trainer._fit.running
         began = time.monotonic()
         trainer.close()
         assert time.monotonic() - began < 5 and isinstance(fitting.exception(), CancelledError)
         trainer.save()
-        assert trainer.saved == 1
-        found = trainer.store.newest()
+        assert trainer.saver.saved == 1
+        found = trainer.checkpoints.newest()
         assert found.variables["step"] == 0, "of the iteration that fitted nothing"
