@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo
 from components.core.formats.toolchain import Toolchain
-from components.core.storage.input_files import MissingFile, expect_shape, parse_json, read_bytes
+from components.core.storage.input_files import MissingFile, parse_json, read_bytes, typed
 
 RANDOM = "random"
 """Given instead of a file: random vectors."""
@@ -59,6 +61,25 @@ class Vocabulary:
         return hashlib.sha256(self.content).hexdigest()
 
 
+class _Document(Struct, rename="pascal"):
+    """The JSON file of a vocabulary. The sections have different entities."""
+
+    opcodes: dict[str, tuple[float, ...]]
+    types: dict[str, tuple[float, ...]]
+    arguments: dict[str, tuple[float, ...]]
+
+    def __post_init__(self) -> None:
+        lengths = {len(vector) for vector in self.vectors.values()}
+        if len(lengths) != 1 or not 1 <= min(lengths) <= MAX_DIMENSION:
+            raise ValueError(f"its vectors have {sorted(lengths)} elements; expected one length up to {MAX_DIMENSION}")
+        if not all(math.isfinite(number) for vector in self.vectors.values() for number in vector):
+            raise ValueError("it has numbers that are not finite")
+
+    @property
+    def vectors(self) -> dict[str, tuple[float, ...]]:
+        return {**self.opcodes, **self.types, **self.arguments}
+
+
 def uses_embeddings(features: Iterable[FeatureSpec]) -> bool:
     """Return whether the features include an embedding."""
     return any(feature.name in EMBEDDINGS for feature in features)
@@ -71,18 +92,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     except MissingFile:
         raise UserError(f"there is no IR2Vec vocabulary {path}", _REMEDY) from None
     document = parse_json(content, str(path), _REMEDY)
-    with expect_shape(path, "an IR2Vec vocabulary", _REMEDY):
-        vectors = {
-            str(entity): tuple(float(number) for number in vector)
-            for section in _SECTIONS
-            for entity, vector in document[section].items()
-        }
-        lengths = {len(vector) for vector in vectors.values()}
-        if len(lengths) != 1 or not 1 <= min(lengths) <= MAX_DIMENSION:
-            raise ValueError(f"its vectors have {sorted(lengths)} elements; expected one length up to {MAX_DIMENSION}")
-        if not all(math.isfinite(number) for vector in vectors.values() for number in vector):
-            raise ValueError("it has numbers that are not finite")
-    return Vocabulary(content, vectors)
+    return Vocabulary(content, typed(document, _Document, path, "an IR2Vec vocabulary", _REMEDY).vectors)
 
 
 def copy_vocabulary(directory: Path, features: Iterable[FeatureSpec], policy: Path) -> str:

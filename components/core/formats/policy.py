@@ -29,10 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict as fields_of
 
 from components.core.console import UserError
-from components.core.formats.features import FeatureSpec
-from components.core.storage.input_files import MissingFile, expect_shape, read_json
+from components.core.formats.features import FeatureSpec, TensorSpec
+from components.core.storage.input_files import MissingFile, expect_shape, read_document
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
@@ -96,29 +98,42 @@ def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
     return path
 
 
+class _Document(Struct, kw_only=True, forbid_unknown_fields=True):
+    """policy.json, see `PolicyInfo`. Figures keep their types, so that writing them again does not change them."""
+
+    version: int
+    problem: str
+    features: tuple[TensorSpec, ...]
+    num_actions: int
+    trained_by: str
+    vocab_digest: str = ""
+    trace_digest: str = ""
+    corpus_digest: str = ""
+    toolchain_digest: str = ""
+    llvm_version: str = ""
+    git_commit: str = ""
+    image: str = ""
+    ir2vec_vocabulary: str = ""
+    metrics: dict[str, Any] = {}
+    optional_features: dict[str, Any] = {}
+
+
 def load_policy_info(directory: Path) -> PolicyInfo:
     """Read policy.json of a policy directory. UserError if it is missing or invalid."""
     path = directory / POLICY_JSON
     remedy = "delete the policy and make it again"
     try:
-        document: dict[str, Any] = read_json(path, remedy)
+        read = read_document(path, _Document, "a policy description", remedy, VERSION)
     except MissingFile:
         raise UserError(
             f"{directory} is not a policy: it has no {POLICY_JSON}",
             "pass the output directory of the warmstart or ppo step",
         ) from None
+    features = tuple(spec.feature for spec in read.features)
     with expect_shape(path, "a policy description", remedy):
-        version = document.pop("version")
-        if version != VERSION:
-            raise UserError(f"{path} has version {version!r:.20}, this program reads {VERSION}", remedy)
-        document["features"] = tuple(FeatureSpec.from_json(f) for f in document["features"])
-        info = PolicyInfo(**document)
-        if not (isinstance(info.problem, str) and isinstance(info.num_actions, int)):
-            raise ValueError("problem or num_actions is of the wrong type")
-        if not isinstance(info.llvm_version, str) or not isinstance(info.metrics, Mapping):
-            raise ValueError("llvm_version or metrics is of the wrong type")
-        check_optional_features(info.optional_features, info.features)
-    return info
+        check_optional_features(read.optional_features, features)
+    values = {name: value for name, value in fields_of(read).items() if name != "version"}
+    return PolicyInfo(**values | {"features": features})
 
 
 def check_optional_features(optional: Mapping[str, float], features: Sequence[FeatureSpec]) -> None:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec, TensorSpec
 from components.core.formats.strategy import EXTERNAL
-from components.core.storage.input_files import MissingFile, expect_shape, read_document
+from components.core.storage.input_files import MissingFile, read_document, typed
 
 FILE_NAME = "toolchain.json"
 _VERSION = 1
@@ -99,6 +99,13 @@ class _Document(Struct):
     capabilities: frozenset[Capability] | UnsetType = UNSET
 
 
+class _External(Struct):
+    """The key "built" of toolchain.json of a clang that others built."""
+
+    clang: str
+    clang_sha256: str
+
+
 def load_toolchain(directory: Path) -> Toolchain:
     """Read DIR/toolchain.json.
 
@@ -126,11 +133,11 @@ def load_toolchain(directory: Path) -> Toolchain:
     if not toolchain.clang.exists():
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)
     if toolchain.built.get("strategy") == EXTERNAL:
-        with expect_shape(path, "a toolchain description", remedy):
-            external, known = Path(toolchain.built["clang"]), str(toolchain.built["clang_sha256"])
+        built = typed(toolchain.built, _External, path, "a toolchain description", remedy)
+        external = Path(built.clang)
         if not external.exists():
             raise UserError(f"the clang of {directory} is gone: {external}", remedy)
-        if digest_of_clang(external) != known:
+        if digest_of_clang(external) != built.clang_sha256:
             problem = f"{external} has changed since {directory} was made from it, and may decide otherwise"
             raise UserError(problem, "make the toolchain again, and what was made with it")
     return toolchain

@@ -13,29 +13,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from components.core.formats.policy import POLICY_JSON, load_policy_info
 from components.core.formats.toolchain import FILE_NAME as TOOLCHAIN_JSON
 from components.core.storage import read_manifest
-from components.core.storage.input_files import expect_shape, parse_json, read_json
+from components.core.storage.input_files import expect_shape, parse_json, read_json, typed
 from components.core.storage.manifest import manifest_digest
 
 METRICS_JSON = "metrics.json"
 """Of an evaluation (components.evaluation.report.terminal_report)."""
 
 
+class _Artifact(Struct):
+    uri: str = ""
+
+
+class _Artifacts(Struct):
+    artifacts: list[_Artifact] = []
+
+
+class _Ports(Struct, frozen=True, rename={"output_file": "outputFile"}):
+    artifacts: dict[str, _Artifacts] = {}
+    output_file: str = ""
+
+
+class _ExecutorInput(Struct):
+    """An ExecutorInput, the keys that the launcher reads."""
+
+    inputs: _Ports = _Ports()
+    outputs: _Ports = _Ports()
+
+
 def parse_executor_input(text: str) -> dict[str, Any]:
     """Parse the ExecutorInput that replaces the placeholder {{$}}. UserError if it is invalid."""
     remedy = "the launcher is for pipelines; to run a step directly: mlgo STEP --help"
     document = parse_json(text, "--executor-input", remedy)
-    with expect_shape("--executor-input", "an ExecutorInput of KFP", remedy):
-        inputs, outputs = document.get("inputs", {}), document.get("outputs", {})
-        if not isinstance(outputs.get("outputFile", ""), str):
-            raise ValueError("outputFile is not a string")
-        for listed in (*inputs.get("artifacts", {}).values(), *outputs.get("artifacts", {}).values()):
-            for artifact in listed.get("artifacts", []):
-                if not isinstance(artifact, dict) or not isinstance(artifact.get("uri", ""), str):
-                    raise ValueError("an artifact is not an object with a URI")
-    return dict(document)
+    typed(document, _ExecutorInput, "--executor-input", "an ExecutorInput of KFP", remedy)
+    return dict(document)  # with the keys that only KFP reads
 
 
 def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
