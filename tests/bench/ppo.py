@@ -7,11 +7,11 @@ import time
 
 from components.core import problems
 from components.core.compiler.compile import Compiler
-from components.core.compiler.plain_compile import time_plain_compiles
 from components.core.formats.corpus import Module
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
+from tests.bench.plain_compile import time_plain_compiles
 from tests.bench.training import training
 
 WORKERS = 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from components.core.compiler.compile import Compiler
-from components.core.compiler.plain_compile import time_plain_compiles
 from components.core.compiler.quarantine import Quarantine
 from components.core.formats.corpus import load_corpus
 from components.core.formats.toolchain import load_toolchain
@@ -14,6 +13,7 @@ from components.core.problems import get
 from components.core.workers import LocalPool
 from components.trace.collect import logged_features, traced_modules, write_decisions
 from tests.bench.context import BenchContext
+from tests.bench.plain_compile import time_plain_compiles
 
 WORKERS = 2
 ONE_OF = 2
