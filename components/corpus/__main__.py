@@ -219,13 +219,13 @@ def import_corpus(
       mlgo corpus import --input corpus --output corpus-v3 --cmd-replace -target-cpu x86-64-v3 \\
         --cmd-remove "-mllvm -inline-threshold"
     """
-    from components.corpus.sources.import_corpus import take_corpus
+    from components.corpus.sources.import_corpus import import_modules
 
     keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
     splits = split_config(split)
     edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
     with publish(output, packing=layout == "packed") as partial:
-        corpus, damaged = take_corpus(source, partial, skip_damaged, edits, max_modules_per_project)
+        corpus, damaged = import_modules(source, partial, skip_damaged, edits, max_modules_per_project)
         projects = Counter(module.project for module in corpus)
         report = Report(dict(projects), _damaged(damaged))
         report.write(partial)

@@ -113,7 +113,7 @@ def extract(
         report = make_report(found.project, outcomes, found.left)
         names = [outcome.object.name for outcome in outcomes if outcome.kind == EXTRACTED]
         if not names:
-            filtered = [f"  {item.name}: {item.detail}" for item in report.left if item.kind == FILTERED]
+            filtered = [f"  {item.name}: {item.detail}" for item in report.skipped if item.kind == FILTERED]
             details = "\n".join([f"{path} yields no module: {report.line()}", *report.examples(), *filtered[:1]])
             raise UserError(details, _remedy(report, kind, thinlto))
         write_description(partial, names, thinlto, default_args.split() if default_args else None)
@@ -165,10 +165,10 @@ def _tree(source: str) -> Path:
 
 
 def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
-    left = {item.kind for item in report.left}
-    if left <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
+    kinds = {item.kind for item in report.skipped}
+    if kinds <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
-    if FILTERED in left:
+    if FILTERED in kinds:
         levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (
             f"build at the level of the problem ({levels}; mlgo run --problem), or pass another --cmd-filter to mlgo"

@@ -61,16 +61,16 @@ class Report:
 
     Attributes:
         extracted: project -> number of modules.
-        left: all objects that were not extracted.
+        skipped: all objects that were not extracted.
     """
 
     extracted: dict[str, int]
-    left: tuple[Skipped, ...]
+    skipped: tuple[Skipped, ...]
 
     def counts(self) -> dict[str, int]:
         """Return the number of objects of each kind."""
         counts = Counter({EXTRACTED: sum(self.extracted.values())})
-        counts.update(item.kind for item in self.left)
+        counts.update(item.kind for item in self.skipped)
         return dict(counts)
 
     def line(self) -> str:
@@ -79,7 +79,7 @@ class Report:
 
     def examples(self) -> list[str]:
         """Return a few lines about skipped objects that the user would expect in the corpus."""
-        unexpected = [item for item in self.left if item.kind not in _EXPECTED]
+        unexpected = [item for item in self.skipped if item.kind not in _EXPECTED]
         lines = [
             f"  {_LABELS.get(item.kind, item.kind)}: {item.name}: {item.detail}" for item in unexpected[:_MAX_EXAMPLES]
         ]
@@ -90,11 +90,11 @@ class Report:
     def write(self, directory: Path) -> None:
         """Write report.json to `directory`."""
         projects = {}
-        for project in sorted({*self.extracted, *(item.project for item in self.left)}):
-            counts = Counter(item.kind for item in self.left if item.project == project)
+        for project in sorted({*self.extracted, *(item.project for item in self.skipped)}):
+            counts = Counter(item.kind for item in self.skipped if item.project == project)
             projects[project] = {EXTRACTED: self.extracted.get(project, 0), **counts}
-        left = [{"project": i.project, "object": i.name, "kind": i.kind, "detail": i.detail} for i in self.left]
-        document = {"version": 1, "counts": self.counts(), "projects": projects, "left_out": left}
+        skipped = [{"project": i.project, "object": i.name, "kind": i.kind, "detail": i.detail} for i in self.skipped]
+        document = {"version": 1, "counts": self.counts(), "projects": projects, "left_out": skipped}
         (directory / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -107,16 +107,16 @@ def make_report(project: str, outcomes: Iterable[Outcome], other: Iterable[tuple
         other: (name, kind, detail) of skipped entries that have no object.
     """
     outcomes = list(outcomes)
-    left = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
-    left += [Skipped(project, name, kind, detail) for name, kind, detail in other]
-    return Report({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(left))
+    skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
+    skipped += [Skipped(project, name, kind, detail) for name, kind, detail in other]
+    return Report({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(skipped))
 
 
 def join_reports(reports: Iterable[Report]) -> Report:
     """Merge the reports of several projects into one."""
     extracted: Counter[str] = Counter()
-    left: list[Skipped] = []
+    skipped: list[Skipped] = []
     for report in reports:
         extracted.update(report.extracted)
-        left += report.left
-    return Report(dict(extracted), tuple(left))
+        skipped += report.skipped
+    return Report(dict(extracted), tuple(skipped))

@@ -16,7 +16,7 @@ from components.corpus.profiles import copy_profiles
 _NO_EDITS = CommandEdits()
 
 
-def take_corpus(
+def import_modules(
     source: Path,
     output: Path,
     skip_damaged: bool = False,
