@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.compiler.forced_decisions import Key
+from components.core.storage.digests import json_digest
 from components.core.storage.directory import make_directory
 from components.core.storage.input_files import read_json, typed
 from components.core.storage.output_files import replace_text
@@ -59,7 +60,7 @@ class SearchDirectory:
     """
 
     def __init__(self, root: Path, inputs: Mapping[str, str]) -> None:
-        name = hashlib.sha256(json.dumps(dict(inputs), sort_keys=True).encode()).hexdigest()[:16]
+        name = json_digest(dict(inputs))[:16]
         self._modules = root / name / "modules"
         make_directory(self._modules)
         replace_text(root / name / _SEARCH, json.dumps({"version": _VERSION, "made_of": dict(inputs)}))

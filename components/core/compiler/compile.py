@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from components.core.formats.corpus import Module
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.processes import supervision
 from components.core.processes.reaper import REAPER
+from components.core.storage.digests import file_digest
 
 Reason = Literal["failed", "timeout", "log"]
 
@@ -203,7 +203,7 @@ class Compiler:
                 scores = read_function_scores(Path(f"{stem}.scores"))
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
-            object_digest = hashlib.sha256(Path(f"{stem}.o").read_bytes()).hexdigest() if request.want_digest else ""
+            object_digest = file_digest(Path(f"{stem}.o")) if request.want_digest else ""
             return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, object_digest)
         log_path = Path(f"{stem}.log")
         log = self._read_log(log_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from components.core.console import UserError, say, say_if_slow
 from components.core.projects.recipe import Recipe, Source
 from components.core.storage.debsource import fetch_deb_source
+from components.core.storage.digests import file_digest
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.http_download import download
 
@@ -97,14 +97,14 @@ def _download(source: Source, cache: Path, progress: Say) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", source.location.rsplit("/", 1)[-1])[-100:]
     archive = folder / f"{source.pin[:16]}-{name or 'archive'}"
-    if archive.is_file() and _sha256(archive) == source.pin:
+    if archive.is_file() and file_digest(archive) == source.pin:
         return archive
     # One build at a time: the next one finds the archive, and overwrites what a killed build left.
     locks = cache / "locks"
     locks.mkdir(exist_ok=True)
     waiting = f"waiting for another build that downloads {source.location}"
     with exclusive_lock(locks / archive.name, waiting, progress):
-        if not (archive.is_file() and _sha256(archive) == source.pin):
+        if not (archive.is_file() and file_digest(archive) == source.pin):
             _download_archive(source, archive, progress)
     return archive
 
@@ -114,7 +114,7 @@ def _download_archive(source: Source, archive: Path, progress: Say) -> None:
     partial = archive.with_name(archive.name + ".partial")
     try:
         download(source.location, partial)
-        found = _sha256(partial)
+        found = file_digest(partial)
         if found != source.pin:
             raise UserError(
                 f"{source.location} has the SHA-256 {found}, the recipe says {source.pin}",
@@ -123,11 +123,6 @@ def _download_archive(source: Source, archive: Path, progress: Say) -> None:
         partial.rename(archive)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unpack(archive: Path, into: Path) -> Path:

@@ -5,22 +5,20 @@ k8s/base has the same RayJob as YAML, to read and to start manually; tests check
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from components.core.rayjob.ray_cluster import PART_OF, cluster_spec, submitter_template
 from components.core.rayjob.spec import RayJobSpec
+from components.core.storage.digests import json_digest
 
 API_VERSION = "ray.io/v1"
 
 
 def job_name(identity: Mapping[str, str], prefix: str = "ppo") -> str:
     """Return the RayJob name of a training, which depends on `identity` (root directory, inputs, settings) only."""
-    text = json.dumps(dict(identity), sort_keys=True).encode()
-    return f"{prefix}-{hashlib.sha256(text).hexdigest()[:20]}"
+    return f"{prefix}-{json_digest(dict(identity))[:20]}"
 
 
 def rayjob(spec: RayJobSpec) -> dict[str, Any]:

@@ -7,7 +7,6 @@ are the machine's, because only these directories are overridden. Root is not ne
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -19,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from components.core.console import UserError, say
+from components.core.storage.digests import file_digest
 from components.core.storage.file_lock import exclusive_lock
 
 _SOURCE_LISTS = Path("/etc/apt")
@@ -265,10 +265,7 @@ def _complete_download(folder: Path) -> list[Path] | None:
 
 
 def _has_sha256(path: Path, sha256: str) -> bool:
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    return path.is_file() and file_digest(path) == sha256
 
 
 def _last_line(text: str) -> str:

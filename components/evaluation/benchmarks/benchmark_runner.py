@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import threading
@@ -15,6 +14,7 @@ from components.core.processes import supervision
 from components.core.projects.benchmark import Benchmark, make_input
 from components.core.projects.build import BuiltProject
 from components.core.projects.recipe import Recipe
+from components.core.storage.digests import file_digest
 from components.evaluation.benchmarks.counters import Count, Counter
 from components.evaluation.projects.section_sizes import measure
 
@@ -154,8 +154,8 @@ def _run(
         str(program.relative_to(built.directory.resolve())),
         text_bytes,
         _minimum(counts),
-        _sha256(run_dir / STDOUT),
-        _sha256(output) if benchmark.writes_output else "",
+        file_digest(run_dir / STDOUT),
+        file_digest(output) if benchmark.writes_output else "",
     )
 
 
@@ -176,8 +176,3 @@ def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None
 def _minimum(counts: list[Count]) -> Count:
     cycles = [count.cycles for count in counts if count.cycles is not None]
     return Count(min(count.instructions for count in counts), min(cycles, default=None))
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import gin
 
 from components.core.console import UserError
 from components.core.storage import digest
+from components.core.storage.digests import json_digest
 from components.core.storage.manifest import MANIFEST
 from components.core.storage.uri import display_path
 from components.ppo.config import PpoConfig
@@ -45,13 +45,13 @@ def training_fingerprint(config: PpoConfig) -> dict[str, str]:
         **{name: _digest_of(getattr(config, name)) for name in ARTIFACTS},
         **{name: str(getattr(config, name)) for name in OPTIONS},
         GIN: hashlib.sha256(gin.config_str().encode()).hexdigest(),
-        OVERSAMPLED: hashlib.sha256(json.dumps(names).encode()).hexdigest(),
+        OVERSAMPLED: json_digest(names),
     }
 
 
 def folder_of(fingerprint: Mapping[str, str]) -> str:
     """Return the folder name of a training with this fingerprint."""
-    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()[:16]
+    return json_digest(dict(fingerprint))[:16]
 
 
 class EarlierCredit(UserError):
