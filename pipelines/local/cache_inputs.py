@@ -12,6 +12,7 @@ from components.core.console import UserError
 from components.core.formats.toolchain import digest_of_clang
 from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes
+from components.core.storage.digests import file_digest
 from components.core.storage.input_files import read_bytes
 from components.core.storage.manifest import manifest_digest
 from components.core.storage.object_store import store_of
@@ -53,14 +54,14 @@ def identify_path(path: Path) -> tuple[str, ...]:
     Directories are not identified by content: a user's tree may hold gigabytes, and this runs at each start.
     """
     if path.is_file():
-        return (hashlib.sha256(path.read_bytes()).hexdigest(),)
-    facts = []
+        return (file_digest(path),)
+    listed = []
     for folder, folders, files in os.walk(path):
         folders.sort()
         for file in sorted(files):
             place = os.path.join(folder, file)
-            facts.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
-    return (_sha256("\n".join(facts)),)
+            listed.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
+    return (_sha256("\n".join(listed)),)
 
 
 def identify_clang(path: Path) -> tuple[str, ...]:

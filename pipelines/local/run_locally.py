@@ -22,7 +22,7 @@ from pipelines.retrain.state import load_state
 from pipelines.spec import load_spec
 from pipelines.validation import START_WORDS, as_parameter, checked_values, require_shared, uses_rayjob
 
-_FACTS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+_IDENTIFIED: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--recipe": identify_recipe,
     "--existing": identify_path,
     "--compile-commands": identify_build,
@@ -82,23 +82,23 @@ def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
             "use mlgo pipeline submit --host URL, or workers=ray:HOST:PORT to use a Ray cluster from here",
         )
     steps = steps_of(spec, values)
-    return tuple(replace(step, facts=tuple(_facts(step))) for step in steps)
+    return tuple(replace(step, cache_inputs=tuple(_cache_inputs(step))) for step in steps)
 
 
-def _facts(step: Step) -> Iterator[str]:
+def _cache_inputs(step: Step) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
         if flag in _STATES and value:
             # Steps use only the deployment in the state; each decision changes the rest of the state.
             deployment = read_deployment(value)
             yield deployment.deployed.policy_digest if deployment.deployed else "nothing is deployed"
             yield ",".join(deployment.regressed)
-        if flag not in _FACTS or not value or value in _WORDS.get(flag, ()):
+        if flag not in _IDENTIFIED or not value or value in _WORDS.get(flag, ()):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, ObjectUri):
             # A recipe or a build refers to further files, so download it and look at those as for a local one.
-            yield from _FACTS[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)
+            yield from _IDENTIFIED[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)
         elif place.exists():
-            yield from _FACTS[flag](place)
+            yield from _IDENTIFIED[flag](place)
         elif flag != "--llvm-source":  # its value need not be a path
             raise UserError(f"{value} does not exist", "check the path")

@@ -19,26 +19,26 @@ from pipelines.local.step import Condition, RunLocations, Step
 from pipelines.local.step_cache import StepRecords
 
 
-def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, places: RunLocations | None = None) -> set[str]:
+def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: RunLocations | None = None) -> set[str]:
     """Run `steps`, and return the names of those that were skipped because their conditions did not hold.
 
     A step is reused, and reported as such, if everything that it depends on is unchanged (step_cache.py).
 
     Args:
         steps: steps from pipelines.local.ir.steps_of.
-        run: absolute path of the run directory, created if it does not exist: logs, state, and, unless `places` says
+        run: absolute path of the run directory, created if it does not exist: logs, state, and, unless `locations` says
             otherwise, artifacts.
         runner: runs the steps.
-        places: locations of artifacts and files; default: inside `run`.
+        locations: locations of artifacts and files; default: inside `run`.
 
     Raises:
         UserError: a step failed (the error names it and its log), or another run uses the directory.
     """
     make_directory(run)
-    places = places or RunLocations(str(run), str(run / ".files"))
-    records = StepRecords(run, places)
+    locations = locations or RunLocations(str(run), str(run / ".files"))
+    records = StepRecords(run, locations)
     last = [step for step in steps if step.always]
-    with run_lock(run) as lock, runner.session(run, places, lock):
+    with run_lock(run) as lock, runner.session(run, locations, lock):
         try:
             skipped = _run_all([step for step in steps if not step.always], records, runner)
         except UserError as error:
@@ -122,7 +122,7 @@ def _conditions_hold(step: Step, records: StepRecords) -> bool:
 
 def _output_parameter(condition: Condition, records: StepRecords) -> str:
     try:
-        return Path(records.places.file(condition.step, condition.parameter)).read_text(encoding="utf-8")
+        return Path(records.locations.file(condition.step, condition.parameter)).read_text(encoding="utf-8")
     except FileNotFoundError:
         problem = f"step {condition.step} succeeded but wrote no value of {condition.parameter}"
         raise UserError(problem, "a condition of the pipeline needs that value: see the step's log") from None
@@ -134,7 +134,7 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
     key = records.key(step, identity)
     record = records.reusable(step, key)
     if record:
-        made = f"{records.places.artifact(step.output)}, made in {record.seconds:.0f} s"
+        made = f"{records.locations.artifact(step.output)}, made in {record.seconds:.0f} s"
         say(f"[{step.name}] reused: its inputs have not changed ({made})")
         return True
     note = records.prepare_work(step, identity) if step.work else ""
@@ -153,7 +153,7 @@ def _finish(ended: RunningStep, records: StepRecords, undone: Sequence[str]) -> 
         UserError: the step failed, or wrote no artifact.
     """
     step = ended.step
-    artifact, log = records.places.artifact(step.output), log_path(records.run, step)
+    artifact, log = records.locations.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
         left = f"\n  not done: {', '.join(undone)}" if undone else ""
         raise UserError(

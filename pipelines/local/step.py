@@ -66,7 +66,7 @@ class Step:
         conditions: if one does not hold, the step and everything that depends on it is skipped.
         after: steps that must end before this one, in addition to those whose artifacts it reads.
         always: exit handler: runs last, whether or not others failed; its arguments contain STATUS.
-        facts: anything else that the result depends on and the arguments do not show (content of a file that is
+        cache_inputs: anything else that the result depends on and the arguments do not show (content of a file that is
             named on the command line, version of a program that the step calls): text, compared for equality.
         work: name of a working directory that survives a kill: the step resumes there what an interrupted run of it
             began. Empty for a step that always starts from scratch.
@@ -85,13 +85,13 @@ class Step:
     conditions: tuple[Condition, ...] = ()
     after: tuple[str, ...] = ()
     always: bool = False
-    facts: tuple[str, ...] = ()
+    cache_inputs: tuple[str, ...] = ()
     work: str = ""
     extends: tuple[str, ...] = ()
 
-    def argv(self, places: RunLocations) -> list[str]:
+    def argv(self, locations: RunLocations) -> list[str]:
         """Return command and arguments with every placeholder filled in."""
-        return [*self.command, *(_PLACEHOLDER.sub(lambda m: self._fill(m, places), a) for a in self.arguments)]
+        return [*self.command, *(_PLACEHOLDER.sub(lambda m: self._fill(m, locations), a) for a in self.arguments)]
 
     def start_arguments(self) -> tuple[str, ...]:
         """Return the arguments without the flags in `extends` and their values: those that a working directory fits."""
@@ -106,37 +106,37 @@ class Step:
                 kept.append(argument)
         return tuple(kept)
 
-    def executor_input(self, places: RunLocations) -> str:
+    def executor_input(self, locations: RunLocations) -> str:
         """Return the ExecutorInput as JSON, which KFP passes for {{$}}."""
-        artifacts = {name: [{"name": name, "uri": places.artifact(of)}] for name, of in self.inputs.items()}
+        artifacts = {name: [{"name": name, "uri": locations.artifact(of)}] for name, of in self.inputs.items()}
         made = {
-            name: [{"name": name, "type": {"schemaTitle": title}, "uri": self._output_place(name, places)}]
+            name: [{"name": name, "type": {"schemaTitle": title}, "uri": self._output_place(name, locations)}]
             for name, title in self.outputs.items()
         }
         document = {
             "inputs": {"artifacts": {name: {"artifacts": listed} for name, listed in artifacts.items()}},
             "outputs": {
                 "artifacts": {name: {"artifacts": listed} for name, listed in made.items()},
-                "parameters": {name: {"outputFile": places.file(self.name, name)} for name in self.parameters},
-                "outputFile": places.file(self.name, "executor_output.json"),
+                "parameters": {name: {"outputFile": locations.file(self.name, name)} for name in self.parameters},
+                "outputFile": locations.file(self.name, "executor_output.json"),
             },
         }
         return json.dumps(document)
 
-    def _fill(self, match: re.Match[str], places: RunLocations) -> str:
+    def _fill(self, match: re.Match[str], locations: RunLocations) -> str:
         direction, kind, name, _attribute = match.groups()
         if direction is None:
-            return self.executor_input(places)
+            return self.executor_input(locations)
         if (direction, kind) == ("inputs", "artifacts") and name in self.inputs:
-            return places.artifact(self.inputs[name])
+            return locations.artifact(self.inputs[name])
         if (direction, kind) == ("outputs", "artifacts") and name in self.outputs:
-            return self._output_place(name, places)
+            return self._output_place(name, locations)
         if (direction, kind) == ("outputs", "parameters") and name in self.parameters:
-            return places.file(self.name, name)
+            return locations.file(self.name, name)
         raise UserError(f"the step {self.name} has an unknown placeholder: {match[0]}", "compile the pipeline again")
 
-    def _output_place(self, name: str, places: RunLocations) -> str:
-        return places.file(self.name, name) if self.outputs[name] in SINGLE_FILE_TYPES else places.artifact(name)
+    def _output_place(self, name: str, locations: RunLocations) -> str:
+        return locations.file(self.name, name) if self.outputs[name] in SINGLE_FILE_TYPES else locations.artifact(name)
 
 
 def _join(root: str, *names: str) -> str:

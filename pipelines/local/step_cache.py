@@ -7,12 +7,12 @@ and, for a step that can resume, `.steps/<name>.start.json`: {"key": digest of t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.storage.digests import json_digest
 from pipelines.local.locations import artifact_digest, local_directory
 from pipelines.local.step import RunLocations, Step
 
@@ -34,13 +34,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class StepRecords:
-    """The records of the run directory `run`, whose artifacts are in `places`."""
+    """The records of the run directory `run`, whose artifacts are in `locations`."""
 
     run: Path
-    places: RunLocations
+    locations: RunLocations
 
     def key(self, step: Step, identity: str) -> str:
-        """Return the sha256 (hex) over all that decides the step's result: command, input artifacts, code, facts.
+        """Return the sha256 (hex) over all that decides the step's result: command, artifacts, code, cache inputs.
 
         The inputs must be finished: their digests are read from their manifests. Artifacts enter by content, never
         by path, so that a run that was moved is still reused.
@@ -60,31 +60,31 @@ class StepRecords:
         except (KeyError, ValueError):
             return None  # never finished
         # If the artifact was damaged or replaced since, the step runs again.
-        intact = artifact_digest(self.places.artifact(step.output)) == record.digest if step.output else True
-        has_parameters = all(Path(self.places.file(step.name, name)).is_file() for name in step.parameters)
+        intact = artifact_digest(self.locations.artifact(step.output)) == record.digest if step.output else True
+        has_parameters = all(Path(self.locations.file(step.name, name)).is_file() for name in step.parameters)
         return record if intact and has_parameters else None
 
     def finished(self, step: Step, key: str, seconds: float) -> None:
         """Record that the step's artifact, just made, belongs to `key`."""
-        made = artifact_digest(self.places.artifact(step.output)) if step.output else ""
-        command = step.argv(self.places)
+        made = artifact_digest(self.locations.artifact(step.output)) if step.output else ""
+        command = step.argv(self.locations)
         self._write(step.name, {"key": key, "digest": made, "seconds": round(seconds, 3), "command": command})
 
     def prepare_work(self, step: Step, identity: str) -> str:
         """Provide a working directory that fits the step's inputs; return a message for the user, or "".
 
-        A directory that was begun with the same inputs is kept, and the step resumes in it. One that was begun with
+        A directory that was started with the same inputs is kept, and the step resumes in it. One that was started with
         other inputs is moved aside, not deleted: it may hold hours of training.
         """
-        work = local_directory(self.places.artifact(step.work))
+        work = local_directory(self.locations.artifact(step.work))
         key = self._key(step, identity, step.start_arguments())
         if work is None:  # object storage has no rename; the step itself compares its inputs
             self._write(f"{step.name}.start", {"key": key})
             return ""
-        begun = self._read(f"{step.name}.start").get("key")
+        earlier = self._read(f"{step.name}.start").get("key")
         message = ""
         if work.exists() and any(work.iterdir()):
-            if begun == key:
+            if earlier == key:
                 return f"resumes in {work}"
             number = 1
             while (aside := work.with_name(f"{work.name}.old-{number}")).exists():
@@ -96,9 +96,8 @@ class StepRecords:
         return message
 
     def _key(self, step: Step, identity: str, arguments: tuple[str, ...]) -> str:
-        inputs = {key: artifact_digest(self.places.artifact(name)) for key, name in sorted(step.inputs.items())}
-        document = [step.module, arguments, inputs, step.facts, identity]
-        return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+        inputs = {key: artifact_digest(self.locations.artifact(name)) for key, name in sorted(step.inputs.items())}
+        return json_digest([step.module, arguments, inputs, step.cache_inputs, identity])
 
     def _read(self, name: str) -> dict[str, object]:
         try:

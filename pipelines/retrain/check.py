@@ -43,26 +43,26 @@ class Limits:
     age_days: float = 90.0
 
 
-def retrain_reasons(state: State, facts: RetrainInputs, limits: Limits) -> list[str]:
+def retrain_reasons(state: State, inputs: RetrainInputs, limits: Limits) -> list[str]:
     """Return the reasons to retrain, as sentences; empty if there are none."""
     deployed = state.deployed
     if deployed is None:
         return ["nothing is deployed yet"]
     found = []
-    if facts.llvm_version is not None and facts.llvm_version != deployed.llvm_version:
-        found.append(f"LLVM is {facts.llvm_version}, but the policy was trained for {deployed.llvm_version}")
-    if facts.features is not None and facts.features != deployed.features:
-        gone = sorted(set(deployed.features) - set(facts.features))
+    if inputs.llvm_version is not None and inputs.llvm_version != deployed.llvm_version:
+        found.append(f"LLVM is {inputs.llvm_version}, but the policy was trained for {deployed.llvm_version}")
+    if inputs.features is not None and inputs.features != deployed.features:
+        gone = sorted(set(deployed.features) - set(inputs.features))
         if gone:
             found.append(f"the compiler no longer logs these features of the policy: {', '.join(gone)}")
-    if facts.modules is not None:
-        share = drift(deployed.modules, facts.modules)
+    if inputs.modules is not None:
+        share = drift(deployed.modules, inputs.modules)
         if share > limits.drift:
             percent = f"{100 * share:.0f}% of the modules are new or have changed"
             found.append(f"{percent}, more than {100 * limits.drift:g}%")
-    if facts.metrics is not None:
-        found += _regression(deployed.reduction_percent, deployed.ci95, facts.metrics)
-    age_days = (facts.now - deployed.promoted_at) / 86400
+    if inputs.metrics is not None:
+        found += _regression(deployed.reduction_percent, deployed.ci95, inputs.metrics)
+    age_days = (inputs.now - deployed.promoted_at) / 86400
     if age_days > limits.age_days:
         found.append(f"the policy is {age_days:.0f} days old, more than {limits.age_days:g}")
     return found

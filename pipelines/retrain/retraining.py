@@ -102,5 +102,5 @@ def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -
         arguments=("evaluation", *arguments),
         output=output,
         # The content at these locations may have changed although their names have not.
-        facts=tuple(artifact_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
+        cache_inputs=tuple(artifact_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
     )

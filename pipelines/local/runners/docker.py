@@ -67,7 +67,7 @@ class DockerRunner(Runner):
         for container in self._containers():
             say(f"removing the container {container.name} of a killed run")
             container.remove(force=True)
-        for folder in (Path(self.places.files), *self._written()):
+        for folder in (Path(self.locations.files), *self._written()):
             folder.mkdir(parents=True, exist_ok=True)
             self._own(folder)
 
@@ -84,8 +84,8 @@ class DockerRunner(Runner):
         from docker.errors import APIError, ImageNotFound
 
         reference = self._references.get(step.image, step.image)
-        folders = [Path(self.places.files, step.name)]
-        folders += [Path(self.places.artifact(step.work))] if step.work else []
+        folders = [Path(self.locations.files, step.name)]
+        folders += [Path(self.locations.artifact(step.work))] if step.work else []
         for folder in filter(Path.is_dir, folders):
             self._own(folder)
         passed_on = (*_PASSED_ON, NOTIFY_VARIABLE) if step.always else _PASSED_ON
@@ -153,7 +153,7 @@ class DockerRunner(Runner):
 
     def _written(self) -> tuple[Path, ...]:
         """Return the directories that steps write to."""
-        artifacts = local_directory(self.places.artifacts)
+        artifacts = local_directory(self.locations.artifacts)
         return (self.run, self._cache(), *((artifacts,) if artifacts else ()))
 
     def _volumes(self, command: Sequence[str], key_file: str | None) -> dict[str, dict[str, str]]:

@@ -50,12 +50,12 @@ class Runner(ABC):
         self.running: list[RunningStep] = []
         self._selector = selectors.DefaultSelector()
         self.run = Path()
-        self.places = RunLocations("", "")
+        self.locations = RunLocations("", "")
 
     @contextmanager
-    def session(self, run: Path, places: RunLocations, lock: int) -> Iterator[None]:
+    def session(self, run: Path, locations: RunLocations, lock: int) -> Iterator[None]:
         """Accept steps of the run in `run`; at the end, stop those that still run. lock: descriptor of its lock."""
-        self.run, self.places = run, places
+        self.run, self.locations = run, locations
         self._open(lock)
         try:
             yield
@@ -66,8 +66,8 @@ class Runner(ABC):
     def start(self, step: Step, key: str, log: Path, shown: bool = True) -> None:
         """Start `step`; append its output to `log`, and print it if `shown`."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        Path(self.places.files, step.name).mkdir(parents=True, exist_ok=True)
-        command = step.argv(self.places)
+        Path(self.locations.files, step.name).mkdir(parents=True, exist_ok=True)
+        command = step.argv(self.locations)
         stream = open(log, "ab")  # noqa: SIM115 (closed when the step has ended)
         stream.write(f"$ {' '.join(command)}\n".encode())
         stream.flush()

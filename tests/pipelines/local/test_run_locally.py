@@ -75,12 +75,12 @@ def test_every_artifact_read_is_written_by_a_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["recipe", "corpus", "compile_commands"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_step_accepts_its_arguments(tmp_path: Path, preset: str, kind: str) -> None:
-    places = RunLocations(str(tmp_path / "run"), str(tmp_path / "files"))
+    locations = RunLocations(str(tmp_path / "run"), str(tmp_path / "files"))
     for step in steps(tmp_path, preset, kind):
         if step.always:
             continue
         launcher = importlib.import_module("components.core.launcher.__main__").main
-        with launcher.make_context("launcher", step.argv(places)[3:]) as context:
+        with launcher.make_context("launcher", step.argv(locations)[3:]) as context:
             assert context.params["step"] == step.module.split(".")[1]
             arguments = without_empty(context.params["arguments"])
         command: Any = importlib.import_module(f"{step.module}.__main__").main
@@ -105,7 +105,7 @@ def test_corpus_is_built_by_clang_of_the_runs_llvm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["llvm_source", "sdk"])
-def test_content_behind_local_paths_is_part_of_the_facts(parameter: str, tmp_path: Path) -> None:
+def test_content_behind_local_paths_is_part_of_the_cache_inputs(parameter: str, tmp_path: Path) -> None:
     """These are the recipe of the corpus and of whole builds, and the LLVM that the clangs are built from."""
     recipe = tmp_path / "r.yaml"
     tree = tmp_path / "llvm"
@@ -115,12 +115,12 @@ def test_content_behind_local_paths_is_part_of_the_facts(parameter: str, tmp_pat
         recipe.write_text(f"name: p{number}\nsource: {{deb: pp}}\ncmake: {{}}\n")
         (tree / "driver.cpp").write_text(number)
         given = RunOptions(tmp_path / "run", recipe=recipe).parameters() | {parameter: str(tree)}
-        seen.append({step.name: step.facts for step in local_steps(COMPILED, given)})
+        seen.append({step.name: step.cache_inputs for step in local_steps(COMPILED, given)})
     for name in ("toolchain-training", "corpus", "toolchain-release", "release-report"):
         assert seen[0][name] != seen[1][name], name
 
 
-def test_content_behind_uris_is_part_of_the_facts(place: ObjectUri, tmp_path: Path) -> None:
+def test_content_behind_uris_is_part_of_the_cache_inputs(place: ObjectUri, tmp_path: Path) -> None:
     """Covers a recipe and a build with the files that they name, a retraining state, an artifact, a plain folder."""
     tree, made = tmp_path / "tree", tmp_path / "a.o"
     tree.mkdir()
@@ -130,14 +130,14 @@ def test_content_behind_uris_is_part_of_the_facts(place: ObjectUri, tmp_path: Pa
     for name, text in {"r.yaml": recipe, "cc.json": database, "state.json": "[]", **folder}.items():
         put(place / "in" / name, text)
 
-    def facts(**given: object) -> dict[str, tuple[str, ...]]:
-        return {step.name: step.facts for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
+    def cache_inputs(**given: object) -> dict[str, tuple[str, ...]]:
+        return {step.name: step.cache_inputs for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
 
     def changes(step: str, change: Callable[[], object], **given: object) -> bool:
-        before = facts(**given)[step]
-        assert before and before == facts(**given)[step]
+        before = cache_inputs(**given)[step]
+        assert before and before == cache_inputs(**given)[step]
         change()
-        return before != facts(**given)[step]
+        return before != cache_inputs(**given)[step]
 
     here = place / "in"
     for step in ("corpus", "release-report"):
@@ -153,9 +153,9 @@ def test_content_behind_uris_is_part_of_the_facts(place: ObjectUri, tmp_path: Pa
     assert not changes("corpus", lambda: put(place / "inside", "beside it"), corpus=here)
     with publish(mirror(place / "made")) as directory:
         (directory / "a.bc").write_text("1")
-    assert facts(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
+    assert cache_inputs(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
     with pytest.raises(UserError, match="does not exist"):
-        facts(corpus=place / "nowhere")
+        cache_inputs(corpus=place / "nowhere")
 
 
 def put(uri: ObjectUri, text: str) -> None:
@@ -244,16 +244,16 @@ def deployment(place: Path, policy: str, *regressed: str, decisions: int = 0) ->
 
 
 def test_steps_depend_on_what_a_state_deploys_but_not_on_its_decisions(tmp_path: Path) -> None:
-    def facts(place: Path) -> dict[str, tuple[str, ...]]:
+    def cache_inputs(place: Path) -> dict[str, tuple[str, ...]]:
         steps = local_steps(COMPILED, {"recipe": "tiny", "retrain_state": str(place)})
-        return {step.name: step.facts for step in steps if str(place) in step.arguments}
+        return {step.name: step.cache_inputs for step in steps if str(place) in step.arguments}
 
-    missing = facts(tmp_path / "missing.json")
+    missing = cache_inputs(tmp_path / "missing.json")
     assert missing == {name: ("nothing is deployed", "") for name in ("warmstart", "promote", "record-refusal")}
-    first = facts(deployment(tmp_path / "a.json", "gs://b/p", "m1"))
+    first = cache_inputs(deployment(tmp_path / "a.json", "gs://b/p", "m1"))
     assert first == {name: ("d" * 64, "m1") for name in ("warmstart", "promote", "record-refusal")}
-    assert facts(deployment(tmp_path / "b.json", "gs://b/p", "m1", decisions=3)) == first
-    assert facts(deployment(tmp_path / "c.json", "gs://b/p", "m2")) != first
+    assert cache_inputs(deployment(tmp_path / "b.json", "gs://b/p", "m1", decisions=3)) == first
+    assert cache_inputs(deployment(tmp_path / "c.json", "gs://b/p", "m2")) != first
 
 
 @pytest.mark.parametrize(

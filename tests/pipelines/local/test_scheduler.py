@@ -87,7 +87,7 @@ def test_changed_argument_reruns_step_and_its_dependents(toys: Toys) -> None:
 def test_identical_artifact_does_not_rerun_dependents(toys: Toys) -> None:
     one, two = toys.step("one", (), "--add", "1"), toys.step("two", ("one",), "--add", "2")
     toys.run(one, two)
-    toys.run(replace(one, facts=("another compiler",)), two)
+    toys.run(replace(one, cache_inputs=("another compiler",)), two)
     assert (toys.runs("one"), toys.runs("two")) == (2, 1)
 
 
@@ -216,7 +216,7 @@ def test_killed_step_resumes_in_its_working_directory(toys: Toys, capsys: pytest
 def test_working_directory_of_other_inputs_is_moved_aside(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
     step = toys.working("--add", "1")
     toys.run(step)
-    toys.run(replace(step, facts=("other",)))
+    toys.run(replace(step, cache_inputs=("other",)))
     assert "earlier work is kept in" in capsys.readouterr().out
     assert (toys.directory / "train-work.old-1" / "begun").exists()
     assert (toys.directory / "train-work" / "begun").exists()
