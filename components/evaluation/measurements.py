@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from components.core.compiler.source_language import source_language
@@ -160,31 +161,45 @@ class Measurements:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Measurements:
         """Restore measurements from their JSON form. KeyError, TypeError or ValueError if that is not possible."""
-        objective = OBJECTIVES[document.get("measure", SIZE.name)]  # the first version had only sizes
-        dtype = np.int64 if objective.additive else np.float64
-        values = document[objective.labels.values_key]
-        names = tuple(document["modules"])
-        if objective.labels.case == "module":
+        read = msgspec.convert(document, _Document)
+        objective = OBJECTIVES[read.measure]
+        number, dtype = (int, np.int64) if objective.additive else (float, np.float64)
+        values = msgspec.convert(document[objective.labels.values_key], dict[str, list[number]])  # type: ignore[valid-type]
+        languages = read.languages if objective.labels.case == "module" else ()
+        if objective.labels.case == "module" and not languages:
             # Measurements of the first version have no languages, but most follow from the names of the modules.
-            languages = document.get("languages") or [source_language((), name) for name in names]
-        else:
-            languages = ()
+            languages = tuple(source_language((), name) for name in read.modules)
         return cls(
             objective=objective,
-            modules=names,
-            projects=tuple(document["projects"]),
-            unseen_project=np.array(document["unseen_project"], dtype=bool),
+            modules=read.modules,
+            projects=read.projects,
+            unseen_project=np.array(read.unseen_project, dtype=bool),
             values={name: np.array(column, dtype=dtype) for name, column in values.items()},
-            functions=tuple(document.get("functions", ())),
-            module=np.array(document.get("module", ()), dtype=np.int64),
-            languages=tuple(languages),
+            functions=read.functions,
+            module=np.array(read.module, dtype=np.int64),
+            languages=languages,
             sections={
                 name: {section: np.array(column, dtype=np.int64) for section, column in parts.items()}
-                for name, parts in document.get("sections", {}).items()
+                for name, parts in read.sections.items()
             },
-            excluded=tuple(Excluded(**module) for module in document["excluded"]),
-            compile_s=document["compile_s"],
+            excluded=read.excluded,
+            compile_s=read.compile_s,
         )
+
+
+class _Document(msgspec.Struct, kw_only=True):
+    """measurements.json without the values, whose key depends on the objective; see `Measurements`."""
+
+    measure: str = SIZE.name  # the first version had only sizes
+    modules: tuple[str, ...]
+    projects: tuple[str, ...]
+    unseen_project: list[bool]
+    functions: tuple[str, ...] = ()
+    module: list[int] = []
+    languages: tuple[str, ...] = ()
+    sections: dict[str, dict[str, list[int]]] = {}
+    excluded: tuple[Excluded, ...]
+    compile_s: dict[str, float] | None
 
 
 def write_measurements(directory: Path, measured: Measurements) -> None:
