@@ -77,8 +77,9 @@ Examples:
 def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
-    Writes inline.plan for the release clang, and the results as tune.json and modules.csv. The search starts from the
-    policy's decisions and applies measured flips. An interrupted search continues when the command runs again.
+    Writes inline.plan for the release clang, and the results as tune.json, modules.csv and model-card.md. The search
+    starts from the policy's decisions and applies measured flips. An interrupted search continues when the command runs
+    again.
     """
     # Imported here so that --help does not wait for NumPy.
     from components.core.compiler.advisor import Advisor

@@ -30,6 +30,7 @@ from components.core.storage.uri import display_path
 from components.core.workers import WorkerPool, make_pool
 from components.tune.climb import all_decisions
 from components.tune.config import TuneConfig
+from components.tune.model_card import MARKDOWN, write_card
 from components.tune.search import search
 from components.tune.state import ModuleState, SearchDirectory
 
@@ -74,6 +75,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         figures = _figures(config, toolchain, len(corpus), states, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
+        write_card(partial / MARKDOWN, config, figures)
     return figures
 
 

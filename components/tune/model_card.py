@@ -1,0 +1,65 @@
+"""Writes the model card of a plan: model-card.md, what the plan is for, what it gains, and how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core.compiler.inline_plan import PLAN_FILE
+from components.tune.config import TuneConfig
+
+MARKDOWN = "model-card.md"
+
+
+def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> None:
+    """Write the card.
+
+    Args:
+        path: the file to write.
+        config: the search.
+        figures: the content of tune.json, sizes in bytes of text.
+    """
+    path.write_text("\n".join(_lines(config, figures)) + "\n", encoding="utf-8")
+
+
+def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
+    searched, known = figures["modules"], figures["corpus_modules"]
+    counted = "the share of each function that the link keeps" if config.size_of == "linked" else "all functions"
+    lines = [
+        f"# Inlining plan: {_change(figures['plan_reduction_percent'])} than LLVM's heuristic",
+        "",
+        "The decisions of one program's calls, found by a search. Other code needs a policy.",
+        "",
+        f"| text of {searched} of {known} modules | bytes | |",
+        "|---|---|---|",
+        f"| LLVM's heuristic | {figures['heuristic_bytes']:,} | |",
+        f"| policy | {figures['policy_bytes']:,} | {_change(figures['policy_reduction_percent'])} |",
+        f"| plan | {figures['plan_bytes']:,} | {_change(figures['plan_reduction_percent'])} |",
+        "",
+        f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles of "
+        f"a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
+        f"- {figures['finished_modules']} of {known} modules were searched to the end. Modules that the plan does not "
+        "list, and calls that have changed, get the policy's decisions.",
+        f"- {_verified(figures)}",
+        f"- Corpus `{figures['corpus'] or 'without manifest'}`, policy `{figures['policy'] or 'without manifest'}`, "
+        f"training clang {figures['llvm_version']} `{figures['training clang']}`.",
+        "",
+        "```shell",
+        f"clang -Oz -mllvm -mlgo-inline-plan={PLAN_FILE} -c file.c  # clang of release/bin",
+        "```",
+    ]
+    return lines
+
+
+def _change(reduction_percent: float) -> str:
+    return f"{abs(reduction_percent):.2f}% {'larger' if reduction_percent < 0 else 'smaller'}"
+
+
+def _verified(figures: Mapping[str, Any]) -> str:
+    if "release_modules" not in figures:
+        return "Not verified with a release clang: pass --release-toolchain."
+    return (
+        f"The release clang compiled {figures['release_as_found']} of {figures['release_modules']} modules to the size "
+        f"that was found, {figures['release_identical_twice']} with bit-identical objects in two compiles."
+    )

@@ -1,0 +1,50 @@
+"""The card of a plan states what was searched, what it gains, and whether it was verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.tune.config import TuneConfig
+from components.tune.model_card import write_card
+
+FIGURES: dict[str, Any] = {
+    "llvm_version": "19.1.7",
+    "corpus": "c" * 64,
+    "training clang": "t" * 64,
+    "policy": "",
+    "corpus_modules": 80,
+    "modules": 12,
+    "finished_modules": 3,
+    "rounds": 15,
+    "heuristic_bytes": 1000,
+    "policy_bytes": 1010,
+    "plan_bytes": 950,
+    "policy_reduction_percent": -1.0,
+    "plan_reduction_percent": 5.0,
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TuneConfig:
+    return TuneConfig(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path / "plan", minutes=15.0)
+
+
+def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> None:
+    write_card(tmp_path / "card.md", config, FIGURES)
+    card = (tmp_path / "card.md").read_text()
+    assert card.startswith("# Inlining plan: 5.00% smaller than LLVM's heuristic")
+    assert "text of 12 of 80 modules" in card and "3 of 80 modules were searched to the end" in card
+    assert "| policy | 1,010 | 1.00% larger |" in card and "15 rounds in at most 15 minutes" in card
+    assert f"Corpus `{'c' * 64}`, policy `without manifest`" in card
+    assert "Not verified" in card
+
+
+def test_card_states_verification(tmp_path: Path, config: TuneConfig) -> None:
+    verified = {"release_modules": 12, "release_as_found": 11, "release_identical_twice": 12}
+    write_card(tmp_path / "card.md", config, FIGURES | verified)
+    card = (tmp_path / "card.md").read_text()
+    assert "compiled 11 of 12 modules to the size" in card and "12 with bit-identical objects" in card
+    assert "Not verified" not in card
