@@ -37,8 +37,8 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         f"| policy | {figures['policy_bytes']:,} | {_change(figures['policy_reduction_percent'])} |",
         f"| plan | {figures['plan_bytes']:,} | {_change(figures['plan_reduction_percent'])} |",
         "",
-        f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles of "
-        f"a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
+        f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "
+        f"of a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
         f"- {figures['finished_modules']} of {known} modules were searched to the end. Modules that the plan does not "
         "list, and calls that have changed, get the policy's decisions.",
         f"- {_verified(figures)}",
