@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -80,6 +81,38 @@ def test_profiles_are_used_after_the_build_is_removed(build: Path, tmp_path: Pat
         "cold.o": False,
     }
     assert [len(module_profiles(module)) for module in modules] == [1, 1, 0]
+
+
+def test_instrumentation_profile_is_used_after_the_build_is_removed(tmp_path: Path) -> None:
+    """A profile of -fprofile-use, which clang reads again when it compiles the module's bitcode."""
+    build = tmp_path / "build"
+    build.mkdir()
+    (build / "hot.c").write_text(SOURCE)
+    instrumented = subprocess.run(
+        ["clang-19", "-O2", "-fprofile-generate", "-S", "-emit-llvm", "hot.c", "-o", "-"],
+        cwd=build,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    found = re.search(r"@__profd_hot = .*? \{ i64 -?\d+, i64 (-?\d+),", instrumented)
+    assert found, "clang records a hash of the function's control flow, by which it finds its counters"
+    (build / "app.proftext").write_text(f":ir\nhot\n{int(found[1]) % 2**64}\n2\n90000\n5000\n")
+    merge = ["/usr/lib/llvm-19/bin/llvm-profdata", "merge", "app.proftext", "-o", "app.profdata"]
+    subprocess.run(merge, cwd=build, check=True)
+    command = ["clang-19", "-O2", "-fprofile-use=app.profdata", "-Xclang", "-fembed-bitcode=all", "-c", "hot.c"]
+    command += ["-o", "hot.o"]
+    subprocess.run(command, cwd=build, check=True)
+    entry = {"directory": str(build), "file": "hot.c", "arguments": command}
+    (build / "compile_commands.json").write_text(json.dumps([entry]))
+    corpus = extract(build, tmp_path / "corpus")
+    shutil.rmtree(build)
+    (module,) = load_corpus(corpus.rename(tmp_path / "moved")).modules
+    require_replayable([module])
+    assert any(argument.startswith("-fprofile-instrument-use-path=") for argument in module.arguments())
+    assert len(module_profiles(module)) == 1 and is_hot(module, tmp_path)
+    module.cmd.write_text("\0".join(a for a in module.arguments() if "profile-instrument-use" not in a))
+    assert not is_hot(module, tmp_path), "the bitcode alone does not have the profile"
 
 
 def test_import_and_combine_keep_profiles(build: Path, tmp_path: Path) -> None:
