@@ -42,6 +42,21 @@ class CodeGenerators(click.ParamType):
         return str(value)
 
 
+class NameList(click.ParamType):
+    """Names with commas between as a tuple."""
+
+    name = "names"
+
+    def convert(
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        if value and not re.fullmatch(r"[a-z0-9-]+(,[a-z0-9-]+)*", str(value)):
+            self.fail(f"{value!r} is not a list of projects such as polly,clang-tools-extra", parameter, context)
+        return tuple(str(value).split(",")) if value else ()
+
+
 class CmakeDefinition(click.ParamType):
     """NAME=VALUE as a pair."""
 
@@ -110,6 +125,9 @@ Examples:
                    "or from random vectors; LLVM 22 with --strategy plugin.")
 @click.option("--targets", type=CodeGenerators(), default="native", show_default=True, metavar="native|all|NAME,...",
               help="Code generators: this machine's, all of the SDK, or, with --mode sdk, a list such as X86,ARM.")
+@click.option("--projects", type=NameList(), default="", metavar="NAME,...",
+              help="sdk: projects of llvm-project to configure next to clang and lld, such as polly; what else they "
+                   "install is named in --define LLVM_DISTRIBUTION_COMPONENTS=NAME;...")
 @click.option("--define", "definitions", type=CmakeDefinition(), multiple=True, metavar="NAME=VALUE",
               help="sdk: a variable of LLVM's CMake project, such as LLVM_ENABLE_LTO=Thin. Can be repeated.")
 @click.option("--sdk", type=ARTIFACT, metavar="DIR|URI",
@@ -122,6 +140,7 @@ def main(
     mode: str,
     policies: tuple[Path | str, ...],
     extra_policy: Path | None,
+    projects: tuple[str, ...],
     definitions: tuple[tuple[str, str], ...],
     **given: Any,
 ) -> None:
@@ -131,10 +150,12 @@ def main(
     """
     given = {name: value for name, value in given.items() if value is not None}
     if mode == "sdk":
-        _make_sdk([*policies, *([extra_policy] if extra_policy else [])], dict(definitions), given)
+        _make_sdk([*policies, *([extra_policy] if extra_policy else [])], dict(definitions), given, projects)
         return
-    if definitions:
-        raise UserError("--define is for LLVM's own build", "omit it, or pass --mode sdk")
+    if definitions or projects:
+        raise UserError(
+            f"{'--define' if definitions else '--projects'} is for LLVM's own build", "omit it, or pass --mode sdk"
+        )
     if (given["clang"] or given["problem"]) and (mode, given["strategy"]) != ("training", EXTERNAL):
         raise UserError(
             "--clang and --problem describe a training clang that others built",
@@ -150,14 +171,16 @@ def main(
     make_toolchain(ToolchainConfig(mode=cast(Mode, mode), policies=tuple(directories), **given))
 
 
-def _make_sdk(policies: Collection[object], definitions: dict[str, str], given: dict[str, Any]) -> None:
+def _make_sdk(
+    policies: Collection[object], definitions: dict[str, str], given: dict[str, Any], projects: tuple[str, ...]
+) -> None:
     unused = [*policies, given.pop("clang"), given.pop("problem"), given.pop("ir2vec_vocab", None), given.get("sdk")]
     if any(unused) or given.pop("strategy") != "sdk" or given.pop("embed") != "cpp":
         raise UserError(
             "an SDK is LLVM alone",
             "omit --policy, --extra-policy, --embed, --ir2vec-vocab, --sdk, --strategy, --clang and --problem",
         )
-    make_sdk(SdkConfig(definitions=definitions, **given))
+    make_sdk(SdkConfig(projects=projects, definitions=definitions, **given))
 
 
 def _find_policies(policies: Sequence[Path | str], given: Mapping[str, Any]) -> list[Path]:

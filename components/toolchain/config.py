@@ -106,6 +106,7 @@ class SdkConfig:
         llvm_major: major version of LLVM, which the source must have.
         llvm_source: "deb", "git:TAG", a path or a URI.
         targets: code generators: "native", "all", or LLVM's names of targets with commas between.
+        projects: projects of llvm-project to configure next to clang and lld, such as "polly".
         definitions: further variables of LLVM's CMake project.
         cache: directory for downloads and build trees.
         jobs: number of parallel compiles, >= 1.
@@ -115,6 +116,7 @@ class SdkConfig:
     llvm_major: int = 19
     llvm_source: str = "deb"
     targets: str = "native"
+    projects: tuple[str, ...] = ()
     definitions: Mapping[str, str] = field(default_factory=dict)
     cache: Path = field(default_factory=default_cache_dir)
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
@@ -130,4 +132,11 @@ class SdkConfig:
             raise UserError(
                 f"Debian has no source package of LLVM {self.llvm_major}",
                 f"pass --llvm-source git:llvmorg-{self.llvm_major}.X.Y, or the directory of llvm-project",
+            )
+        fetched = self.llvm_source == "deb" or self.llvm_source.startswith("git:")
+        if fetched and (more := set(self.projects) - {"clang", "lld"}):
+            raise UserError(
+                f"--projects {','.join(sorted(more))}: --llvm-source {self.llvm_source} fetches only LLVM, clang and "
+                "lld",
+                "pass --llvm-source the directory of llvm-project",
             )

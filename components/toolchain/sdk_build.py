@@ -32,13 +32,13 @@ _LLD_ARCHIVES = ("lldELF", "lldCommon")
 """Archives of the linker for LTO; LLVM's distributions cannot contain them and their headers, so both are copied."""
 _LLD_HEADERS = "lld/include/lld"
 _FIXED = {
-    "LLVM_DISTRIBUTION_COMPONENTS": _COMPONENTS,
-    "LLVM_ENABLE_PROJECTS": "clang;lld",
     "BUILD_SHARED_LIBS": "OFF",
     "LLVM_LINK_LLVM_DYLIB": "OFF",
     "CLANG_LINK_CLANG_DYLIB": "OFF",
 }
 """Variables on which linking our clangs relies."""
+_ENABLE_PROJECTS = "LLVM_ENABLE_PROJECTS"
+_INSTALLED = "LLVM_DISTRIBUTION_COMPONENTS"
 _DEFAULTS = {
     "CMAKE_BUILD_TYPE": "Release",
     "LLVM_ENABLE_ASSERTIONS": "OFF",
@@ -66,6 +66,8 @@ def make_sdk(config: SdkConfig) -> Path:
         UserError: the source is missing or has an unsupported version, or the build failed.
     """
     source = whole_source(config.llvm_source, config.llvm_major, config.cache)
+    if absent := [name for name in config.projects if not (source / name / "CMakeLists.txt").is_file()]:
+        raise UserError(f"--projects {absent[0]}: {source} has no such project", "see its directories for the names")
     version = source_version(source / VERSION_FILE)
     definitions = cmake_definitions(config)
     # The number of links at a time changes nothing that is built: an interrupted build may continue with other --jobs.
@@ -100,6 +102,9 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
     """
     if fixed := sorted(_FIXED.keys() & config.definitions.keys()):
         raise UserError(f"--define {fixed[0]}: linking our clangs needs {fixed[0]}={_FIXED[fixed[0]]}", "omit it")
+    if _ENABLE_PROJECTS in config.definitions:
+        raise UserError(f"--define {_ENABLE_PROJECTS}: clang and lld are needed", "name further ones in --projects")
+    components = [_COMPONENTS, config.definitions.get(_INSTALLED, "")]
     found = {"CMAKE_C_COMPILER": _compiler("CC", "clang"), "CMAKE_CXX_COMPILER": _compiler("CXX", "clang++")}
     compiler = Path(found["CMAKE_CXX_COMPILER"]).resolve()
     if compiler.name.startswith("clang") and (compiler.with_name("ld.lld").exists() or shutil.which("ld.lld")):
@@ -113,6 +118,8 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
         "LLVM_TARGETS_TO_BUILD": targets,
         _LINK_JOBS: str(_link_jobs(config.jobs)),
         **config.definitions,
+        _ENABLE_PROJECTS: ";".join(dict.fromkeys(("clang", "lld", *config.projects))),
+        _INSTALLED: ";".join(filter(None, components)),
         **_FIXED,
     }
 

@@ -36,6 +36,7 @@ def test_help_shows_both_modes_in_examples() -> None:
         (["--mode", "sdk", "--llvm-major", "22"], "pass --llvm-source git:llvmorg-22"),
         (["--mode", "sdk", "--extra-policy", "."], "omit --policy, --extra-policy"),
         (["--mode", "sdk", "--embed", "tf-aot"], "an SDK is LLVM alone"),
+        (["--mode", "training", "--projects", "polly"], "--projects is for LLVM's own build"),
         (["--mode", "sdk", "--ir2vec-vocab", "random"], "an SDK is LLVM alone"),
         (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is not an LLVM source tree"),
     ],

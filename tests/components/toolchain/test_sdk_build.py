@@ -152,6 +152,23 @@ def test_targets_and_definitions_reach_cmake(targets: str, built: str, tmp_path:
         cmake_definitions(SdkConfig(tmp_path, definitions={"LLVM_LINK_LLVM_DYLIB": "ON"}))
 
 
+def test_projects_are_configured_next_to_clang_and_lld(llvm_project: Path, tmp_path: Path) -> None:
+    given = config(llvm_project, tmp_path, LLVM_DISTRIBUTION_COMPONENTS="clang-tidy;clang-format")
+    given = replace(given, projects=("clang-tools-extra", "clang"))
+    definitions = cmake_definitions(given)
+    assert definitions["LLVM_ENABLE_PROJECTS"] == "clang;lld;clang-tools-extra"
+    installed = definitions["LLVM_DISTRIBUTION_COMPONENTS"].split(";")
+    assert {"clang", "lld", "llvm-libraries", "clang-tidy", "clang-format"} <= set(installed)
+    with pytest.raises(UserError, match=r"--projects clang-tools-extra: .* has no such project"):
+        make_sdk(given)
+    for origin in ("deb", "git:llvmorg-19.1.7"):
+        with pytest.raises(UserError, match=f"--llvm-source {origin} fetches only LLVM, clang and lld"):
+            replace(given, llvm_source=origin)
+    with pytest.raises(UserError, match="--define LLVM_ENABLE_PROJECTS") as caught:
+        cmake_definitions(config(llvm_project, tmp_path, LLVM_ENABLE_PROJECTS="polly"))
+    assert "--projects" in caught.value.remedy
+
+
 def test_compiler_of_the_environment_builds_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/opt/bin/g++")
     found = cmake_definitions(SdkConfig(tmp_path))
