@@ -49,6 +49,8 @@ from pipelines.spec import parameter_values
 
 START_WORDS = (HEURISTIC, *PRETRAINED_NAMES)
 """Values of `start_from` other than the path or URI of a policy."""
+IMAGE_LLVM_MAJOR = 19
+"""Version of LLVM in the image toolchain (docker/requirements/apt-toolchain.txt); the image training has none."""
 MINIO = "minio"
 KFP_SCHEMES = (MINIO, "s3")
 """Schemes of object storage that KFP's launcher copies artifacts from and to."""
@@ -340,6 +342,28 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
         raise UserError(
             f"{as_parameter('clang', clang)} is relative to a directory of this machine, but the steps run on others",
             "pass its absolute path in the images, or on a volume that all steps mount",
+        )
+
+
+def check_llvm_in_images(values: Mapping[str, Any]) -> None:
+    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack.
+
+    Args:
+        values: the pipeline's parameters.
+    """
+    strategy: Strategy = values.get("strategy") or "sdk"
+    major = int(float(values.get("llvm_major") or IMAGE_LLVM_MAJOR))
+    if release_strategy(strategy, major) == "plugin":
+        raise UserError(
+            f"{as_parameter('strategy', strategy)} with LLVM {major}: a plugin runs in an installed clang, and the "
+            "images for training have none",
+            f"pass {as_parameter('strategy', 'sdk')}, or run the steps on this machine: mlgo run",
+        )
+    if major != IMAGE_LLVM_MAJOR and not values.get("sdk"):
+        raise UserError(
+            f"{as_parameter('llvm_major', major)}: the images have LLVM {IMAGE_LLVM_MAJOR} only",
+            f"pass {as_parameter('sdk', USAGE)}, the output of mlgo toolchain --mode sdk --llvm-major {major}, or run "
+            "the steps on this machine: mlgo run",
         )
 
 

@@ -15,7 +15,7 @@ from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
 from pipelines.spec import COMPILED
-from pipelines.validation import PLACES
+from pipelines.validation import PLACES, check_llvm_in_images
 
 PIPELINE = click.option(
     "--pipeline",
@@ -123,6 +123,7 @@ def make_runner(kind: str, images: str, given: dict[str, str]) -> Runner:
         given: the pipeline's parameters, as returned by `local_parameters`.
     """
     if kind == "docker":
+        check_llvm_in_images(given)
         if (state := given.get("retrain_state")) and not in_object_storage(state):
             raise UserError(
                 f"--param retrain_state={state}: the step in a container that promotes cannot write this file",

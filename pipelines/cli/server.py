@@ -32,6 +32,7 @@ from pipelines.submit.vertex import VertexServer, VertexSettings
 from pipelines.validation import (
     check_bucket_exists,
     check_cloud_root,
+    check_llvm_in_images,
     check_places_on_server,
     check_state_on_server,
     checked_values,
@@ -251,6 +252,7 @@ def _check_run(
         check_bucket_exists(root)
     checked = checked_values(spec, values)
     check_places_on_server(checked, mounts)
+    check_llvm_in_images(checked)
     if state := checked.get("retrain_state"):
         check_state_on_server(state, root)
     ray = uses_rayjob(checked)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.core.console import UserError
 from pipelines.spec import COMPILED, load_spec
-from pipelines.validation import check_cloud_root, check_places_on_server, checked_values
+from pipelines.validation import (
+    IMAGE_LLVM_MAJOR,
+    check_cloud_root,
+    check_llvm_in_images,
+    check_places_on_server,
+    checked_values,
+)
 
+ROOT = Path(__file__).parents[2]
 SPEC = load_spec(COMPILED)
 EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm"}
 
@@ -101,6 +109,36 @@ def test_relative_external_clang_is_refused_on_server() -> None:
         check_places_on_server({"clang": clang}, [])
     with pytest.raises(UserError, match=r"--param clang=\.\./llvm/build/bin/clang is relative"):
         check_places_on_server({"clang": "../llvm/build/bin/clang"}, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"strategy": "plugin"}, "strategy=plugin with LLVM 19: a plugin runs in an installed clang"),
+        (
+            {"strategy": "plugin", "llvm_major": "22"},
+            "strategy=plugin with LLVM 22: a plugin runs in an installed clang",
+        ),
+        ({"strategy": "external", "llvm_major": "22"}, "strategy=external with LLVM 22: a plugin runs in"),
+        ({"llvm_major": 22.0, "llvm_source": "git:llvmorg-22.1.8"}, "llvm_major=22: the images have LLVM 19 only"),
+    ],
+)
+def test_llvm_that_the_images_lack_is_refused(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(UserError, match=named) as raised:
+        check_llvm_in_images(given)
+    assert "mlgo run" in raised.value.remedy
+
+
+def test_llvm_of_the_images_and_sdks_in_storage_are_accepted() -> None:
+    accepted: tuple[dict[str, Any], ...] = (
+        {},
+        {"strategy": "external"},
+        {"llvm_major": 22.0, "sdk": "gs://bucket/sdk"},
+    )
+    for given in accepted:
+        check_llvm_in_images(given)
+    packages = (ROOT / "docker" / "requirements" / "apt-toolchain.txt").read_text()
+    assert f"\nllvm-{IMAGE_LLVM_MAJOR}-dev=" in packages
 
 
 @pytest.mark.parametrize("root", ["gs://bucket/kfp", "minio://mlpipeline/v2/artifacts", "s3://bucket/kfp?region=eu-1"])
