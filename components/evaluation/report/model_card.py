@@ -107,6 +107,8 @@ class ModelCard(Struct, kw_only=True):
 
     Attributes:
         version: version of the format.
+        optional_features: features that a compiler need not have -> the value that the policy then assumes; UNSET if
+            there are none.
         images: container images of training and evaluation.
         linked, binaries: linked programs and shared libraries of whole projects, in sum and each; UNSET if none were
             built.
@@ -119,6 +121,7 @@ class ModelCard(Struct, kw_only=True):
     policy_digest: str
     llvm_version: str
     features: list[str]
+    optional_features: dict[str, float] | UnsetType = UNSET
     trained_by: str
     git_commit: str
     images: dict[str, str]
@@ -147,6 +150,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
         policy_digest=digest(policy),
         llvm_version=info.llvm_version,
         features=[feature.name for feature in info.features],
+        optional_features=dict(info.optional_features) or UNSET,
         trained_by=info.trained_by,
         git_commit=info.git_commit,
         images={"training": info.image, "evaluation": os.environ.get(IMAGE_VARIABLE, "")},
@@ -215,6 +219,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
     programs, total = card.programs or None, headline_total(card.linked or {})
     linked = f"linked programs and libraries {change(total.reduction_percent)}, " if total else ""
+    assumed = ", ".join(f"`{name}` {value:g}" for name, value in (card.optional_features or {}).items())
     regressions = [f"- {case.line(labels.unit)}" for case in worst] or [labels.no_worse]
     interval = gate.reduction_percent_ci95
     bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
@@ -231,6 +236,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         + (" of linked files" if gate.judged_by == "linked" else ""),
         *([f"- Programs: {summary(programs)}"] if programs else []),
         f"- Policy: `{card.policy_digest}`, {len(card.features)} features, made by the step {card.trained_by}",
+        *([f"- Assumed where a compiler lacks the feature: {assumed}"] if assumed else []),
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
         f"- Corpus: `{corpus.digest}`; modules: {modules}; whole projects held out: "
         + (", ".join(corpus.heldout_projects) or "none"),
