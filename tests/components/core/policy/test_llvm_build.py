@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.llvm_build import CACHE_FILE, MODELS, TOSA_SUFFIX, export_for_llvm
 from components.core.policy.native_policy import NativePolicy
-from components.core.policy.pretrained import pretrained_problems
+from components.core.policy.pretrained import pretrained_policy, pretrained_problems
 from components.core.policy.shared_object import link_shared_object
 from components.core.policy.tosa import tosa_module
 from components.core.storage import publish
@@ -75,6 +76,7 @@ def exported(policy: Path, training_toolchain: Path, tmp_path_factory: pytest.Te
         "import sys; sys.modules['tensorflow'] = None; from components.core.policy.__main__ import main"
     )
     command = [sys.executable, "-c", f"{without_tensorflow}; main()", "export", "--policy", str(policy)]
+    command += ["--policy", "pretrained"]  # for register allocation
     done = subprocess.run(
         [*command, "--toolchain", str(training_toolchain), "--for-llvm", str(output)], capture_output=True, text=True
     )
@@ -117,12 +119,17 @@ def test_export_has_the_policy_in_mlir(exported: Path, dense: DensePolicy) -> No
 
 @pytest.mark.timeout(1800)
 def test_llvms_own_build_decides_like_the_policy(
-    exported: Path, dense: DensePolicy, training_toolchain: Path, tiny_corpus: Corpus, tmp_path: Path
+    exported: Path,
+    dense: DensePolicy,
+    training_toolchain: Path,
+    tiny_corpus: Corpus,
+    pressed_corpus: Corpus,
+    tmp_path: Path,
 ) -> None:
     """LLVM's CMake project, configured with the export, compiles its advisor; a clang linked with that, the SDK's
     archives behind it, makes the same objects as the training clang with the policy.
 
-    Only the two files of LLVMAnalysis that depend on the export are compiled. All of them were once, see docs/llvm.md.
+    Only the files that depend on the export are compiled. All of LLVMAnalysis was once, see docs/llvm.md.
     """
     sdk = find_sdk(19)
     (archive,) = (
@@ -158,9 +165,14 @@ def test_llvms_own_build_decides_like_the_policy(
         build,
     ]
     subprocess.run([*configure, *(f"-D{name}={value}" for name, value in settings.items())], check=True)
-    folder = build / "lib" / "Analysis"
+    models = [build / "lib" / "Analysis" / "InlinerSizeModel.o", build / "lib" / "CodeGen" / "RegAllocEvictModel.o"]
     compiled = [
-        folder / "CMakeFiles" / "LLVMAnalysis.dir" / f"{name}.cpp.o" for name in ("MLInlineAdvisor", "InlineAdvisor")
+        build / "lib" / folder / "CMakeFiles" / f"LLVM{folder}.dir" / f"{name}.cpp.o"
+        for folder, name in (
+            ("Analysis", "MLInlineAdvisor"),
+            ("Analysis", "InlineAdvisor"),
+            ("CodeGen", "MLRegAllocEvictAdvisor"),
+        )
     ]
     subprocess.run(["ninja", "-C", build, *(path.relative_to(build) for path in compiled)], check=True)
 
@@ -172,26 +184,26 @@ def test_llvms_own_build_decides_like_the_policy(
         link = shlex.split(commands.stdout.splitlines()[-1].removeprefix(": && ").removesuffix(" && :"))
         link[link.index("-o") + 1] = str(tmp_path / "clang")
         first = next(i for i, argument in enumerate(link) if argument.endswith(".o"))
-        link[first:first] = [*map(str, compiled), str(folder / "InlinerSizeModel.o")]
+        link[first:first] = [*map(str, compiled), *map(str, models)]
         subprocess.run(link, check=True, cwd=tree)
 
     export_fast(dense, tmp_path, STOCK)
-    flags = Advisor("policy", policy=tmp_path).flags("inlining", None, None)
-    different = 0
-    for module in tiny_corpus:
+    policies = {"inlining": tmp_path, "regalloc": pretrained_policy("regalloc", clang=STOCK)}
+    different = dict.fromkeys(policies, 0)
+    for module, (problem, policy) in product((*tiny_corpus, *pressed_corpus), policies.items()):
         objects = []
-        for clang, more in (
-            (tmp_path / "clang", ["-mllvm", "-enable-ml-inliner=release"]),
-            (load_toolchain(training_toolchain).clang, flags),
-            (stock, []),
+        for clang, advisor in (
+            (tmp_path / "clang", Advisor("release")),
+            (load_toolchain(training_toolchain).clang, Advisor("policy", policy=policy)),
+            (stock, Advisor("default")),
         ):
-            bitcode = tiny_corpus.directory / f"{module.name}.bc"
-            done = subprocess.run([clang, "-Oz", *more, "-c", bitcode, "-o", "-"], capture_output=True)
+            flags = [problems.get(problem).optimization, *advisor.flags(problem, None, None)]
+            done = subprocess.run([clang, *flags, "-c", module.bitcode, "-o", "-"], capture_output=True)
             assert done.returncode == 0, done.stderr
             objects.append(done.stdout)
-        assert objects[0] == objects[1], module.name
-        different += objects[0] != objects[2]
-    assert different, "no decision differs from the heuristic's"
+        assert objects[0] == objects[1], (module.name, problem)
+        different[problem] += objects[0] != objects[2]
+    assert all(different.values()), "no decision differs from the heuristic's"
 
 
 def test_object_is_for_the_target(policy: Path, training_toolchain: Path, tmp_path: Path) -> None:
