@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.policy import PRETRAINED_NAMES, PolicyInfo, load_policy_info, write_policy_info
-from components.core.policy.pretrained import pretrained_problems
 from components.core.storage import publish
 from components.toolchain.__main__ import main
 
@@ -49,7 +48,7 @@ def test_invalid_arguments_are_refused_with_a_remedy(tmp_path: Path, arguments: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in PRETRAINED_NAMES if len(pretrained_problems(name)) == 2])
+@pytest.mark.parametrize("name", PRETRAINED_NAMES)
 @pytest.mark.parametrize("own", ["inlining", "regalloc"])
 def test_own_policy_replaces_the_pretrained_one(
     own: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

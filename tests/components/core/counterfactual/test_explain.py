@@ -18,7 +18,6 @@ from components.core.counterfactual.explain import (
     explain_with_stock_clang,
     explain_with_training_clang,
 )
-from components.core.formats.policy import PRETRAINED_LLVM
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy import pretrained
 from components.core.policy.__main__ import main
@@ -105,9 +104,6 @@ def test_stock_clang_lacks_the_extended_features(training_toolchain: Path, modul
 
 
 @pytest.mark.toolchain
-@pytest.mark.skipif(
-    "inlining" not in pretrained.pretrained_problems(PRETRAINED_LLVM), reason="no such policy is released yet"
-)
 @pytest.mark.parametrize("compiler", ["--clang=clang-22", "--toolchain"])
 def test_pretrained_policy_of_llvms_features_is_explained(
     compiler: str, module, tiny_corpus, training_toolchain: Path, tmp_path: Path

@@ -20,14 +20,14 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.elf import Elf
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus
-from components.core.formats.policy import PRETRAINED_LLVM, PolicyInfo, load_policy_info, write_policy_info
+from components.core.formats.policy import PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import FILE_NAME, load_toolchain
 from components.core.policy.__main__ import main
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.llvm_build import CACHE_FILE, MODELS, TOSA_SUFFIX, export_for_llvm
 from components.core.policy.native_policy import NativePolicy
-from components.core.policy.pretrained import pretrained_policy, pretrained_problems
+from components.core.policy.pretrained import pretrained_policy
 from components.core.policy.shared_object import link_shared_object
 from components.core.policy.tosa import tosa_module
 from components.core.storage import publish
@@ -49,9 +49,6 @@ EXPORTED const char *mlgo_policy_describe(void) { return mlgo_inlining_describe(
 EXPORTED void mlgo_policy_logits(const void *const *in, float *out) { mlgo_inlining_logits(in, out); }
 """
 STOCK = Path("/usr/lib/llvm-19/bin/clang")
-NEEDS_PRETRAINED_LLVM = pytest.mark.skipif(
-    "inlining" not in pretrained_problems(PRETRAINED_LLVM), reason="no such policy for inlining is released yet"
-)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +215,6 @@ def test_object_is_for_the_target(policy: Path, training_toolchain: Path, tmp_pa
         export_for_llvm({"inlining": policy}, upstream, tmp_path / "none", STOCK, "nowhere-none")
 
 
-@NEEDS_PRETRAINED_LLVM
 def test_pretrained_policies_of_llvms_features_are_exported(training_toolchain: Path, tmp_path: Path) -> None:
     arguments = [
         "export",

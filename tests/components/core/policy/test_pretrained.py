@@ -59,7 +59,7 @@ def test_a_released_policy_has_a_model_card_and_results(name: str, problem: str)
 
 
 def test_inlining_has_a_pretrained_policy_and_all_are_small() -> None:
-    assert "inlining" in pretrained_problems()
+    assert all("inlining" in pretrained_problems(name) for name in PRETRAINED_NAMES)
     assert sum(path.stat().st_size for path in RELEASED.rglob("*") if path.is_file()) < 300_000
 
 
@@ -86,8 +86,15 @@ def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.buckets[name], boundaries)
 
 
-@pytest.mark.parametrize(("problem", "recipe"), [("inlining", "full"), ("regalloc", "debian-performance")])
-def test_projects_of_the_training_are_listed(problem: str, recipe: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "problem", "recipe"),
+    [
+        (PRETRAINED, "inlining", "full"),
+        (PRETRAINED_LLVM, "inlining", "full"),
+        (PRETRAINED, "regalloc", "debian-performance"),
+    ],
+)
+def test_projects_of_the_training_are_listed(name: str, problem: str, recipe: str) -> None:
     projects = load_recipes(RECIPES / f"{recipe}.yaml")
     heldout = set(projects.split["heldout_projects"])
-    assert pretrained_projects(problem) == {project.name for project in projects.projects} - heldout
+    assert pretrained_projects(problem, name) == {project.name for project in projects.projects} - heldout
