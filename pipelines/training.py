@@ -225,7 +225,7 @@ def training_pipeline(
         features: Features of the policy: `extended`; `llvm` for those that upstream LLVM has, too; or `ir2vec` for the
             extended ones and embeddings of functions, with `plugin` and LLVM 22.
         ir2vec_vocab: Vocabulary of these embeddings: a file of LLVM's format, or `random`. Empty: none.
-        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
+        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default; `ppo` from a trained policy.
         credit_assignment: How training learns what a decision is worth: `counterfactual`, `function` or `module`.
             Empty: the algorithm's default.
         size_of: `linked` weights a function's bytes by the share that the project's link keeps, `modules` counts all.

@@ -79,7 +79,8 @@ def main() -> None:
     type=click.Choice(RELEASE_IF),
     default="better",
     show_default=True,
-    help="Verdict for which a release clang is built: `release` in metrics.json is yes or no.",
+    help="Verdict for which a release clang is built: `release` in metrics.json is yes or no. It is no, also with "
+    "always, for a policy that is not better than the trained policy it started from.",
 )
 @click.option(
     "--ppo-root",

@@ -42,7 +42,7 @@ def ppo(  # type: ignore[no-untyped-def]
         ray_cluster_options: Settings of the RayJob that differ from the defaults; see `mlgo ppo --help`.
         preset: Amount of training: `tiny`, `demo` or `full`.
         minutes: Minutes of training. Empty: the preset's.
-        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default.
+        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default; `ppo` from a trained policy.
         credit_assignment: `counterfactual`, `function` or `module`. Empty: the algorithm's default.
         size_of: `linked` or `modules`: which bytes count.
         gin_bindings: Hyperparameters, separated by semicolons. Empty: the defaults.

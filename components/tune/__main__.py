@@ -96,8 +96,8 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     root = root_dir or output.with_name(f"{output.name}-search")
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
     say(f"{figures['modules']} of {figures['corpus_modules']} modules, {figures['rounds']} rounds, text:")
-    if left := figures["corpus_modules"] - figures["modules"] - len(figures["quarantine"]["modules"]):
-        say(f"  {left} modules were not reached and keep the policy's decisions; run again, with more --minutes")
+    if unreached := figures["unreached_modules"]:
+        say(f"  {unreached} modules were not reached and keep the policy's decisions; run again, with more --minutes")
     for title, key in (("LLVM's heuristic", "heuristic"), ("policy", "policy"), ("plan", "plan")):
         reduction = figures.get(f"{key}_reduction_percent")
         change = "" if reduction is None else f"  {-reduction:+.2f}%"

@@ -60,6 +60,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         closing(make_pool(config.workers)) as pool,
     ):
         states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
+        unreached = sum(module.name not in states and module.name not in quarantine for module in corpus.modules)
         modules = [module for module in corpus.modules if module.name in states]
         planned = _planned(compiler, policy, modules, states, pool, quarantine)
         states = {name: state for name, state in states.items() if name in planned}
@@ -72,7 +73,8 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         if release is not None:
             kept = [module for module in modules if module.name in states]
             built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
-        figures = _figures(config, toolchain, len(corpus), states, quarantine) | built
+        counts = {"corpus_modules": len(corpus), "unreached_modules": unreached}
+        figures = _figures(config, toolchain, counts, states, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
         write_card(partial / MARKDOWN, config, figures)
@@ -199,7 +201,7 @@ def _verify(
 def _figures(
     config: TuneConfig,
     toolchain: Toolchain,
-    corpus_modules: int,
+    counts: Mapping[str, int],
     states: Mapping[str, ModuleState],
     quarantine: Quarantine,
 ) -> dict[str, Any]:
@@ -213,7 +215,7 @@ def _figures(
         "problem": _PROBLEM,
         "llvm_version": toolchain.llvm_version,
         **_inputs(config),
-        "corpus_modules": corpus_modules,
+        **counts,
         "modules": len(states),
         "finished_modules": sum(state.finished for state in states.values()),
         "rounds": sum(state.rounds for state in states.values()),

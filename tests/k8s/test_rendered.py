@@ -371,13 +371,20 @@ def test_gke_restricts_connections_by_host_name(place: str, tmp_path: Path) -> N
         assert rule["ports"] == [{"port": 443, "protocol": "TCP"}]
 
 
-def test_check_starts_stored_pipeline_of_kfp(place: str, tmp_path: Path) -> None:
-    """The commands of the component's script are parsed by mlgo itself, and KFP's API server is reached."""
+@pytest.mark.parametrize("components", [[], ["s3-credentials"]], ids=["alone", "with_s3"])
+@pytest.mark.parametrize("first", [True, False])
+def test_check_starts_stored_pipeline_of_kfp(place: str, components: list[str], first: bool, tmp_path: Path) -> None:
+    """The commands of the component's script are parsed by mlgo itself, and KFP's API server is reached.
+
+    Components that change the same container can be combined in any order.
+    """
     if place == "base":
         return  # components are for overlays
     shutil.copytree(K8S, tmp_path / "k8s")
     overlay = tmp_path / "k8s" / place / "kustomization.yaml"
-    overlay.write_text(overlay.read_text() + "components: [../../components/retrain-on-kfp]\n")
+    names = ["retrain-on-kfp", *components] if first else [*components, "retrain-on-kfp"]
+    listed = ", ".join(f"../../components/{name}" for name in names)
+    overlay.write_text(overlay.read_text() + f"components: [{listed}]\n")
     done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
@@ -387,7 +394,9 @@ def test_check_starts_stored_pipeline_of_kfp(place: str, tmp_path: Path) -> None
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     ((container,), volumes) = (pod["containers"], {volume["name"]: volume for volume in pod["volumes"]})
     (values,) = [doc["data"] for (kind, name), doc in found.items() if name.startswith("retrain-on-kfp")]
-    variables = {entry["name"] for entry in container["env"]} | set(values)
+    variables = {entry["name"] for entry in container["env"]}
+    assert set(values) <= variables
+    assert container.get("envFrom", []) == ([{"secretRef": {"name": "mlgo-s3"}}] if components else [])
     assert container["command"] == ["sh", "-ec"] and pod["automountServiceAccountToken"] is False
     (script,) = container["args"]
     assert set(re.findall(r"\$(\w+)", script)) <= variables

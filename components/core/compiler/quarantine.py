@@ -64,7 +64,8 @@ class Quarantine:
     def check(self) -> None:
         """Raise UserError with modules and reasons if too many modules failed."""
         total = max(self.total_modules, len(self._seen))
-        if len(self._errors) <= max(self.max_failed_fraction * total, self._min_allowed):
+        # A step without a single module left has to say why.
+        if len(self._errors) <= max(self.max_failed_fraction * total, min(self._min_allowed, total - 1)):
             return
         kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(e.reason for e in self.errors).most_common())
         lines = [

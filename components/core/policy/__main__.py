@@ -134,6 +134,8 @@ def export_command(
     for policy in given:
         if isinstance(policy, Path):
             require_artifact(policy, "policy")
+    if problem and all(isinstance(policy, Path) for policy in given):
+        raise UserError(f"--problem {problem}: the given policies have their own", "leave it out")
     compiler = load_toolchain(toolchain)
     decided = compiler.upstream_features if for_llvm and not problem else [problem or "inlining"]
     policies = with_pretrained(given, decided)

@@ -126,7 +126,7 @@ def configure_project(
         if shutil.which(tool) is None:
             raise UserError(f"{tool} is missing, it builds {recipe.name}", "sudo apt-get install cmake ninja-build")
     if recipe.target:
-        require_libraries(recipe.target, clang)
+        require_libraries(recipe, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
     _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
@@ -201,7 +201,7 @@ def _run_commands(
     ldflags: Sequence[str],
 ) -> BuiltProject:
     if recipe.target:
-        require_libraries(recipe.target, clang)
+        require_libraries(recipe, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
@@ -247,15 +247,20 @@ def _link_flags(recipe: Recipe, ldflags: Sequence[str]) -> list[str]:
     return ["-fuse-ld=lld", *recipe.target.ldflags, *ldflags] if recipe.target else list(ldflags)
 
 
-def require_libraries(target: Target, clang: Path) -> None:
-    """Check that a clang generates code for a target, and finds the C library's headers if it has a system.
+def require_libraries(recipe: Recipe, clang: Path) -> None:
+    """Check that a clang generates code for a recipe's target, and finds the C library's headers if it has a system.
 
     Raises:
         UserError: it does not; the remedy says what to install.
     """
+    assert recipe.target is not None
+    target = recipe.target
     text = "#include <stdlib.h>\n" if target.has_system else ""
-    command: list[str | Path] = [clang, *target.flags(), *target.cflags, "-x", "c", "-c", "-", "-o", os.devnull]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    flags = [*target.flags(), *target.cflags, *recipe.cflags]
+    # An error for C: flags that only C++ has.
+    language = "c++" if any("c++" in flag for flag in flags) else "c"
+    command: list[str | Path] = [clang, *flags, "-x", language, "-c", "-", "-o", os.devnull]
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode == 0:
         return
     error = next((line for line in done.stderr.splitlines() if "error:" in line), done.stderr[:200])
