@@ -49,7 +49,8 @@ Examples:
 @click.option(
     "--root-dir",
     type=WORK_DIR,
-    help="Local directory of the search's state, from which the same command continues.  [default: OUTPUT-search]",
+    help="Local directory of the search's state, from which the same command continues.  [default: OUTPUT-search; if "
+    "OUTPUT is a URI, in this machine's cache]",
 )
 @click.option("--minutes", type=MINUTES, default=TuneConfig.minutes, help="Wall time of the search.")
 @click.option(

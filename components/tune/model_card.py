@@ -1,4 +1,4 @@
-"""Writes the model card of a plan: model-card.md, what the plan is for, what it gains, and how to use it."""
+"""Writes model-card.md of a plan: its purpose, its gain, and its use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one compile of a module yields."""
+"""The output of one compile of a module."""
 
 from __future__ import annotations
 

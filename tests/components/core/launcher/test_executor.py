@@ -64,7 +64,7 @@ def test_numbers_of_nested_documents_are_flattened() -> None:
     assert numbers(document) == {"bytes": 7.0, "groups.unseen.percent": 1.5}
 
 
-def test_lineage_of_a_policy_names_what_it_was_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lineage_of_a_policy_has_the_digests_of_its_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_GIT_COMMIT", "abc")
     with publish(tmp_path / "policy") as directory:
         info = PolicyInfo("inlining", (), 2, "ppo", llvm_version="19.1.7")
