@@ -123,7 +123,7 @@ def make_runner(kind: str, images: str, given: dict[str, str]) -> Runner:
         given: the pipeline's parameters, as returned by `local_parameters`.
     """
     if kind == "docker":
-        check_llvm_in_images(given)
+        check_llvm_in_images(given | {"llvm_major": str(_llvm_major(given))})
         if (state := given.get("retrain_state")) and not in_object_storage(state):
             raise UserError(
                 f"--param retrain_state={state}: the step in a container that promotes cannot write this file",

@@ -187,7 +187,8 @@ def promotion(
 def linked_worse(new: Metrics, deployed: Deployed) -> str:
     """Return why the linked files rule out a promotion: their reduction is smaller than the deployed policy's.
 
-    The reductions are compared for each link variant that has the same files in both reports. "" if none is worse, if
+    The reductions are compared for each link variant that has the same files in both reports, with equal sizes under
+    stock clang: on changed code the two reductions would not be comparable. "" if none is worse, if
     a report has no linked files, or if the deployed policy's report is gone or of another policy.
     """
     if not isinstance(new, SizeMetrics) or not new.linked or not deployed.evaluation:
@@ -200,7 +201,7 @@ def linked_worse(new: Metrics, deployed: Deployed) -> str:
     if not isinstance(old, SizeMetrics) or old.inputs.policy_digest not in (None, deployed.policy_digest):
         return ""
     for variant in sorted(new.linked.keys() & old.linked.keys()):
-        if _linked_names(new, variant) != _linked_names(old, variant):
+        if _linked_files(new, variant) != _linked_files(old, variant):
             continue
         ours, theirs = (metrics.linked[variant]["all"].reduction_percent for metrics in (new, old))
         if ours is not None and theirs is not None and ours < theirs:
@@ -215,8 +216,13 @@ def _percent(reduction: float) -> str:
     return f"{abs(reduction):.2f}% {'smaller' if reduction >= 0 else 'larger'}"
 
 
-def _linked_names(metrics: SizeMetrics, variant: str) -> set[tuple[str, str]]:
-    return {(entry.project, entry.name) for entry in metrics.binaries if entry.link_variant == variant}
+def _linked_files(metrics: SizeMetrics, variant: str) -> set[tuple[str, str, int | None]]:
+    """Return project, name and size under stock clang of each linked file."""
+    return {
+        (entry.project, entry.name, entry.stock.llvm_size_text)
+        for entry in metrics.binaries
+        if entry.link_variant == variant
+    }
 
 
 def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metrics]:

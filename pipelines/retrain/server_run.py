@@ -80,7 +80,10 @@ def _on_kfp(server: KfpServer, run_id: str, known: set[str]) -> dict[str, str]:
 
 def _folder(server: KfpServer, run_id: str, place: str) -> ObjectUri:
     """Return the folder of a run's artifacts. UserError if it is unknown, or not in object storage that others read."""
-    by_hand = "name its artifacts with --policy, --evaluation, --corpus and --toolchain, as the interface shows them"
+    by_hand = (
+        "in place of --run and the server, pass --policy, --evaluation, --corpus, --toolchain, --release-report and "
+        f"--run-id {run_id}, with the URIs that the interface shows"
+    )
     if not place:
         raise UserError(
             f"KFP at {server.host} does not say where the artifacts of the run {run_id} are: it has the server's "
@@ -119,13 +122,14 @@ def _newest(folder: ObjectUri, artifact: str) -> str:
 
 
 def _require_ended(run: str, state: str, tasks: Mapping[str, str]) -> None:
-    """Raise UserError unless a run has ended, and its step that reports on the release clang has not failed."""
+    """Raise UserError unless a run has ended, and either succeeded or got as far as the report on the release clang."""
     if state not in RUN_ENDED:
         raise UserError(
             f"the run {run} has not ended: it is {state.lower() or 'not started'}", "mlgo pipeline watch RUN"
         )
-    if tasks.get(TASKS[REPORT]) == "FAILED":
+    if state != "SUCCEEDED" and tasks.get(TASKS[REPORT]) != "SUCCEEDED":
         raise UserError(
-            f"the step {TASKS[REPORT]} of the run {run} failed, so nothing says how the release clang does",
+            f"the run {run} is {state.lower()} and has no finished step {TASKS[REPORT]}, so nothing says how the "
+            "release clang does",
             "see its log, and run the pipeline again",
         )

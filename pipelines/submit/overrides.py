@@ -69,6 +69,11 @@ def override_for_kfp(
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
     for task, label, step in _by_executor(spec, overrides):
+        if step.machine_type and INSTANCE_TYPE in (step.node_selector or {}):  # by default and for this task
+            raise UserError(
+                f"--overrides: {task}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too",
+                "leave one out",
+            )
         if step.accelerator and not _EXTENDED_RESOURCE.fullmatch(step.accelerator.type):
             raise UserError(
                 f"--overrides: {task}: accelerator: {step.accelerator.type!r} is no resource of a Kubernetes node",

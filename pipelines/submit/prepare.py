@@ -19,7 +19,7 @@ from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 NOTIFY_KEY = "url"
 """Key of the webhook's URL in the Secret that --notify-secret names."""
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org", "pipeline")
+_RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
 _FOLLOWING = {
     "cpuLimit": 1.0,
@@ -148,7 +148,7 @@ def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, 
         prefix = key.rpartition("/")[0]
         if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
             raise UserError(f"--label {key}={value} is no label of Kubernetes", "for example --label team=compilers")
-        if any(f".{prefix}".endswith(f".{domain}") for domain in _RESERVED_LABELS):
+        if prefix == "pipeline" or any(f".{prefix}".endswith(f".{domain}") for domain in _RESERVED_LABELS):
             raise UserError(f"--label {key}: labels of {prefix} are not for users", "choose another prefix, or none")
     if not labels:
         return {}

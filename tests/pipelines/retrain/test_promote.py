@@ -434,14 +434,20 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
 
 
 @pytest.mark.parametrize(
-    ("linked_bytes", "name", "promoted"),
-    [(880, "tool", True), (900, "tool", True), (910, "tool", False), (910, "other", True)],
+    ("linked_bytes", "stock_bytes", "name", "promoted"),
+    [
+        (880, 1000, "tool", True),
+        (900, 1000, "tool", True),
+        (910, 1000, "tool", False),
+        (910, 1000, "other", True),
+        pytest.param(920, 1001, "tool", True, id="the code has changed"),
+    ],
 )
 def test_worse_linked_files_prevent_promotion(
-    linked_bytes: int, name: str, promoted: bool, tmp_path: Path, run: dict[str, str]
+    linked_bytes: int, stock_bytes: int, name: str, promoted: bool, tmp_path: Path, run: dict[str, str]
 ) -> None:
-    def report(place: Path, size: int, binary: str) -> str:
-        sizes = [SectionSizes(text=n, total=n, llvm_size_text=n) for n in (1000, size)]
+    def report(place: Path, size: int, binary: str, stock: int = 1000) -> str:
+        sizes = [SectionSizes(text=n, total=n, llvm_size_text=n) for n in (stock, size)]
         whole = summarize_binaries([Binary("p", binary, "program", "c", "default", *sizes)])
         metrics = summarize(measured([950] * 8), 0.0, 0, WholeProjects(whole))
         with publish(place) as directory:
@@ -450,7 +456,7 @@ def test_worse_linked_files_prevent_promotion(
 
     worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
     deployed = state(evaluation=report(tmp_path / "deployed", 900, "tool"))
-    new = {**run, "release_report": report(tmp_path / "new", linked_bytes, name)}
+    new = {**run, "release_report": report(tmp_path / "new", linked_bytes, name, stock_bytes)}
     after, why = promotion(deployed, new, lambda _: worse, now=5.0)
     assert after.deployed is not None and (after.deployed.policy == run["policy"]) == promoted
     assert ("(default) are 9.00% smaller, with the deployed policy 10.00% smaller" in why) != promoted

@@ -225,7 +225,9 @@ def test_artifacts_of_a_pipeline_job(published: PublishedClients) -> None:
     [
         ("RUNNING", {}, "has not ended: it is running"),
         ("FAILED", {"policy": "absent"}, "no finished artifact 'policy' of its step ppo"),
-        ("FAILED", {"release_report": "FAILED"}, "the step release-report of the run .* failed"),
+        ("FAILED", {"release_report": "FAILED"}, "is failed and has no finished step release-report"),
+        ("FAILED", {"release_report": "absent"}, "is failed and has no finished step release-report"),
+        ("CANCELLED", {"release_report": "CANCELLED"}, "is cancelled and has no finished step release-report"),
     ],
 )
 def test_job_without_its_artifacts_is_refused(

@@ -140,6 +140,11 @@ def test_unknown_step_is_refused_with_names_of_steps(overrides: Any, apply: Any)
     [
         ("ppo: {accelerator: {type: NVIDIA_L4}}", "is no resource of a Kubernetes node", "nvidia.com/gpu"),
         ("ppo: {cpu: {limit: 2}}", "cpu: the request 4000m exceeds the limit 2", "{request: 2, limit: 2}"),
+        (
+            "default: {machine_type: a}\nppo: {node_selector: {node.kubernetes.io/instance-type: b}}",
+            "ppo: machine_type is node_selector node.kubernetes.io/instance-type",
+            "leave one out",
+        ),
         ("default: {memory: {request: 9G}}", "memory: the request 9G exceeds the limit 8G", "limit: 8G"),
     ],
 )
