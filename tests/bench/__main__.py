@@ -37,6 +37,7 @@ HELPERS = {
     "sleeping_compile",
     "training",
     "workload",
+    "plain_compile",
 }
 OWN = {"__main__", "__init__"} | HELPERS
 

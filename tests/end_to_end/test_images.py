@@ -112,7 +112,8 @@ def test_help_of_images_and_steps(images: Path) -> None:
     status, said = container(reference(images, "training"), "vocab", "--help")
     assert status == 0 and "--trace" in said
     status, said = container(reference(images, "toolchain"), "vocab", "--help")
-    assert status == 1 and "the image 'toolchain' does not have the step vocab" in said
+    assert status == 1 and "the image mlgo-toolchain does not have the command vocab" in said
+    assert "use the image mlgo-training" in said
 
 
 def test_each_image_has_only_what_it_needs(images: Path) -> None:

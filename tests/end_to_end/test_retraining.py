@@ -72,8 +72,8 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
         command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(output), *given, *more]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    def decision(output: Path) -> str:
-        return str(json.loads((output / "promotion" / "promotion.json").read_text())["decision"])
+    def decision(output: Path, step: str = "promotion") -> str:
+        return str(json.loads((output / step / "promotion.json").read_text())["decision"])
 
     done = run(first)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -86,8 +86,11 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
     done = run(second, "--param", "seed=2", "--param", "release_if=always")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"starting from {first / 'policy'}" in (second / "logs" / "warmstart.log").read_text()
-    # A few seconds of training need not gain anything over its start; then there is nothing to compare.
+    # A few seconds of training need not gain anything over its start; then no release clang is built, nothing is
+    # compared, and the refusal is recorded.
+    gained = json.loads((second / "evaluation" / "metrics.json").read_text())["release"] == "yes"
+    why = decision(second, "promotion" if gained else "refusal")
     after = [entry["against"] for entry in json.loads(state.read_text())["decisions"]]
-    compared = "against the deployed policy" in decision(second)
-    assert compared or decision(second).startswith("not promoted: the verdict on ")
+    compared = gained and "against the deployed policy" in why
+    assert compared or why.startswith("not promoted: the verdict on ")
     assert after == [known["deployed"]["policy_digest"] if compared else "", ""]
