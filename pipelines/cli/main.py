@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -300,16 +301,16 @@ def run(
         clang=program_path(clang),
         targets=targets,
         llvm_major=llvm_major,
-        llvm_source=_absolute_directory(llvm_source),
-        sdk=_absolute_directory(sdk),
+        llvm_source=_absolute_place(llvm_source),
+        sdk=_absolute_place(sdk),
         features=features,
-        ir2vec_vocab=_absolute_file(ir2vec_vocab),
+        ir2vec_vocab=_absolute_place(ir2vec_vocab, Path.is_file),
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,
         max_slowdown_percent=max_slowdown_percent,
         extra_policy=_absolute(extra_policy),
-        start_from=_absolute_directory(start_from),
+        start_from=_absolute_place(start_from),
         tune_minutes=tune_minutes,
     )
     if clang:
@@ -353,14 +354,9 @@ def _absolute(path: Path | None) -> Path | None:
     return path.absolute() if path else None
 
 
-def _absolute_directory(place: str) -> str:
-    """Return the absolute path of a directory, and any other place, such as a URI or "", as it is."""
-    return str(Path(place).absolute()) if place and Path(place).is_dir() else place
-
-
-def _absolute_file(place: str) -> str:
-    """Return the absolute path of a file, and any other place, such as a URI or a word, as it is."""
-    return str(Path(place).absolute()) if place and Path(place).is_file() else place
+def _absolute_place(place: str, is_local: Callable[[Path], bool] = Path.is_dir) -> str:
+    """Return the absolute path of a directory, or of what `is_local` accepts; others, such as URIs, as they are."""
+    return str(Path(place).absolute()) if place and is_local(Path(place)) else place
 
 
 def main() -> None:
