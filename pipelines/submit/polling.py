@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from components.core.console import UserError, say
-from components.core.console.command import interrupted_status
+from components.core.console.interrupts import interrupted_status
 from components.core.console.number_types import environment_number
 from components.core.storage.retry import GaveUp, retry
 

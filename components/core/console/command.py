@@ -8,19 +8,16 @@ bug in this project and keeps its traceback (Python's status 1).
 from __future__ import annotations
 
 import errno
-import signal
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from components.core.console.errors import UserError
+from components.core.console.interrupts import interrupted_status, raise_on_signals
 
 EXIT_USER_ERROR = 1
-EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = "interrupted; no partial output is left\n  remedy: run the same command again to continue"
 
 _CLICK_SETTINGS: dict[str, Any] = {
@@ -35,23 +32,8 @@ def run_step(command: Callable[..., Any]) -> NoReturn:
     SIGTERM is handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children are killed,
     regardless of whether a user, a job runner or a container engine stops the step.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    raise_on_signals()
     sys.exit(_status_of(command))
-
-
-class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM."""
-
-
-def interrupted_status(error: BaseException) -> int:
-    """Return the exit status for the signal that interrupted a command."""
-    return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    # A second signal must not interrupt the clean-up that the first one started.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Terminated
 
 
 def _program_name() -> str | None:

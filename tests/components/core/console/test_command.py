@@ -101,6 +101,35 @@ def test_signals_run_finally_blocks_and_print_interrupted(number: signal.Signals
     assert (tmp_path / "cleaned").exists()
 
 
+@pytest.mark.tf
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_tensorflow_converts_values_ends_as_elsewhere(number: signal.Signals, tmp_path: Path) -> None:
+    """TensorFlow replaces an exception from Python code that its conversion calls, or ends the process."""
+    process = start(
+        f"""\
+import tensorflow as tf
+class Slow:
+    def __len__(self):
+        for _ in range(10000): pass
+        return 3
+    def __getitem__(self, index):
+        return 1.0
+try:
+    print("ready", flush=True)
+    while True:
+        tf.constant([Slow(), Slow()])
+        sum(range(10000))
+finally:
+    open({str(tmp_path / "cleaned")!r}, "w").close()"""
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, number)
+    _out, err = process.communicate(timeout=90)
+    assert process.returncode == 128 + number and err.strip().endswith(INTERRUPTED), err
+    assert (tmp_path / "cleaned").exists()
+
+
 def test_closed_output_pipe_prints_no_traceback() -> None:
     process = start("for _ in range(100000): print('line')")
     assert process.stdout is not None
