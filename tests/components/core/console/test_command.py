@@ -113,7 +113,7 @@ class Slow:
         for _ in range(10000): pass
         return 3
     def __getitem__(self, index):
-        return 1.0
+        return [1.0, 2.0, 3.0][index]
 try:
     print("ready", flush=True)
     while True:
