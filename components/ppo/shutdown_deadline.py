@@ -47,7 +47,7 @@ def _watch(reading: int, limit_s: float) -> None:
                 break
         else:
             return
-        time.sleep(limit_s)  # with the pipe still open: a waiting handler (core/console/interrupts.py) gets more signals
+        time.sleep(limit_s)  # with the pipe open: a waiting handler (core/console/interrupts.py) gets more signals
     print(
         f"interrupted, and ended by force: the shutdown took more than {limit_s:.0f} s\n"
         "  remedy: run the same command again; it continues from the newest published checkpoint",
