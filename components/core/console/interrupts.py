@@ -2,22 +2,19 @@
 
 Python runs a signal's handler between any two bytecode instructions, also those of Python code that TensorFlow's C++
 code calls to convert values to tensors. An exception that is raised there ends the process with SIGABRT ("Check failed:
-!PyErr_Occurred()"), and no `finally` block runs. Therefore the handler waits until TensorFlow has returned.
+!PyErr_Occurred()"), and no `finally` block runs, or TensorFlow drops it. Therefore the handler waits until TensorFlow
+has returned, however long that takes: a training has its own deadline (ppo/shutdown_deadline.py).
 """
 
 from __future__ import annotations
 
 import signal
-import time
 from types import FrameType
-from typing import ClassVar
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 RETRY_S = 0.01
 """How often a waiting handler looks whether TensorFlow has returned."""
-LIMIT_S = 5.0
-"""The longest wait; a job runner kills a step only some seconds later (Kubernetes: 30)."""
 _PACKAGES = ("tensorflow.", "keras.", "tf_agents.")
 
 
@@ -46,8 +43,6 @@ class _Handler:
     While it waits for TensorFlow, it handles SIGALRM, too: TensorFlow must not run in a step with a timer of its own.
     """
 
-    waiting_since_s: ClassVar[float | None] = None
-
     def __init__(self, error: type[KeyboardInterrupt]) -> None:
         self.error = error
 
@@ -56,13 +51,9 @@ class _Handler:
             # A second signal must not interrupt the clean-up that the first one started.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if _runs_tensorflow(frame):
-            since_s = self.waiting_since_s
-            _Handler.waiting_since_s = since_s = time.monotonic() if since_s is None else since_s
-            if time.monotonic() - since_s < LIMIT_S:
-                signal.signal(signal.SIGALRM, self)
-                signal.setitimer(signal.ITIMER_REAL, RETRY_S)
-                return
-        _Handler.waiting_since_s = None
+            signal.signal(signal.SIGALRM, self)
+            signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+            return
         raise self.error
 
 
