@@ -181,6 +181,21 @@ class SectionSizes:
         return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
 
 
+class PlanSizes(Struct, kw_only=True):
+    """Sizes of one or more linked files with the release clang and a plan; percentages as in `BinaryEntry`.
+
+    Attributes:
+        sizes: sizes in bytes.
+        reduction_percent, text_reduction_percent: reduction against stock clang.
+        against_policy_percent: reduction of the text as llvm-size counts it against the policy without the plan.
+    """
+
+    sizes: SectionSizes
+    reduction_percent: float | None
+    text_reduction_percent: float | None
+    against_policy_percent: float | None
+
+
 class BinaryEntry(Struct, kw_only=True):
     """Sizes of one library or program, built with stock clang and with the release clang.
 
@@ -193,6 +208,7 @@ class BinaryEntry(Struct, kw_only=True):
         stock, policy: sizes in bytes with stock clang and with the release clang.
         reduction_percent: reduction of the text as llvm-size counts it; None without text.
         text_reduction_percent: reduction of .text alone.
+        plan: sizes with a plan of `mlgo tune`; UNSET without a plan.
     """
 
     project: str
@@ -204,6 +220,7 @@ class BinaryEntry(Struct, kw_only=True):
     policy: SectionSizes
     reduction_percent: float | None = None
     text_reduction_percent: float | None = None
+    plan: PlanSizes | UnsetType = UNSET
 
 
 class LinkedTotal(Struct, kw_only=True):
@@ -212,6 +229,7 @@ class LinkedTotal(Struct, kw_only=True):
     Attributes:
         files: number of files.
         stock, policy: sizes in bytes with stock clang and with the release clang.
+        plan: sizes with a plan of `mlgo tune`; UNSET without a plan.
     """
 
     files: int
@@ -219,6 +237,7 @@ class LinkedTotal(Struct, kw_only=True):
     policy: SectionSizes
     reduction_percent: float | None
     text_reduction_percent: float | None
+    plan: PlanSizes | UnsetType = UNSET
 
 
 LinkedTotals = dict[str, dict[str, LinkedTotal]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from components.evaluation.projects.link_variants import LINK_VARIANTS, LinkVari
 
 @dataclass(frozen=True)
 class BuildVariant:
-    """One of the two builds: the compiler and its flags, and its `title` in progress and errors."""
+    """One of the builds: the compiler and its flags, and its `title` in progress and errors."""
 
     title: str
     clang: Path
@@ -35,10 +35,9 @@ def build_variants(
     release: Toolchain,
     problem: str,
     link_variant: LinkVariant = LINK_VARIANTS["default"],
-    release_flags: Sequence[str] = (),
 ) -> tuple[BuildVariant, BuildVariant]:
-    """Return the build with stock clang, and the build with the release clang, its policy for `problem` enabled, and
-    `release_flags`; both have the problem's optimization level and the flags of `link_variant`.
+    """Return the build with stock clang, and the build with the release clang and its policy for `problem` enabled;
+    both have the problem's optimization level and the flags of `link_variant`.
 
     Raises:
         UserError: the release clang embeds no such policy, or the compilers have different LLVM versions.
@@ -53,7 +52,7 @@ def build_variants(
     policy_flags = Advisor("release").flags(problem, None, None)
     return (
         BuildVariant("stock clang", stock_clang, flags, link_variant.link_flags),
-        BuildVariant("release clang", release.clang, [*flags, *policy_flags, *release_flags], link_variant.link_flags),
+        BuildVariant("release clang", release.clang, [*flags, *policy_flags], link_variant.link_flags),
     )
 
 

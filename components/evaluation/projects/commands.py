@@ -60,7 +60,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--output", type=OUTPUT, required=True, help="Directory for binaries.json.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles.  [default: processors]")
-@click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune` for the release clang.")
+@click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune`: also build with the release clang and this plan.")
 @LINK_VARIANT
 def compare_binaries(
     recipe: Path,
@@ -72,7 +72,7 @@ def compare_binaries(
 ) -> None:
     """Build whole projects with stock clang and with the release clang, and compare the linked programs and shared
     libraries section by section: in the projects' own build, and linked so that the linker drops every function that
-    is not called.
+    is not called. With --plan, the release clang builds them twice, with its policy alone and with the plan.
 
     Without --project: the projects that the recipes hold out, or all if they hold out none.
 
@@ -81,15 +81,16 @@ def compare_binaries(
       mlgo evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
           --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
     """
-    from components.core.compiler.inline_plan import plan_flags, require_plan
+    from components.core.compiler.inline_plan import require_plan
     from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
     from components.evaluation.report.terminal_report import print_binaries
 
-    flags = plan_flags(require_plan(plan)) if plan else ()
-    compare = partial(compare_projects, link_variants=link_variants, release_flags=flags)
+    plan_file = require_plan(plan) if plan else None
+    compare = partial(compare_projects, link_variants=link_variants, plan=plan_file)
     recipes = _select_recipes(recipe, projects)
     content = _compare_and_publish(compare, summarize_binaries, recipes, "binaries.json", problem=problem, **options)
-    print_binaries(content, f"bytes with the policy, change against stock {problems.get(problem).optimization}")
+    subject = "bytes with the policy, without and with the plan" if plan else "bytes with the policy"
+    print_binaries(content, f"{subject}, change against stock {problems.get(problem).optimization}")
 
 
 @click.command("compare-builds")

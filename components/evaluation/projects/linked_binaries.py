@@ -1,11 +1,15 @@
-"""Compares the linked binaries of whole held-out projects, built with stock clang and with the release clang."""
+"""Compares the linked binaries of whole held-out projects, built with stock clang, with the release clang and, if there
+is a plan, with the release clang and the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import UNSET, UnsetType
+
+from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.source_language import Language
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
@@ -17,6 +21,7 @@ from components.evaluation.metrics_types import (
     Kind,
     LinkedTotal,
     LinkedTotals,
+    PlanSizes,
     SectionSizes,
 )
 from components.evaluation.projects.build_variants import BuildVariant, build_variants, whole_build
@@ -26,7 +31,7 @@ from components.evaluation.projects.section_sizes import MeasuredBinary, measure
 
 @dataclass(frozen=True)
 class Binary:
-    """Sizes of one library or program in both builds.
+    """Sizes of one library or program in all builds.
 
     Attributes:
         project: the recipe's name.
@@ -35,6 +40,7 @@ class Binary:
         language: c++ if it needs a C++ library at run time; None if it is not linked.
         link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
         stock, policy: sizes with stock clang and with the release clang.
+        plan: sizes with the release clang and a plan; None without a plan.
     """
 
     project: str
@@ -44,6 +50,7 @@ class Binary:
     link_variant: str
     stock: SectionSizes
     policy: SectionSizes
+    plan: SectionSizes | None = None
 
     def entry(self) -> BinaryEntry:
         """Return the entry of metrics.json and binaries.json."""
@@ -57,6 +64,7 @@ class Binary:
             policy=self.policy,
             reduction_percent=_reduction_percent(self.stock, self.policy),
             text_reduction_percent=reduction_percent(self.stock.text, self.policy.text),
+            plan=_plan_sizes(self.stock, self.policy, self.plan),
         )
 
 
@@ -69,24 +77,28 @@ def compare_projects(
     cache: Path,
     jobs: int,
     link_variants: Sequence[str] = tuple(LINK_VARIANTS),
-    release_flags: Sequence[str] = (),
+    plan: Path | None = None,
 ) -> list[Binary]:
-    """Build every project twice for each link variant and measure its binaries.
+    """Build every project with each compiler and for each link variant, and measure its binaries.
 
-    Both builds use a fresh source tree at the same path and the problem's optimization level, and differ only in the
-    compiler, its advisor's flags and `release_flags`. `work` is their directory, empty afterwards.
+    All builds use a fresh source tree at the same path and the problem's optimization level, and differ only in the
+    compiler and its advisor's flags. `work` is their directory, empty afterwards. With the file `plan`, the release
+    clang builds every project twice: with the policy alone, and with the plan.
 
     A project that stock clang cannot build in a variant other than "default" is left out of that variant. So is a
     Debian package that cannot be fetched or built, or ships nothing that the variant compares.
 
     Raises:
-        UserError: a project cannot be fetched or built otherwise, has no binaries, or different ones under both
-            compilers; or nothing remains to compare.
+        UserError: a project cannot be fetched or built otherwise, has no binaries, or not the same ones in all builds;
+            or nothing remains to compare.
     """
     binaries: list[Binary] = []
     for name in dict.fromkeys(link_variants):
         link_variant = LINK_VARIANTS[name]
-        variants = build_variants(stock_clang, release, problem, link_variant, release_flags)
+        variants = [*build_variants(stock_clang, release, problem, link_variant)]
+        if plan is not None:
+            flags = [*variants[1].flags, *plan_flags(plan)]
+            variants.append(replace(variants[1], title="release clang with the plan", flags=flags))
         for recipe in recipes:
             if (changed := link_variant.apply(recipe)) is None:
                 say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")
@@ -118,12 +130,15 @@ def linked_totals(binaries: Sequence[Binary]) -> LinkedTotals:
             ]
             stock = sum((binary.stock for binary in chosen), SectionSizes())
             policy = sum((binary.policy for binary in chosen), SectionSizes())
+            planned = [binary.plan for binary in chosen if binary.plan is not None]
+            plan = sum(planned, SectionSizes()) if planned else None
             totals[variant][language] = LinkedTotal(
                 files=len(chosen),
                 stock=stock,
                 policy=policy,
                 reduction_percent=_reduction_percent(stock, policy),
                 text_reduction_percent=reduction_percent(stock.text, policy.text),
+                plan=_plan_sizes(stock, policy, plan),
             )
     return totals
 
@@ -137,10 +152,21 @@ def _reduction_percent(stock: SectionSizes, policy: SectionSizes) -> float | Non
     return reduction_percent(stock.llvm_size_text, policy.llvm_size_text)
 
 
+def _plan_sizes(stock: SectionSizes, policy: SectionSizes, plan: SectionSizes | None) -> PlanSizes | UnsetType:
+    if plan is None:
+        return UNSET
+    return PlanSizes(
+        sizes=plan,
+        reduction_percent=_reduction_percent(stock, plan),
+        text_reduction_percent=reduction_percent(stock.text, plan.text),
+        against_policy_percent=_reduction_percent(policy, plan),
+    )
+
+
 def _compare(
     recipe: Recipe,
     link_variant: LinkVariant,
-    variants: tuple[BuildVariant, BuildVariant],
+    variants: Sequence[BuildVariant],
     work: Path,
     cache: Path,
     jobs: int,
@@ -157,13 +183,14 @@ def _compare(
         say(f"{recipe.name}: it ships no program, so it is not compared as {link_variant.name}")
         return []
     try:
-        policy = _measure(recipe, variants[1], work, cache, jobs)
-        if stock.keys() != policy.keys():
-            differing = ", ".join(sorted(stock.keys() ^ policy.keys()))
-            raise UserError(
-                f"{recipe.name}: only one of the two compilers could build {differing}",
-                "build the project by hand with both; the recipe may need flags",
-            )
+        released = []
+        for variant in variants[1:]:
+            released.append(_measure(recipe, variant, work, cache, jobs))
+            if differing := ", ".join(sorted(stock.keys() ^ released[-1].keys())):
+                raise UserError(
+                    f"{recipe.name}: only one of {variants[0].title} and {variant.title} could build {differing}",
+                    "build the project by hand with both; the recipe may need flags",
+                )
     except UserError as error:
         if not recipe.debian:
             raise
@@ -175,7 +202,15 @@ def _compare(
             "list the linked libraries and programs as `binaries` in the recipe",
         )
     return [
-        Binary(recipe.name, name, found.kind, found.language, link_variant.name, found.sizes, policy[name].sizes)
+        Binary(
+            recipe.name,
+            name,
+            found.kind,
+            found.language,
+            link_variant.name,
+            found.sizes,
+            *(measured[name].sizes for measured in released),
+        )
         for name, found in stock.items()
     ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from components.evaluation.metrics_types import BinaryEntry, LinkedTotals, SectionSizes
 from components.evaluation.report.formatting import change
 
@@ -77,15 +79,36 @@ def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     ]
 
 
-def linked_lines(linked: LinkedTotals) -> list[str]:
-    """Return a line for each link variant and language: the reduction of its programs and shared libraries in sum."""
-    titles = {"all": "all", "c": "C", "c++": "C++"}
+def variants_of(binary: BinaryEntry) -> list[tuple[str, SectionSizes]]:
+    """Return (kind of the file and what it was built with, sizes) for the policy and, if there is one, for the plan."""
+    if binary.plan is UNSET:
+        return [(binary.kind, binary.policy)]
     return [
-        f"linked, {variant}, {titles.get(language, language)} ({total.files}): {change(total.reduction_percent)}, "
-        f".text alone {change(total.text_reduction_percent)}"
-        for variant, languages in linked.items()
-        for language, total in sorted(languages.items())
+        (f"{binary.kind}, policy without plan", binary.policy),
+        (f"{binary.kind}, policy and plan", binary.plan.sizes),
     ]
+
+
+def linked_lines(linked: LinkedTotals) -> list[str]:
+    """Return a line for each link variant and language: the reduction of its programs and shared libraries in sum.
+    Where a plan was compared, a second line has its reduction, also against the policy without the plan."""
+    titles = {"all": "all", "c": "C", "c++": "C++"}
+    lines = []
+    for variant, languages in linked.items():
+        for language, total in sorted(languages.items()):
+            subject = f"linked, {variant}, {titles.get(language, language)} ({total.files})"
+            alone = "" if total.plan is UNSET else ", policy without plan"
+            lines.append(
+                f"{subject}{alone}: {change(total.reduction_percent)}, "
+                f".text alone {change(total.text_reduction_percent)}"
+            )
+            if total.plan is not UNSET:
+                lines.append(
+                    f"{subject}, policy and plan: {change(total.plan.reduction_percent)}, "
+                    f".text alone {change(total.plan.text_reduction_percent)}; "
+                    f"against the policy without plan {change(total.plan.against_policy_percent)}"
+                )
+    return lines
 
 
 def _cells(stock: SectionSizes, policy: SectionSizes) -> list[str]:

@@ -246,7 +246,8 @@ def print_table(metrics: Metrics, directory: Path) -> None:
 
 
 def print_binaries(compared: BinariesComparison, subject: str) -> None:
-    """Print the linked binaries of metrics.json by section (new bytes and change), and their sums.
+    """Print the linked binaries of metrics.json by section (new bytes and change), and their sums. Where a plan was
+    compared, each binary has a second row.
 
     `subject` names the bytes and the baseline in the title.
     """
@@ -259,12 +260,12 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
             view.add_column(section, justify="right")
         for binary in compared.binaries:
             if binary.link_variant == variant:
-                pairs = [
-                    (getattr(binary.stock, section), getattr(binary.policy, section))
-                    for section in linked_tables.SECTIONS
-                ]
-                cells = [f"{policy:,}\n{policy - stock:+,}" for stock, policy in pairs]
-                view.add_row(f"{binary.project}/{binary.name}\n{binary.kind}", *cells)
+                for detail, sizes in linked_tables.variants_of(binary):
+                    pairs = [
+                        (getattr(binary.stock, section), getattr(sizes, section)) for section in linked_tables.SECTIONS
+                    ]
+                    cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
+                    view.add_row(f"{binary.project}/{binary.name}\n{detail}", *cells)
         console.print(view)
     for line in linked_tables.linked_lines(compared.linked):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -11,15 +11,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject
 from components.core.projects.recipe import Recipe, Source
-from components.evaluation.metrics_types import Kind, SectionSizes
+from components.evaluation.metrics_types import Kind, SectionSizes, encode_json
 from components.evaluation.projects.build_variants import BuildVariant, require_same_version
-from components.evaluation.projects.linked_binaries import Binary, compare_projects, linked_totals
+from components.evaluation.projects.linked_binaries import (
+    Binary,
+    compare_projects,
+    linked_totals,
+    summarize_binaries,
+)
 from components.evaluation.report import linked_tables
 
 CMAKE = """
@@ -47,6 +55,20 @@ int main(int count, char **words) {
   for (int i = 0; i < count; ++i) push(words[i]);
   std::cout << depth() << "\\n";
 }
+"""
+C_CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(planned C)
+add_executable(main main.c)
+"""
+C_MAIN = """
+#include <stdlib.h>
+static unsigned mix(unsigned x) {
+  x = (x ^ (x >> 16)) * 0x7feb352dU;
+  x = (x ^ (x >> 15)) * 0x846ca68bU;
+  return (x ^ (x >> 16)) + (unsigned)abs((int)x) % 7;
+}
+int main(int count, char **words) { return (int)(mix((unsigned)count) + mix((unsigned)words[0][0])); }
 """
 
 
@@ -90,6 +112,43 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
     assert {name: total["c++"]["files"] for name, total in compared["linked"].items()} == {"default": 2, "hidden": 1}
     assert "unknown/libstack.so" in done.stdout and "linked, hidden, C++ (1): " in done.stdout
     assert sorted(path.name for path in output.iterdir()) == ["binaries.json", "manifest.json"]
+
+
+@pytest.mark.toolchain
+def test_plan_is_compared_with_the_policy_alone(tmp_path: Path, recipe: Path, release: Path) -> None:
+    """The policy never inlines; the plan inlines one of two equal calls."""
+    source = tmp_path / "source"
+    (source / "CMakeLists.txt").write_text(C_CMAKE)
+    (source / "main.c").write_text(C_MAIN)
+    recipe.write_text(f"name: planned\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: [main]\n")
+    plan = tmp_path / "plan"
+    plan.mkdir()
+    decisions = ForcedDecisions.of({("main", "mix", 0): 1})
+    write_plan(plan / PLAN_FILE, [PlannedModule("main.c", decisions)], 19)
+    output = tmp_path / "binaries"
+    done = evaluation(
+        "compare-binaries",
+        "--recipe",
+        recipe,
+        "--release-toolchain",
+        release,
+        "--plan",
+        plan,
+        "--link-variant",
+        "default",
+        "--output",
+        output,
+    )
+    assert done.returncode == 0, done.stderr
+    compared = json.loads((output / "binaries.json").read_text())
+    (main,) = compared["binaries"]
+    assert main["plan"]["sizes"]["text"] > main["policy"]["text"]
+    assert main["plan"]["sizes"]["rodata"] == main["policy"]["rodata"] == main["stock"]["rodata"]
+    assert main["plan"]["against_policy_percent"] < 0
+    assert compared["linked"]["default"]["all"]["plan"] == main["plan"]
+    assert "linked, default, C (1), policy without plan: " in done.stdout
+    assert "linked, default, C (1), policy and plan: " in done.stdout
+    assert "program, policy and plan" in done.stdout
 
 
 @pytest.mark.toolchain
@@ -161,14 +220,37 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
     assert linked_totals(binaries[3:]) == {}
 
 
+def test_plan_is_summed_and_compared_with_stock_and_policy() -> None:
+    binaries = [binary("a", "c", "default", 1000, 900), binary("b", "c", "default", 1000, 1000)]
+    sizes = [SectionSizes(text=size, total=size, llvm_size_text=size) for size in (850, 860)]
+    planned = [replace(binary, plan=plan) for binary, plan in zip(binaries, sizes, strict=True)]
+    total = linked_totals(planned)["default"]["all"].plan
+    assert total is not UNSET and total.sizes.total == 1710
+    assert (total.reduction_percent, total.against_policy_percent) == pytest.approx((14.5, 10.0))
+    assert linked_tables.linked_lines(linked_totals(planned))[:2] == [
+        "linked, default, all (2), policy without plan: 5.00% smaller, .text alone 5.00% smaller",
+        "linked, default, all (2), policy and plan: 14.50% smaller, .text alone 71.00% larger; "
+        "against the policy without plan 10.00% smaller",
+    ]
+    without = summarize_binaries(binaries)
+    assert "plan" not in encode_json(without) and '"plan"' in encode_json(summarize_binaries(planned))
+
+
 @pytest.fixture
-def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+def built_with() -> list[list[str]]:
+    """The compiler flags of each build of `fake_builds`."""
+    return []
+
+
+@pytest.fixture
+def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_with: list[list[str]]) -> Toolchain:
     """A release clang with a policy. Builds of projects with the name "broken" fail if there are link flags, those of
     "missing" always, those of "refused" with the release clang."""
 
     def whole_build(
         recipe: Recipe, variant: BuildVariant, *_: object
     ) -> AbstractContextManager[tuple[Path, BuiltProject]]:
+        built_with.append(variant.flags)
         if recipe.name == "broken" and variant.link_flags:
             raise UserError("broken left none of its binaries (main); the end of its log:\nld: error", "")
         if recipe.name == "missing" or (recipe.name == "refused" and variant.title == "release clang"):
@@ -230,6 +312,19 @@ def test_repeated_link_variant_is_built_once(tmp_path: Path, fake_builds: Toolch
     twice = ("hidden", "hidden")
     found = compare_projects([recipe], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, twice)
     assert [(b.name, b.link_variant) for b in found] == [("main", "hidden")]
+
+
+def test_release_clang_builds_without_and_with_the_plan(
+    tmp_path: Path, fake_builds: Toolchain, built_with: list[list[str]]
+) -> None:
+    recipe = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
+    plan, arguments = tmp_path / PLAN_FILE, ("inlining", tmp_path, tmp_path, 1, ("default",))
+    (found,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments, plan)
+    policy_flags = ["-Oz", "-mllvm", "-enable-ml-inliner=release"]
+    assert built_with == [["-Oz"], policy_flags, [*policy_flags, *plan_flags(plan)]]
+    assert found.plan == found.policy == found.stock
+    (found,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments)
+    assert found.plan is None and built_with[3:] == [["-Oz"], policy_flags]
 
 
 @pytest.mark.toolchain
