@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from components.core.console import UserError
+from components.core.launcher.images import IMAGES
+
+_TRAINING_STEPS = ("trace", "vocab", "warmstart", "ppo", "policy")
 
 
 @dataclass(frozen=True)
@@ -12,12 +18,14 @@ class ImageHelp:
 
     Attributes:
         description: what the image is for, and what it does not contain.
+        steps: steps whose dependencies it has.
         groups: commands of mlgo that work in it, except steps.
         examples: (comment, arguments of mlgo, as in a shell).
         entry: beginning of the command, in an image without an entry point.
     """
 
     description: str
+    steps: tuple[str, ...]
     groups: tuple[str, ...]
     examples: tuple[tuple[str, str], ...]
     entry: str = ""
@@ -30,6 +38,7 @@ Build clangs that log decisions or embed a policy, turn code into corpora, evalu
 
 The image contains clang and LLVM's libraries, but not TensorFlow: policies are trained in mlgo-training. To extract a
 corpus from a build of your own, mount the code at the path that compile_commands.json names.""",
+        steps=("toolchain", "corpus", "evaluation", "tune"),
         groups=("retrain", "storage"),
         examples=(
             ("Build a training clang.", "toolchain --mode training --output training"),
@@ -47,6 +56,7 @@ corpus from a build of your own, mount the code at the path that compile_command
 Record the decisions of LLVM's heuristic, and train policies.
 
 The image contains TensorFlow, but not LLVM: mlgo-toolchain builds the training clang and the corpus.""",
+        steps=_TRAINING_STEPS,
         groups=("storage",),
         examples=(
             ("Record the heuristic's decisions.", "trace --corpus corpus --toolchain training --output trace"),
@@ -68,6 +78,7 @@ Head and workers of a Ray cluster that trains policies: mlgo-training with Ray.
 
 KubeRay starts the containers, for a RayJob that `mlgo ppo --workers rayjob` submits. `ray` and `python` are the
 node's, without TensorFlow; `mlgo` is the trainer's, with it.""",
+        steps=_TRAINING_STEPS,
         groups=("storage",),
         examples=(
             (
@@ -103,6 +114,21 @@ Environment (-e NAME=VALUE; -e NAME passes on your own):
   AWS_REGION                      Region of the bucket, on Amazon S3.
   AWS_ENDPOINT_URL_S3             http://HOST:PORT of another server for s3://, such as MinIO or SeaweedFS.
   MLGO_COMPILE_SANDBOX            landlock, bubblewrap or none.  [default: the first that works in the container]"""
+
+
+def current_image() -> str:
+    """Return the name of the container image that this process runs in; "" outside of this project's images."""
+    name = os.environ.get("MLGO_IMAGE", "")
+    return name if name in IMAGE_HELP else ""
+
+
+def not_in_image(image: str, command: str) -> UserError:
+    """Return the error that an image does not have a command of mlgo; it names the image that has it."""
+    others = [IMAGES[name] for name, known in IMAGE_HELP.items() if command in (*known.steps, *known.groups)]
+    return UserError(
+        f"the image {IMAGES[image]} does not have the command {command}",
+        f"use the image {others[0]}" if others else "no image has it: install mlgo-pipeline, see README.md",
+    )
 
 
 def image_usage(image: str) -> str:

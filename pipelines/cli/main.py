@@ -18,7 +18,7 @@ from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
-from pipelines.cli.image_help import IMAGE_HELP, image_help, image_usage
+from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
 from pipelines.cli.images import images_group
 from pipelines.cli.pipeline import pipeline_group, program_path
 from pipelines.cli.retrain import retrain_group
@@ -50,21 +50,17 @@ class StepGroup(click.Group):
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        here = _steps_here()
         groups = super().list_commands(context)
-        if image := _image():
-            groups = [group for group in groups if group in IMAGE_HELP[image].groups]
-        return [*groups, *(step for step in STEPS if step in here)]
+        if image := current_image():
+            known = IMAGE_HELP[image]
+            return [*(group for group in groups if group in known.groups), *known.steps]
+        return [*groups, *STEPS]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        image = _image()
+        image = current_image()
         known = name in STEPS or name in super().list_commands(context)
         if image and known and name not in self.list_commands(context):
-            other = "mlgo-training" if image == "toolchain" else "mlgo-toolchain"
-            raise UserError(
-                f"the image mlgo-{image} does not have the command {name}",
-                f"use the image {other}" if name in STEPS else "install mlgo-pipeline, see README.md",
-            )
+            raise not_in_image(image, name)
         if name not in STEPS:
             return super().get_command(context, name)
         return click.Command(
@@ -78,23 +74,12 @@ class StepGroup(click.Group):
         )
 
     def get_help(self, context: click.Context) -> str:
-        image = _image()
+        image = current_image()
         if not image:
             return super().get_help(context)
         commands = ((name, self.get_command(context, name)) for name in self.list_commands(context))
         described = ((name, command.get_short_help_str(100)) for name, command in commands if command)
         return f"Usage: {image_usage(image)}\n\n{image_help(image, described)}"
-
-
-def _image() -> str:
-    """Return the name of the container image that this process runs in; "" outside of this project's images."""
-    name = os.environ.get("MLGO_IMAGE", "")
-    return name if name in IMAGE_HELP else ""
-
-
-def _steps_here() -> set[str]:
-    """Return all steps, or, in a container image, the steps whose dependencies it has ($MLGO_STEPS)."""
-    return set(os.environ.get("MLGO_STEPS", " ".join(STEPS)).split())
 
 
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:

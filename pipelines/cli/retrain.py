@@ -23,6 +23,7 @@ from components.core.storage.options import OUTPUT as ARTIFACT_OUTPUT
 from components.core.storage.uri import USAGE
 from components.core.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
+from pipelines.cli.image_help import current_image, not_in_image
 from pipelines.cli.pipeline import local_parameters, make_runner, parameters
 from pipelines.cli.register import REGISTRY_OPTIONS, register, register_deployed
 from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, chosen_server, options
@@ -65,15 +66,20 @@ _SEED = click.option(
 _STATE = click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
 
 
-@click.group("retrain", short_help="Retrain, and promote policies that are clearly better.")
+class _RetrainGroup(click.Group):
+    """The commands of `mlgo retrain`; in a container image without `run`, because no image has all steps."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [name for name in super().list_commands(context) if name != "run" or not current_image()]
+
+
+@click.group("retrain", cls=_RetrainGroup, short_help="Retrain, and promote policies that are clearly better.")
 def retrain_group() -> None:
     """Decide whether to retrain, retrain, and promote a policy that is clearly better than the deployed one.
 
     \b
     Examples:
       mlgo retrain check --state gs://my-bucket/retrain.json --corpus gs://my-bucket/corpus --max-age-days 30
-      mlgo retrain run --state gs://my-bucket/retrain.json --param corpus=gs://my-bucket/corpus --output runs/2 \\
-        --pipeline-root gs://my-bucket/runs/2
       mlgo retrain submit --state gs://my-bucket/retrain.json --host http://localhost:8080 \\
         --param corpus=gs://my-bucket/corpus --pipeline-root gs://my-bucket/kfp
       mlgo retrain promote --state gs://my-bucket/retrain.json --run gs://my-bucket/runs/2
@@ -82,13 +88,16 @@ def retrain_group() -> None:
 
 
 class _RunOrSubmit(click.Command):
-    """`run`, which with --host or --vertex is `submit`."""
+    """`run`, which with --host or --vertex is `submit`; only the latter works in a container image."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         if any(word.partition("=")[0] in ("--host", "--vertex") for word in args):
             return submit.make_context(info_name, args, parent, **extra)
+        if image := current_image():
+            error = not_in_image(image, "retrain run")
+            raise UserError(error.problem, f"retrain on a server with mlgo retrain submit; {error.remedy}")
         return super().make_context(info_name, args, parent, **extra)
 
 

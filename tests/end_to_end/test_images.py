@@ -114,6 +114,10 @@ def test_help_of_images_and_steps(images: Path) -> None:
     status, said = container(reference(images, "toolchain"), "vocab", "--help")
     assert status == 1 and "the image mlgo-toolchain does not have the command vocab" in said
     assert "use the image mlgo-training" in said
+    status, said = container(reference(images, "training"), "retrain", "--help")
+    assert status == 1 and "use the image mlgo-toolchain" in said
+    status, said = container(reference(images, "toolchain"), "retrain", "--help")
+    assert status == 0 and "\n  submit " in said and "\n  run " not in said
 
 
 def test_each_image_has_only_what_it_needs(images: Path) -> None:

@@ -34,7 +34,7 @@ def image_environment(image: str) -> dict[str, str]:
     for name in ("training", image) if image == "cluster" else (image,):  # the cluster image is built on the other
         text = (ROOT / "docker" / name / "Dockerfile").read_text()
         found |= {key: quoted or plain for key, quoted, plain in re.findall(r'(MLGO_\w+)=(?:"([^"]*)"|(\w+))', text)}
-    return {key: found[key] for key in ("MLGO_IMAGE", "MLGO_STEPS")}
+    return {"MLGO_IMAGE": found["MLGO_IMAGE"]}
 
 
 def test_help_lists_every_step() -> None:
@@ -51,7 +51,7 @@ def test_help_of_image_lists_only_its_commands(image: str) -> None:
     assert done.stdout.startswith("Usage: docker run --rm --read-only ") and f" {IMAGES[image]}:TAG " in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
     listed = re.findall(r"^  (\w+) +\S", done.stdout.partition("Commands")[2].partition("\n\n")[0], re.MULTILINE)
-    assert listed == [*IMAGE_HELP[image].groups, *environment["MLGO_STEPS"].split()]
+    assert listed == [*IMAGE_HELP[image].groups, *IMAGE_HELP[image].steps]
     for command in listed:
         assert mlgo(command, "--help", **environment).returncode == 0
     for variable in ("MLGO_CACHE_DIR", "GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "AWS_REGION"):
@@ -74,7 +74,10 @@ def test_examples_of_image_have_commands_and_options_that_exist(image: str) -> N
     [
         ("toolchain", "ppo", "use the image mlgo-training"),
         ("training", "corpus", "use the image mlgo-toolchain"),
-        ("training", "run", "install mlgo-pipeline"),
+        ("cluster", "corpus", "use the image mlgo-toolchain"),
+        ("training", "retrain", "use the image mlgo-toolchain"),
+        ("training", "run", "no image has it: install mlgo-pipeline"),
+        ("toolchain", "pipeline", "no image has it: install mlgo-pipeline"),
     ],
 )
 def test_command_of_another_image_is_refused(image: str, command: str, remedy: str) -> None:
@@ -82,6 +85,23 @@ def test_command_of_another_image_is_refused(image: str, command: str, remedy: s
     assert done.returncode == 1 and f"the image mlgo-{image} does not have the command {command}" in done.stderr
     assert remedy in done.stderr
     assert mlgo("no-such", **image_environment(image)).returncode == 2
+
+
+def test_image_offers_retraining_on_a_server_only() -> None:
+    environment = image_environment("toolchain")
+    offered = mlgo("retrain", "--help", **environment).stdout
+    assert "\n  submit " in offered and "\n  run " not in offered and "retrain run" not in offered
+    assert "\n  run " in mlgo("retrain", "--help").stdout
+    for arguments in (("--help",), ("--state", "s.json", "--output", "run")):
+        done = mlgo("retrain", "run", *arguments, **environment)
+        assert done.returncode == 1 and "the image mlgo-toolchain does not have the command retrain run" in done.stderr
+        assert "mlgo retrain submit" in done.stderr
+    done = mlgo("retrain", "run", "--host", "http://127.0.0.1:1", "--help", **environment)
+    assert done.returncode == 0 and "--wait" in done.stdout
+
+
+def test_every_step_is_in_an_image() -> None:
+    assert {step for known in IMAGE_HELP.values() for step in known.steps} == set(STEPS)
 
 
 def test_example_of_image_help_runs_as_written(tmp_path: Path) -> None:
