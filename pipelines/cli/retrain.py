@@ -318,6 +318,15 @@ def promote(
             + (f": {missing[0]} is missing" if missing and not run else ""),
             "pass --run URI",
         )
+    refused = {"run-id": run_id, "run-resource-name": run_resource_name}
+    if not on_server:
+        refused["release-report"] = release_report
+    if run and (unused := [f"--{name}" for name, text in refused.items() if text]):
+        raise UserError(
+            f"{' and '.join(unused)} cannot be used with --run {run}",
+            f"leave {' and '.join(unused)} out, or pass --policy, --evaluation, --corpus and --toolchain in place of "
+            "--run",
+        )
     if on_server:
         from pipelines.retrain.server_run import server_run_artifacts
 

@@ -159,6 +159,11 @@ def test_run_on_kfp_is_promoted_by_its_id(storage: None, host: str, start: Start
         (("--host", "http://x"), "--host and --vertex need the ID of a run"),
         (("--run", "1", "--host", "http://x", "--vertex", "p/r"), "exactly one of --host and --vertex"),
         (("--run", "gs://b/r", "--policy", "gs://b/p"), "either --run or all of"),
+        (("--run", "gs://b/r", "--run-id", "7"), "--run-id cannot be used with --run gs://b/r"),
+        (("--run", "gs://b/r", "--run-resource-name", JOB), "--run-resource-name cannot be used with --run"),
+        (("--run", "gs://b/r", "--release-report", "gs://b/q"), "--release-report cannot be used with --run"),
+        (("--run", "r", "--run-id", "7", "--release-report", "q"), "--run-id and --release-report cannot be used with"),
+        (("--run", "1", "--host", "http://x", "--run-id", "7"), "--run-id cannot be used with --run 1"),
     ],
 )
 def test_contradicting_options_are_refused(more: tuple[str, ...], named: str) -> None:
