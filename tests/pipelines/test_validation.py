@@ -48,7 +48,7 @@ def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str
     assert raised.value.remedy
 
 
-def test_pretrained_policy_for_a_clang_of_others_is_named() -> None:
+def test_pretrained_policy_for_an_external_clang_is_named() -> None:
     with pytest.raises(UserError) as raised:
         checked_values(SPEC, {"recipe": "demo"} | EXTERNAL | {"start_from": "pretrained"})
     assert "--param start_from=pretrained-llvm" in raised.value.remedy
