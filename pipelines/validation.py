@@ -291,13 +291,16 @@ def check_bucket_exists(root: str) -> None:
 
     place = parse_place(root)
     assert isinstance(place, ObjectUri)
+    # List a folder that nobody has: the root may contain many objects.
+    folder = place / f"mlgo-check-{secrets.token_hex(4)}"
     try:
-        store_of(place).objects(place / f"mlgo-check-{secrets.token_hex(4)}")
+        store_of(folder).objects(folder)
     except StorageError as error:
-        say(f"warning: --pipeline-root is not checked, the steps' account may be another: {error.problem}")
+        problem = error.problem.replace(str(folder), root)
+        say(f"warning: --pipeline-root is not checked, the steps' account may be another: {problem}")
     except UserError as error:
         raise UserError(
-            f"--pipeline-root {error.problem}",
+            f"--pipeline-root {error.problem.replace(str(folder), root)}",
             "create the bucket, or correct its name",
         ) from None
 

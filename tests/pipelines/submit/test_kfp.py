@@ -144,7 +144,7 @@ def test_pipeline_root_in_missing_bucket_is_refused(
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
         done = submit(*server, "--pipeline-root", "gs://missing/r", "--param", "recipe=demo")
     assert done.returncode == 1 and "--pipeline-root gs://missing/r" in done.stderr, done.stderr
-    assert "create the bucket" in done.stderr
+    assert "create the bucket" in done.stderr and "mlgo-check" not in done.stderr
 
 
 @pytest.mark.parametrize(("bucket", "warned"), [("forbidden", True), ("there", False)])
@@ -155,7 +155,8 @@ def test_pipeline_root_that_this_account_cannot_read_is_a_warning(
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
         done = submit("--host", host, "--pipeline-root", f"gs://{bucket}/r", "--param", "recipe=demo")
     assert done.returncode == 0, done.stderr
-    assert ("the steps' account may be another" in done.stdout) == warned
+    assert ("the steps' account may be another: gs://forbidden/r: access is denied" in done.stdout) == warned
+    assert "mlgo-check" not in done.stdout
 
 
 @pytest.mark.parametrize(
