@@ -32,6 +32,7 @@ from tests.http_server import serving
 
 FORBIDDEN = "forbidden"
 READ_ONLY = "read-only"
+NO_DELETE = "no-delete"
 
 
 @dataclass
@@ -169,6 +170,8 @@ class Handler(RequestHandler):  # type: ignore[misc]
             raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects access.")
         if f"/b/{READ_ONLY}/" in parts.path and self.command != "GET":
             raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects.create access.")
+        if f"/b/{NO_DELETE}/" in parts.path and self.command == "DELETE":
+            raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects.delete access.")
         wanted = parse_qs(parts.query).get("ifGenerationMatch")
         self.storage.wanted = int(wanted[0]) if wanted else None
         work()
@@ -187,7 +190,7 @@ def make_server(
 ) -> HTTPServer:
     """Return a server that listens but does not serve yet; port 0 means any. In memory without a directory."""
     storage = ConditionalStorage(faults or Faults(), use_memory_fs=directory is None, data_dir=directory)
-    for wanted in {bucket, READ_ONLY} - set(storage.buckets):
+    for wanted in {bucket, READ_ONLY, NO_DELETE} - set(storage.buckets):
         create_bucket(wanted, storage)
     return ThreadingHTTPServer((host, port), partial(Handler, storage))
 

@@ -170,8 +170,10 @@ class GcsStore:
             # Failed: a first attempt, whose answer was lost, has written it.
             with translate_gcs_errors(uri), suppress(PreconditionFailed):
                 blob.upload_from_string(b"probe", if_generation_match=0, checksum="crc32c", **request_options())
-            with suppress(UserError):
+            try:
                 self.delete(probe)
+            except UserError as error:
+                say(f"warning: the object that checked that the bucket can be written remains: {error.problem}")
             _writable.add(key)
 
     def upload(self, files: Sequence[tuple[Path, ObjectUri]]) -> list[datetime]:

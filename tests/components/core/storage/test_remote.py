@@ -24,7 +24,7 @@ from components.core.storage.uri import ObjectUri, mirror
 from components.core.storage.workdir import listing, pull_file
 from tests.bitcode import bitcode
 from tests.buckets import names, put_object, remove_object
-from tests.storage_server import READ_ONLY
+from tests.storage_server import NO_DELETE, READ_ONLY
 
 
 @pytest.fixture
@@ -325,6 +325,19 @@ def test_writable_bucket_is_probed_once_and_left_as_it_was(place: ObjectUri, mon
     monkeypatch.setattr(gcs, "bucket_of", None)  # a second probe would fail
     monkeypatch.setattr(s3, "_put", None)
     store_of(place).require_writable(place / "other.json")
+
+
+def test_object_that_checked_write_access_and_remains_is_named(
+    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gcs, "_writable", set())
+    place = ObjectUri("gs", NO_DELETE, "a")
+    store_of(place).require_writable(place / "manifest.json")
+    (name,) = names(place)
+    said = "".join(capsys.readouterr())
+    assert said.count("warning: ") == 1 and f"remains: {place / name}: access is denied: " in said
+    store_of(place).require_writable(place / "manifest.json")
+    assert names(place) == [name]
 
 
 def test_denied_access_names_the_required_role(gs_place: ObjectUri) -> None:
