@@ -12,17 +12,17 @@ import gin
 import tensorflow as tf
 
 from components.core.console import UserError, say
+from components.core.console.shutdown_deadline import shutdown_deadline
 from components.core.formats.policy import PolicyInfo
 from components.core.policy.export import export_policy
 from components.core.policy.tf_errors import explain_resource_exhausted
 from components.core.storage import publish
 from components.core.storage.directory import make_directory
+from components.core.storage.root_lease import LeaseLost, RootLease
 from components.core.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
-from components.ppo.checkpointing.training_lease import LeaseLost, TrainingLease
 from components.ppo.config import PpoConfig
-from components.ppo.shutdown_deadline import shutdown_deadline
 from components.ppo.train import Trained, Trainer, configure
 
 _REPORTED = (
@@ -50,7 +50,7 @@ def run(config: PpoConfig) -> None:
         config = replace(config, root_dir=config.root_dir / folder_of(fingerprint))
     root = config.root_dir
     make_directory(root)
-    with shutdown_deadline(), explain_resource_exhausted(root), TrainingLease(root) as lease:
+    with shutdown_deadline(), explain_resource_exhausted(root), RootLease(root, "training") as lease:
         trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints))
         trained = _train(trainer)
         lease.update()  # a training that lost its lease publishes nothing

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 import tensorflow as tf
 
 from components.core.storage.directory import make_directory
+from components.core.storage.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
-from components.ppo.checkpointing.training_lease import TrainingLease
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trainer, configure
 
@@ -22,7 +22,7 @@ def training(config: PpoConfig) -> Iterator[Trainer]:
     configure(config)
     make_directory(config.root_dir)
     with (
-        TrainingLease(config.root_dir) as fence,
+        RootLease(config.root_dir, "training") as fence,
         closing(Trainer(config, training_fingerprint(config), CheckpointManager(fence, config.max_checkpoints))) as it,
     ):
         yield it

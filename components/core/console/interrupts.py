@@ -3,7 +3,7 @@
 Python runs a signal's handler between any two bytecode instructions, also those of Python code that TensorFlow's C++
 code calls to convert values to tensors. An exception that is raised there ends the process with SIGABRT ("Check failed:
 !PyErr_Occurred()"), and no `finally` block runs, or TensorFlow drops it. Therefore the handler waits until TensorFlow
-has returned, however long that takes: a training has its own deadline (ppo/shutdown_deadline.py).
+has returned, however long that takes; long steps have a deadline (shutdown_deadline.py).
 """
 
 from __future__ import annotations

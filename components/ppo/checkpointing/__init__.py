@@ -1,1 +1,1 @@
-"""Checkpoints of a training, and the lease on its root directory."""
+"""Checkpoints of a training, and its fingerprint."""

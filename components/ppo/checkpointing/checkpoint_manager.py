@@ -17,12 +17,12 @@ from components.core.storage import discard
 from components.core.storage.fetch import fetch
 from components.core.storage.manifest import MANIFEST
 from components.core.storage.object_store import StorageError
+from components.core.storage.root_lease import LeaseLost, RootLease
 from components.core.storage.uri import display_path, uri_of
 from components.core.storage.workdir import listing
 from components.ppo.checkpointing import checkpoint
 from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.fingerprint import EarlierCredit
-from components.ppo.checkpointing.training_lease import LeaseLost, TrainingLease
 
 _CHECKPOINT = re.compile(r"\d{6,}-[0-9a-f]{8}")
 _NAME = re.compile(r"(\d{6,})(-[0-9a-f]{8})?")  # earlier versions numbered them only
@@ -32,7 +32,7 @@ _PARTIAL = re.compile(r"\.\d{6,}-[0-9a-f]{8}\.partial-.*")
 class CheckpointManager:
     """Reads and publishes the checkpoints below the root directory of a lease, and keeps the newest `keep` of them."""
 
-    def __init__(self, lease: TrainingLease, keep: int) -> None:
+    def __init__(self, lease: RootLease, keep: int) -> None:
         self.directory = lease.root / "checkpoints"
         self._lease = lease
         self._keep = keep

@@ -9,9 +9,9 @@ import gin
 import pytest
 
 from components.core.console import UserError
+from components.core.storage.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
-from components.ppo.checkpointing.training_lease import TrainingLease
 from components.ppo.config import PpoConfig
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.rollout import RolloutCollector
@@ -55,7 +55,7 @@ def begin(artifacts, tmp_path):
         configure(config)
         config.root_dir.mkdir(exist_ok=True)
         with (
-            TrainingLease(config.root_dir) as fence,
+            RootLease(config.root_dir, "training") as fence,
             closing(Trainer(config, training_fingerprint(config), CheckpointManager(fence, 3))) as trainer,
         ):
             trainer.resume()

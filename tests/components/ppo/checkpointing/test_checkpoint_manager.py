@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from components.core.console import UserError
+from components.core.processes.process_identity import ProcessIdentity
 from components.core.storage import gcs
+from components.core.storage import root_lease as fences
 from components.core.storage.object_store import StorageError
+from components.core.storage.root_lease import LATEST, LeaseLost, RootLease
 from components.core.storage.uri import mirror, uri_of
 from components.core.storage.workdir import listing, remove_file
-from components.ppo.checkpointing import training_lease as fences
 from components.ppo.checkpointing.checkpoint import write
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import EarlierCredit
-from components.ppo.checkpointing.process_identity import ProcessIdentity
-from components.ppo.checkpointing.training_lease import LATEST, LeaseLost, TrainingLease
 from tests.components.ppo.points import checkpoint, earlier
 
 
@@ -32,7 +32,7 @@ def folders(root):
 
 
 def train(root, *iterations, keep=2, **options):
-    with TrainingLease(root, **options) as fence:
+    with RootLease(root, "training", **options) as fence:
         store = CheckpointManager(fence, keep)
         found = store.newest()
         for iteration in iterations:
@@ -134,7 +134,7 @@ def test_no_readable_checkpoint_is_reported(root):
 
 
 def test_checkpoints_with_earlier_credit_are_refused(root):
-    with TrainingLease(root) as fence:
+    with RootLease(root, "training") as fence:
         store = CheckpointManager(fence, 2)
         for iteration in (1, 2):
             store.save(earlier(checkpoint(iteration)))
@@ -146,7 +146,7 @@ def test_checkpoints_with_earlier_credit_are_refused(root):
 
 def test_unreachable_object_storage_is_not_reported_as_damage(root, monkeypatch):
     train(root, 1)
-    with TrainingLease(root) as fence:
+    with RootLease(root, "training") as fence:
         store = CheckpointManager(fence, 2)
         fetch = "components.ppo.checkpointing.checkpoint_manager.fetch"
         monkeypatch.setattr(fetch, lambda *_: (_ for _ in ()).throw(StorageError("away")))
@@ -171,7 +171,7 @@ def test_leftovers_of_killed_trainings_are_removed(root):
 
 def test_replaced_training_changes_nothing(root, monkeypatch, tmp_path):
     train(root, 1, 2)
-    with pytest.raises(LeaseLost), TrainingLease(root, heartbeat_s=1000) as fence:
+    with pytest.raises(LeaseLost), RootLease(root, "training", heartbeat_s=1000) as fence:
         old = CheckpointManager(fence, 2)
         assert old.newest().iteration == 2
         # Silent for a minute; meanwhile another one, elsewhere:

@@ -11,7 +11,7 @@ import pytest
 CODE = """
 import ctypes, sys, threading, time
 from components.core.console import run_step
-from components.ppo.shutdown_deadline import shutdown_deadline
+from components.core.console.shutdown_deadline import shutdown_deadline
 def lock_twice():
     library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
     library.pthread_mutex_lock(mutex)
@@ -54,7 +54,7 @@ def test_timely_shutdown_is_not_forced():
     process = start("time.sleep(60)")
     process.send_signal(signal.SIGTERM)
     errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 143 and "haste" not in errors
+    assert process.returncode == 143 and "ended by force" not in errors
 
 
 def test_no_deadline_without_a_signal():

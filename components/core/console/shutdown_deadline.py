@@ -1,4 +1,4 @@
-"""Ends a training in time after SIGTERM or Ctrl-C: Kubernetes kills it after 30 s."""
+"""Ends a step in time after SIGTERM or Ctrl-C: Kubernetes kills it after 30 s."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def shutdown_deadline(limit_s: float = LIMIT_S) -> Iterator[None]:
 
     The caller installs the signal handlers. Python runs them only between bytecode instructions, and they may wait for
     object storage that does not answer. Therefore a thread reads the signals as they arrive (signal.set_wakeup_fd). A
-    forced end is like being killed: the reaper (core/processes) ends the compiles, and the next training continues from
-    the newest published checkpoint.
+    forced end is like being killed: the reaper (core/processes) ends the compiles, and the next run continues from the
+    newest published state.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -47,10 +47,11 @@ def _watch(reading: int, limit_s: float) -> None:
                 break
         else:
             return
-        time.sleep(limit_s)  # with the pipe open: a waiting handler (core/console/interrupts.py) gets more signals
+        # With the pipe still open: a waiting handler (core/console/interrupts.py) gets more signals.
+        time.sleep(limit_s)
     print(
         f"interrupted, and ended by force: the shutdown took more than {limit_s:.0f} s\n"
-        "  remedy: run the same command again; it continues from the newest published checkpoint",
+        "  remedy: run the same command again; it continues from the newest published state",
         file=sys.stderr,
         flush=True,
     )

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from components.core.console import UserError
+from components.core.processes.process_identity import ProcessIdentity
+from components.core.storage import root_lease as module
+from components.core.storage.root_lease import LATEST, LeaseLost, RootLease
 from components.core.storage.uri import mirror, parse_place, uri_of
 from components.core.storage.versioned_json import read_versioned, write_versioned
-from components.ppo.checkpointing import training_lease as module
-from components.ppo.checkpointing.process_identity import ProcessIdentity
-from components.ppo.checkpointing.training_lease import LATEST, LeaseLost, TrainingLease
 
 CODE = """
 import sys
 from pathlib import Path
-from components.ppo.checkpointing.training_lease import TrainingLease
+from components.core.storage.root_lease import RootLease
 from components.core.storage.uri import mirror, parse_place
 root = mirror(parse_place(sys.argv[1])) if "://" in sys.argv[1] else Path(sys.argv[1])
 root.mkdir(parents=True, exist_ok=True)
-with TrainingLease(root) as fence:
+with RootLease(root, "training") as fence:
     fence.update(checkpoints=["one"])
     print("held", flush=True)
     sys.stdin.readline()
@@ -111,12 +111,12 @@ def mirrored(monkeypatch, root, tmp_path):
 
 
 def test_training_on_another_machine_is_detected(root, where, monkeypatch, tmp_path):
-    with TrainingLease(root, heartbeat_s=0.1) as first:
+    with RootLease(root, "training", heartbeat_s=0.1) as first:
         there = mirrored(monkeypatch, root, tmp_path)
         monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)  # as between machines
         with (
             pytest.raises(UserError, match=f"another training is running in {where}"),
-            TrainingLease(there, FAR, 0.1, 5.0),
+            RootLease(there, "training", FAR, 0.1, 5.0),
         ):
             pytest.fail("it is held")
         first.update(iteration=3)
@@ -126,13 +126,13 @@ def test_training_on_another_machine_is_detected(root, where, monkeypatch, tmp_p
 def test_training_without_heartbeat_is_replaced_and_notices(root, where, monkeypatch, tmp_path, capsys):
     with (
         pytest.raises(LeaseLost, match="another training has taken") as caught,
-        TrainingLease(root, heartbeat_s=1000) as first,
+        RootLease(root, "training", heartbeat_s=1000) as first,
     ):
         first.update(checkpoints=["a"])
         there = mirrored(monkeypatch, root, tmp_path)
         monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)
         began = time.monotonic()
-        with TrainingLease(there, FAR, 0.1, 1.0) as second:
+        with RootLease(there, "training", FAR, 0.1, 1.0) as second:
             assert time.monotonic() - began >= 1.0
             assert second.content["checkpoints"] == ["a"]
             second.update(checkpoints=["a", "b"])
@@ -142,19 +142,19 @@ def test_training_without_heartbeat_is_replaced_and_notices(root, where, monkeyp
 
 
 def test_released_or_long_silent_training_is_replaced_at_once(root, where, monkeypatch, tmp_path):
-    with TrainingLease(root, heartbeat_s=1000):
+    with RootLease(root, "training", heartbeat_s=1000):
         pass
-    with TrainingLease(root, FAR, stale_s=1000):
+    with RootLease(root, "training", FAR, stale_s=1000):
         pass
     before = read_versioned(f"{where}/{LATEST}")
     write_versioned(f"{where}/{LATEST}", {**before.content, "released": False, "renewed": 1e9}, before)
-    with TrainingLease(root, stale_s=1000) as fence:
+    with RootLease(root, "training", stale_s=1000) as fence:
         fence.update()
     assert document(where)["released"]
 
 
 def test_heartbeat_is_written(root, where):
-    with TrainingLease(root, heartbeat_s=0.05):
+    with RootLease(root, "training", heartbeat_s=0.05):
         beats: set[int] = set()
         deadline = time.monotonic() + 30
         while len(beats) < 4 and time.monotonic() < deadline:
@@ -164,7 +164,7 @@ def test_heartbeat_is_written(root, where):
 
 
 def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
-    with TrainingLease(tmp_path, heartbeat_s=0.05) as fence:
+    with RootLease(tmp_path, "training", heartbeat_s=0.05) as fence:
         in_the_way = tmp_path / f".{LATEST}.new"
         in_the_way.mkdir()
         deadline = time.monotonic() + 30
@@ -180,5 +180,5 @@ def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
 
 def test_invalid_document_is_reported(tmp_path):
     (tmp_path / LATEST).write_text("half of a")
-    with pytest.raises(UserError, match=r"latest\.json is not valid JSON"), TrainingLease(tmp_path):
+    with pytest.raises(UserError, match=r"latest\.json is not valid JSON"), RootLease(tmp_path, "training"):
         pytest.fail("it is not held")

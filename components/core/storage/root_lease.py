@@ -1,18 +1,18 @@
-"""A lease on a root directory: one training at a time, and one list of its valid checkpoints.
+"""A lease on a root directory: one training or search at a time, and one document about its valid content.
 
 ROOT/latest.json contains both, so that they change together:
 
-    token, host, pid ...    the training that holds the lease
+    token, host, pid ...    the process that holds the lease
     beat, renewed           counter that is incremented every HEARTBEAT_S, and its time (seconds since 1970)
-    released                whether the training ended in order
-    checkpoints             names of the valid checkpoints, newest last; iteration and policy digest of the newest
+    released                whether its work ended in order
+    other fields            the holder's own: for a training the names of its valid checkpoints, newest last
 
 A writer replaces the document only if it still has the version that was read (in object storage: generation or ETag).
-A training that was assumed dead and continues notices this at its next write: it cannot list another checkpoint, and
-because names of checkpoints are unique, it has not overwritten anything.
+A holder that was assumed dead and continues notices this at its next write of the document: it cannot list another
+checkpoint, and because names of checkpoints are unique, it has not overwritten anything.
 
 On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. If several
-machines share ROOT through a network file system without working locks, the heartbeat distinguishes their trainings,
+machines share ROOT through a network file system without working locks, the heartbeat distinguishes their processes,
 but the document is then not replaced safely: use gs:// or s3:// instead.
 """
 
@@ -29,14 +29,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from components.core.console import UserError, say
+from components.core.processes.process_identity import ProcessIdentity
 from components.core.storage.uri import display_path, uri_of
 from components.core.storage.versioned_json import Conflict, VersionedJson, read_versioned, write_versioned
-from components.ppo.checkpointing.process_identity import ProcessIdentity
 
 LATEST = "latest.json"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
-"""A training on another machine is assumed dead after this time without a heartbeat."""
+"""A holder on another machine is assumed dead after this time without a heartbeat."""
 MAX_CLOCK_SKEW_S = 600.0
 """A heartbeat that is older than this by our clock is not waited for."""
 _POLL_S = 1.0
@@ -44,21 +44,27 @@ _VERSION = 1
 
 
 class LeaseLost(UserError):
-    """Another training has taken over the root directory."""
+    """Another process has taken over the root directory."""
 
 
-class TrainingLease:
+class RootLease:
     """Holds a root directory while the block runs.
 
     Args:
         root: a directory, or the mirror of a URI.
+        work: what runs there, for messages: "training".
         me: identity of the holder, for tests.
     """
 
     def __init__(
-        self, root: Path, me: ProcessIdentity | None = None, heartbeat_s: float = HEARTBEAT_S, stale_s: float = STALE_S
+        self,
+        root: Path,
+        work: str,
+        me: ProcessIdentity | None = None,
+        heartbeat_s: float = HEARTBEAT_S,
+        stale_s: float = STALE_S,
     ) -> None:
-        self.root = root
+        self.root, self._work = root, work
         self._place = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
@@ -76,7 +82,7 @@ class TrainingLease:
         return dict(self._document.content or {})
 
     def __enter__(self) -> Self:
-        """Acquire the lease. UserError if another training holds it, or object storage does not answer."""
+        """Acquire the lease. UserError if another process holds it, or object storage does not answer."""
         with ExitStack() as stack:
             lock = stack.enter_context(open(self.root / "lock", "w"))
             try:
@@ -98,7 +104,7 @@ class TrainingLease:
                     self.update(released=True)
                 except UserError as failure:
                     say(
-                        f"warning: {display_path(self.root)} is not released, so the next training will wait: "
+                        f"warning: {display_path(self.root)} is not released, so the next {self._work} will wait: "
                         f"{failure.problem}"
                     )
 
@@ -136,10 +142,10 @@ class TrainingLease:
                 self._write({**(found.content or {}), **fresh}, found)
                 return
             except Conflict:
-                continue  # another training wrote it first
+                continue  # another process wrote it first
 
     def _await_end(self, found: VersionedJson) -> None:
-        """Return when the training that wrote `found` may be replaced. UserError if it is running."""
+        """Return when the process that wrote `found` may be replaced. UserError if it is running."""
         content = found.content or {}
         holder = ProcessIdentity.from_json(content)
         if holder is None or content.get("released") or content.get("token") == self._token:
@@ -174,13 +180,13 @@ class TrainingLease:
     def _in_use(self, holder: ProcessIdentity | None) -> UserError:
         who = f" ({holder})" if holder else ""
         return UserError(
-            f"another training is running in {display_path(self.root)}{who}",
+            f"another {self._work} is running in {display_path(self.root)}{who}",
             "wait until it has ended, or use another --root-dir",
         )
 
     def _replaced_by(self, found: VersionedJson) -> LeaseLost:
         who = ProcessIdentity.from_json(found.content or {}) or "unknown, the document is missing"
         return LeaseLost(
-            f"another training has taken over {display_path(self.root)}, because this one had no heartbeat: {who}",
+            f"another {self._work} has taken over {display_path(self.root)}, because this one had no heartbeat: {who}",
             "let that one continue, or use another --root-dir; this one has not changed its files",
         )
