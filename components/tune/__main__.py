@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import UserError, run_step, say
+from components.core.console import run_step, say
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
-from components.core.storage.uri import display_path, uri_of
+from components.core.storage.uri import display_path, mirror, uri_of
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.tune.config import SizeOf, TuneConfig
 
@@ -49,8 +50,8 @@ Examples:
 @click.option(
     "--root-dir",
     type=WORK_DIR,
-    help="Local directory of the search's state, from which the same command continues.  [default: OUTPUT-search; if "
-    "OUTPUT is a URI, in this machine's cache]",
+    help="Directory of the search's state, from which the same command continues, on any machine if it is a URI. Only "
+    "one search of the same inputs may use it.  [default: OUTPUT-search]",
 )
 @click.option("--minutes", type=MINUTES, default=TuneConfig.minutes, help="Wall time of the search.")
 @click.option(
@@ -88,13 +89,8 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     from components.core.policy.pretrained import pretrained_policy
     from components.tune.step import tune
 
-    if root_dir is not None and (uri := uri_of(root_dir)):
-        raise UserError(
-            f"--root-dir {uri}: a search keeps its state on this machine and does not upload it",
-            "use a directory, on a volume if the machine may be replaced",
-        )
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
-    root = root_dir or output.with_name(f"{output.name}-search")
+    root = root_dir or _search_next_to(output)
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
     say(f"{figures['modules']} of {figures['corpus_modules']} modules, {figures['rounds']} rounds, text:")
     if unreached := figures["unreached_modules"]:
@@ -110,6 +106,12 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
         )
     flags = " ".join(Advisor("release").flags("inlining", None, None))
     say(f"use it with: {flags} -mllvm -mlgo-inline-plan={display_path(output / PLAN_FILE)}")
+
+
+def _search_next_to(output: Path) -> Path:
+    if (uri := uri_of(output)) is not None:
+        return mirror(replace(uri, path=f"{uri.path}-search"))
+    return output.with_name(f"{output.name}-search")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,13 @@ def tune(  # type: ignore[no-untyped-def]
     minutes: str,
     workers: str,
     seed: int,
+    search: dsl.Output[dsl.Artifact],
     plan: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Search for the inlining decisions that make the modules of the corpus smallest, starting from a policy.
+
+    A retry continues from the state in `search`. A run with other inputs in the same place starts from scratch.
 
     Args:
         corpus: Corpus of the code to tune.
@@ -27,6 +30,7 @@ def tune(  # type: ignore[no-untyped-def]
         minutes: Minutes of search.
         workers: Where modules are compiled, KIND[:N].
         seed: Random seed.
+        search: State of the search.
         plan: Inlining decisions for the release clang.
         metrics: Metrics for the KFP UI.
     """
@@ -48,9 +52,13 @@ def tune(  # type: ignore[no-untyped-def]
             workers,
             "--seed",
             seed,
+            "--root-dir",
+            search.uri,
             "--output",
             plan.uri,
         ],
         hours=24,
         metrics={"tune.json": "metrics"},
+        work="search",
+        extends="minutes",
     )

@@ -17,7 +17,8 @@ class TuneConfig:
         corpus: artifact with the program's modules. Its split does not matter: a plan is for these modules.
         toolchain: artifact of a training clang.
         policy: directory of the policy that the search starts from, and that decides what is not in the plan.
-        root_dir: directory of the search's state by module, from which the same command continues.
+        root_dir: directory of the search's state by module (or the mirror of a URI), from which the same command
+            continues.
         output: artifact to write.
         release_toolchain: artifact of a release clang with the policy, which compiles every module twice with the plan;
             None to skip this verification.

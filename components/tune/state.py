@@ -1,21 +1,42 @@
-"""State of a search by module, kept on disk: a killed search continues after its last round."""
+"""State of a search by module: a killed search continues after its last round, or on another machine.
+
+    ROOT/<fingerprint>/search.json         version and inputs
+    ROOT/<fingerprint>/modules/<id>.json   the state of a module, written after each of its rounds
+    ROOT/<fingerprint>/latest.json         lease of the search (components/core/storage/root_lease.py)
+    ROOT/<fingerprint>/state/              in object storage: search.json and modules/, published as one artifact
+
+The artifact is replaced as a whole, at most every PUBLISH_EVERY_S and at the end, also after an interrupt. So a machine
+that is lost without a signal loses at most the rounds since then.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.compiler.forced_decisions import Key
+from components.core.console import UserError, say
+from components.core.storage import publish
 from components.core.storage.digests import json_digest
 from components.core.storage.directory import make_directory
+from components.core.storage.fetch import fetch
 from components.core.storage.input_files import read_json, typed
+from components.core.storage.object_store import StorageError
 from components.core.storage.output_files import replace_text
+from components.core.storage.remote import read_remote_manifest
+from components.core.storage.root_lease import RootLease
+from components.core.storage.uri import ObjectUri, display_path, uri_of
 
+PUBLISH_EVERY_S = 60.0
+"""Least time between two publications; longer if publishing would take more than _MAX_PUBLISHING_SHARE of the time."""
+_MAX_PUBLISHING_SHARE = 0.05
+_SEARCH, _MODULES, _STATE = "search.json", "modules", "state"
 _VERSION = 1
-_SEARCH = "search.json"
 _REMEDY = "remove it; the search of this module then starts again"
 
 
@@ -50,20 +71,43 @@ class _Document(ModuleState):
     found: tuple[tuple[str, str, int, int], ...] = ()  # type: ignore[assignment]
 
 
+def search_folder(root: Path, inputs: Mapping[str, str]) -> Path:
+    """Return the folder of the search with these inputs (name and value of everything that determines the result).
+
+    A search with other inputs has another folder, and starts from the beginning.
+    """
+    return root / json_digest(dict(inputs))[:16]
+
+
 class SearchDirectory:
-    """The state of one search, in a folder of a root directory that is named by a fingerprint of its inputs.
+    """Reads, writes and publishes the state of one search.
 
     Args:
-        root: directory of the states of searches.
-        inputs: name and value of everything that determines the result. A search with other inputs
-            starts from the beginning.
+        lease: the lease of the folder, which is held.
+        inputs: see `search_folder`.
+
+    Raises:
+        UserError: the present state is damaged or that of other inputs; object storage refuses or does not answer.
     """
 
-    def __init__(self, root: Path, inputs: Mapping[str, str]) -> None:
-        name = json_digest(dict(inputs))[:16]
-        self._modules = root / name / "modules"
+    def __init__(self, lease: RootLease, inputs: Mapping[str, str]) -> None:
+        self._lease, self._folder = lease, lease.root
+        self._modules = self._folder / _MODULES
+        self._uri = uri_of(self._folder)
+        self._unpublished = False
+        self._publish_at_s = time.monotonic() + PUBLISH_EVERY_S
+        if self._uri is not None:
+            self._download(self._uri / _STATE)
         make_directory(self._modules)
-        replace_text(root / name / _SEARCH, json.dumps({"version": _VERSION, "made_of": dict(inputs)}))
+        head = {"version": _VERSION, "made_of": dict(inputs)}
+        if (path := self._folder / _SEARCH).exists() and read_json(path, "remove the directory") != head:
+            raise UserError(
+                f"{display_path(self._folder)} has the state of a search of other inputs, or of another version",
+                "use another --root-dir, or remove this one, to start again",
+            )
+        replace_text(path, json.dumps(head))
+        if found := sum(1 for _ in self._modules.glob("*.json")):
+            say(f"continuing the search in {display_path(self._folder)}: {found} modules have results")
 
     def load(self, module: str) -> ModuleState | None:
         """Return the state of a module; None if there is none."""
@@ -75,13 +119,67 @@ class SearchDirectory:
         return ModuleState(**{**vars(read), "found": found})
 
     def save(self, module: str, state: ModuleState) -> None:
-        """Write the state of a module."""
+        """Write the state of a module, and publish all of them if it is time to.
+
+        Object storage that does not answer is only a warning: the next publication may succeed.
+
+        Raises:
+            LeaseLost: another search has taken over; none of its files was changed.
+        """
         document = vars(state) | {
             "module": module,
             "found": [[*key, action] for key, action in state.found.items()],
             "tried": sorted(state.tried),
         }
         replace_text(self._path(module), json.dumps(document))
+        self._unpublished = True
+        began_s = time.monotonic()
+        if began_s < self._publish_at_s:
+            return
+        try:
+            self.publish()
+        except StorageError as error:
+            say(f"warning: the state of the search is not published: {error.problem}")
+        ended_s = time.monotonic()
+        self._publish_at_s = ended_s + max(PUBLISH_EVERY_S, (ended_s - began_s) / _MAX_PUBLISHING_SHARE)
+
+    def publish(self) -> None:
+        """Publish the state unless it is published already; of a local directory, only verify the lease.
+
+        Raises:
+            LeaseLost: see `save`.
+            UserError: object storage refuses or does not answer.
+        """
+        if self._uri is None or not self._unpublished:
+            self._lease.update()
+        else:
+            with publish(self._folder / _STATE) as partial:
+                shutil.copyfile(self._folder / _SEARCH, partial / _SEARCH)
+                shutil.copytree(self._modules, partial / _MODULES)
+                # After `publish` has read the manifest that it will replace. Whoever has taken over by then is noticed
+                # here, and whoever publishes later changes the manifest.
+                self._lease.update()
+        self._unpublished = False
+
+    def _download(self, state: ObjectUri) -> None:
+        """Replace the files in the mirror, which may be those of an earlier run, by the published ones."""
+        published = self._folder / _STATE
+        for path in (self._modules, published):
+            shutil.rmtree(path, ignore_errors=True)
+        (self._folder / _SEARCH).unlink(missing_ok=True)
+        try:
+            if not read_remote_manifest(state).version:
+                return
+            fetch(state, published)
+        except StorageError:
+            raise
+        except UserError as error:
+            raise UserError(
+                f"the state of the search in {display_path(self._folder)} cannot be read: {error.problem}",
+                "use another --root-dir, or remove this one, to start again",
+            ) from None
+        shutil.copyfile(published / _SEARCH, self._folder / _SEARCH)
+        shutil.copytree(published / _MODULES, self._modules)
 
     def _path(self, module: str) -> Path:
         return self._modules / f"{hashlib.sha256(module.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.json"

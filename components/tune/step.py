@@ -18,6 +18,7 @@ from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError, say
+from components.core.console.shutdown_deadline import shutdown_deadline
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
@@ -25,14 +26,16 @@ from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.policy.export import export_fast
 from components.core.storage import digest, publish
+from components.core.storage.directory import make_directory
 from components.core.storage.manifest import MANIFEST
+from components.core.storage.root_lease import LeaseLost, RootLease
 from components.core.storage.uri import display_path
 from components.core.workers import WorkerPool, make_pool
 from components.tune.climb import all_decisions
 from components.tune.config import TuneConfig
 from components.tune.model_card import MARKDOWN, write_card
 from components.tune.search import search
-from components.tune.state import ModuleState, SearchDirectory
+from components.tune.state import ModuleState, SearchDirectory, search_folder
 
 METRICS, BY_MODULE = "tune.json", "modules.csv"
 _PROBLEM = "inlining"
@@ -50,16 +53,22 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
     _check_policy(config.policy, toolchain)
-    directory = SearchDirectory(config.root_dir, _inputs(config))
     # A program may have fewer modules than one failure's share requires, and one poison module must not end the search.
     quarantine = Quarantine(config.max_failed_fraction, len(corpus), min_allowed=1)
     compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
+    inputs = _inputs(config)
+    folder = search_folder(config.root_dir, inputs)
+    make_directory(folder)
     with (
+        shutdown_deadline(),
+        RootLease(folder, "search") as lease,
         publish(config.output) as partial,
         _loadable(config.policy, toolchain.clang) as policy,
         closing(make_pool(config.workers)) as pool,
     ):
-        states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
+        directory = SearchDirectory(lease, inputs)
+        with _published_at_the_end(directory):
+            states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
         unreached = sum(module.name not in states and module.name not in quarantine for module in corpus.modules)
         modules = [module for module in corpus.modules if module.name in states]
         planned = _planned(compiler, policy, modules, states, pool, quarantine)
@@ -78,7 +87,24 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
         write_card(partial / MARKDOWN, config, figures)
+        lease.update()  # a search that lost its lease publishes nothing
     return figures
+
+
+@contextmanager
+def _published_at_the_end(directory: SearchDirectory) -> Iterator[None]:
+    """Publish the state when the block ends, also if it is interrupted or fails."""
+    try:
+        yield
+    except LeaseLost:
+        raise
+    except (KeyboardInterrupt, UserError):
+        try:
+            directory.publish()
+        except UserError as error:
+            say(f"warning: the last rounds are not saved: {error.problem}")
+        raise
+    directory.publish()
 
 
 def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:

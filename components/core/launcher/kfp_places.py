@@ -48,7 +48,7 @@ def use_kfp_directories(arguments: Sequence[str], executor_input: Mapping[str, A
             places[uri] = str(local_directory(local))
             say(
                 f"working directory {uri}: Kubeflow Pipelines uploads it only when the step has ended, so it is "
-                f"{places[uri]} in this pod, and a training whose pod is lost starts again from the beginning; "
+                f"{places[uri]} in this pod, and a step whose pod is lost starts again from the beginning; "
                 "with --pipeline-root gs://BUCKET/PATH it resumes"
             )
     return [_replaced(argument, places) for argument in arguments]

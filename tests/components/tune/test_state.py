@@ -1,27 +1,149 @@
-"""The state of a search on disk."""
+"""The state of a search, in a directory and in object storage."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.core.console import UserError
-from components.core.storage.manifest import write_manifest
-from components.tune.__main__ import main
-from components.tune.state import ModuleState, SearchDirectory
+from components.core.processes.process_identity import ProcessIdentity
+from components.core.storage import root_lease
+from components.core.storage.object_store import StorageError
+from components.core.storage.root_lease import LeaseLost, RootLease
+from components.core.storage.uri import ObjectUri, mirror
+from components.tune import state as module
+from components.tune.__main__ import _search_next_to
+from components.tune.state import ModuleState, SearchDirectory, search_folder
+from tests.buckets import names, remove_object
 
 STATE = ModuleState(
     900, "a.cc", 850, 800, {("f", "g", 0): 1}, frozenset({("f", "g", 0), ("f", "h", 2)}), 3, gained_bytes=50.5
 )
+INPUTS = {"policy": "1"}
+ELSEWHERE = replace(ProcessIdentity.here(), boot="that of another machine", host="far")
 
 
-def test_written_state_is_read_back(tmp_path: Path) -> None:
-    SearchDirectory(tmp_path, {"policy": "1"}).save("m", STATE)
-    assert SearchDirectory(tmp_path, {"policy": "1"}).load("m") == STATE
-    assert SearchDirectory(tmp_path, {"policy": "2"}).load("m") is None
+@contextmanager
+def searching(root: Path, inputs: Mapping[str, str] = INPUTS, **lease: Any) -> Iterator[SearchDirectory]:
+    folder = search_folder(root, inputs)
+    folder.mkdir(parents=True, exist_ok=True)
+    with RootLease(folder, "search", **lease) as held:
+        yield SearchDirectory(held, inputs)
+
+
+@pytest.fixture(params=["path", "uri"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
+
+
+@pytest.fixture
+def on_machine(place: ObjectUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Returns the root directory as the machine of a name sees it."""
+
+    def use(name: str) -> Path:
+        monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / f"cache of {name}"))
+        return mirror(place)
+
+    return use
+
+
+def test_written_state_is_read_back(root: Path) -> None:
+    with searching(root) as search:
+        search.save("m", STATE)
+        search.publish()
+    with searching(root) as search:
+        assert search.load("m") == STATE and search.load("n") is None
+    with searching(root, {"policy": "2"}) as search:
+        assert search.load("m") is None
+
+
+def test_published_state_continues_on_another_machine(
+    on_machine: Callable[[str], Path], place: ObjectUri, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with searching(on_machine("one")) as search:
+        search.save("early", STATE)
+        assert not [name for name in names(place) if "/state/" in name], "less than a minute has passed"
+        monkeypatch.setattr(search, "_publish_at_s", 0)
+        search.save("m", STATE)
+        search.save("late", STATE)  # then the machine is lost
+    with searching(on_machine("two")) as search:
+        assert search.load("early") == search.load("m") == STATE and search.load("late") is None
+        search.save("n", replace(STATE, rounds=4))
+        search.publish()
+    with searching(on_machine("one")) as search:  # whose mirror is older
+        assert search.load("n") == replace(STATE, rounds=4) and search.load("late") is None
+
+
+def test_unreadable_published_state_is_refused(on_machine: Callable[[str], Path], place: ObjectUri) -> None:
+    with searching(on_machine("one")) as search:
+        search.save("m", STATE)
+        search.publish()
+    (damaged,) = [name for name in names(place) if "/data/" in name and "/modules/" in name]
+    remove_object(place, damaged)
+    message = f"the state of the search in {place}/[0-9a-f]+ cannot be read: .* is damaged"
+    with pytest.raises(UserError, match=message), searching(on_machine("two")):
+        pytest.fail("it is damaged")
+
+
+def test_storage_that_does_not_answer_is_a_warning_during_the_search(
+    on_machine: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def fail(_output: Path) -> Iterator[Path]:
+        raise StorageError("it does not answer", "wait")
+        yield
+
+    with searching(on_machine("one")) as search:
+        with monkeypatch.context() as outage:
+            outage.setattr(module, "publish", fail)
+            outage.setattr(search, "_publish_at_s", 0)
+            search.save("m", STATE)
+            assert "warning: the state of the search is not published: it does not answer" in capsys.readouterr().out
+            search.save("n", STATE)
+            assert "warning" not in capsys.readouterr().out, "it waits before it tries again"
+            with pytest.raises(StorageError):
+                search.publish()
+        search.publish()
+    with searching(on_machine("two")) as search:
+        assert search.load("m") == search.load("n") == STATE
+
+
+def test_second_search_is_refused(root: Path) -> None:
+    refused = pytest.raises(UserError, match=r"another search is running in .* \(process \d+ on ")
+    with searching(root), refused, searching(root):
+        pytest.fail("it is held")
+
+
+def test_search_that_was_replaced_publishes_nothing(
+    on_machine: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root_lease.fcntl, "flock", lambda *_: None)  # as between machines
+    suspended = pytest.raises(LeaseLost, match="another search has taken over")
+    with suspended, searching(on_machine("one"), heartbeat_s=1000) as first:
+        first.save("m", STATE)
+        with searching(on_machine("two"), me=ELSEWHERE, heartbeat_s=0.1, stale_s=0.5) as second:
+            second.save("n", STATE)
+            second.publish()
+            on_machine("one")
+            first.publish()
+    with searching(on_machine("two")) as search:
+        assert search.load("m") is None and search.load("n") == STATE
+
+
+def test_state_of_other_inputs_is_refused(tmp_path: Path) -> None:
+    with searching(tmp_path) as search:
+        search.save("m", STATE)
+    other = {"policy": "2"}
+    shutil.copytree(search_folder(tmp_path, INPUTS), search_folder(tmp_path, other))
+    with pytest.raises(UserError, match="has the state of a search of other inputs"), searching(tmp_path, other):
+        pytest.fail("it was copied")
 
 
 @pytest.mark.parametrize(
@@ -29,20 +151,16 @@ def test_written_state_is_read_back(tmp_path: Path) -> None:
     [("found", [["f", "g", 0]]), ("tried", [["f", 1, 2]]), ("heuristic_bytes", "900"), ("finished", 2)],
 )
 def test_damaged_state_is_refused(key: str, value: Any, tmp_path: Path) -> None:
-    search = SearchDirectory(tmp_path, {})
-    search.save("m", STATE)
-    (path,) = tmp_path.glob("*/modules/*.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(UserError, match=f"is not the state of a module in a search .*{key}"):
-        search.load("m")
+    with searching(tmp_path) as search:
+        search.save("m", STATE)
+        (path,) = tmp_path.glob("*/modules/*.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+        with pytest.raises(UserError, match=f"is not the state of a module in a search .*{key}"):
+            search.load("m")
 
 
-def test_uri_as_root_directory_is_refused(tmp_path: Path) -> None:
-    for name in ("corpus", "toolchain"):
-        (tmp_path / name).mkdir()
-        write_manifest(tmp_path / name)
-    inputs = ["--corpus", str(tmp_path / "corpus"), "--toolchain", str(tmp_path / "toolchain")]
-    command = [*inputs, "--output", str(tmp_path / "plan"), "--root-dir", "gs://bucket/search"]
-    with pytest.raises(UserError, match="--root-dir gs://bucket/search: a search keeps its state on this machine"):
-        main.main(command, standalone_mode=False)
-    assert not (tmp_path / "plan").exists()
+def test_state_is_kept_next_to_the_output(tmp_path: Path, cache: Path) -> None:
+    assert _search_next_to(tmp_path / "plan") == tmp_path / "plan-search"
+    assert _search_next_to(mirror(ObjectUri("gs", "bucket", "a/plan"))) == mirror(
+        ObjectUri("gs", "bucket", "a/plan-search")
+    )

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.corpus import Corpus
 from components.core.storage import digest
+from components.core.storage.fetch import fetch
+from components.core.storage.uri import ObjectUri
+from tests.buckets import names
 
 pytestmark = [pytest.mark.toolchain, pytest.mark.timeout(600)]
 
@@ -49,6 +53,13 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
     subprocess.run([*command, "--output", str(output)], check=True)
     return output
+
+
+def start(*options: object, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "components.tune", *map(str, options)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
 
 
 def tune(*options: object) -> subprocess.CompletedProcess[str]:
@@ -96,6 +107,48 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     first = digest(tmp_path / "plan")
     assert tune(*inputs, "--output", tmp_path / "plan").returncode == 0
     assert digest(tmp_path / "plan") == first
+
+
+def test_interrupted_search_continues_on_another_machine(
+    make_corpus: Callable[..., Corpus],
+    training_toolchain: Path,
+    tmp_path: Path,
+    place: ObjectUri,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sources = {f"app/tree{i}.c": C.replace("* 3", f"* {3 + i}") for i in range(4)}
+    inputs = ("--corpus", make_corpus(tmp_path / "corpus", sources).directory, "--toolchain", training_toolchain)
+    one, two = tmp_path / "one", tmp_path / "two"
+    in_bucket = (*inputs, "--root-dir", place, "--output", tmp_path / "plan")
+    first = start(*in_bucket, environment={"MLGO_CACHE_DIR": str(one)})
+    while not (written := list(one.glob("gs/*/*/@/*/*/modules/*.json"))):
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(two))
+    second = tune(*in_bucket)
+    assert second.returncode == 1 and f"another search is running in {place}/" in second.stderr, second.stderr
+    first.send_signal(signal.SIGTERM)
+    first.send_signal(signal.SIGCONT)
+    said = first.communicate(timeout=300)
+    assert first.returncode == 143 and "run the same command again" in said[1], said
+    measured = {path.name: json.loads(path.read_text()) for path in written[0].parent.glob("*.json")}
+    assert not all(state["finished"] for state in measured.values()) or len(measured) < 4
+    shutil.rmtree(one)
+    published = fetch(place / search_of(place) / "state")
+    assert {path.name: json.loads(path.read_text()) for path in published.glob("modules/*.json")} == measured
+    resumed = tune(*in_bucket)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"{len(measured)} modules have results" in resumed.stdout
+    assert tune(*inputs, "--output", tmp_path / "again").returncode == 0
+    figures, whole = (json.loads((tmp_path / name / "tune.json").read_text()) for name in ("plan", "again"))
+    assert figures == whole and whole["finished_modules"] == 4
+
+
+def search_of(root: ObjectUri) -> str:
+    """Return the name of the only search below a root directory in object storage."""
+    (folder,) = {name.partition("/")[0] for name in names(root)}
+    return folder
 
 
 def test_failing_module_is_left_out_alone(
