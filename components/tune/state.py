@@ -131,8 +131,8 @@ class SearchDirectory:
             "found": [[*key, action] for key, action in state.found.items()],
             "tried": sorted(state.tried),
         }
+        self._unpublished = True  # first: an interrupt after the next line must publish the file
         replace_text(self._path(module), json.dumps(document))
-        self._unpublished = True
         began_s = time.monotonic()
         if began_s < self._publish_at_s:
             return
