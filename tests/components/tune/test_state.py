@@ -21,6 +21,7 @@ from components.core.storage.uri import ObjectUri, mirror
 from components.tune import state as module
 from components.tune.__main__ import _search_next_to
 from components.tune.state import ModuleState, SearchDirectory, search_folder
+from components.tune.step import _published_at_the_end
 from tests.buckets import names, remove_object
 
 STATE = ModuleState(
@@ -79,6 +80,15 @@ def test_published_state_continues_on_another_machine(
         search.publish()
     with searching(on_machine("one")) as search:  # whose mirror is older
         assert search.load("n") == replace(STATE, rounds=4) and search.load("late") is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), UserError("the step tune took more than 9 s", "raise it")])
+def test_interrupt_and_time_limit_publish_the_state(on_machine: Callable[[str], Path], error: BaseException) -> None:
+    with pytest.raises(type(error)), searching(on_machine("one")) as search, _published_at_the_end(search):
+        search.save("m", STATE)
+        raise error
+    with searching(on_machine("two")) as search:
+        assert search.load("m") == STATE
 
 
 def test_unreadable_published_state_is_refused(on_machine: Callable[[str], Path], place: ObjectUri) -> None:
