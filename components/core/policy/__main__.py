@@ -88,7 +88,8 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     "--aot/--no-aot",
     default=False,
     show_default=True,
-    help="Also write the form that `toolchain --embed tf-aot` requires; takes a minute.",
+    help="Also write the form that `toolchain --embed tf-aot` requires; takes a minute. With --for-llvm: SavedModels "
+    "also of policies that have none, for builds of LLVM with TensorFlow.",
 )
 @click.option(
     "--for-llvm",
@@ -142,7 +143,7 @@ def export_command(
     if for_llvm is not None:
         if optional_features:
             raise UserError("--optional-feature with --for-llvm", "export the policy with --output first")
-        _export_for_llvm(policies, compiler, for_llvm, target, clang)
+        _export_for_llvm(policies, compiler, for_llvm, target, clang, aot)
     elif output is not None:
         if len(policies) != 1:
             raise UserError("--output takes one policy", "pass --policy once")
@@ -189,7 +190,7 @@ def _parse_values(texts: tuple[str, ...], info: PolicyInfo) -> dict[str, float]:
 
 
 def _export_for_llvm(
-    policies: Sequence[Path], compiler: Toolchain, output: Path, target: str, clang: str | None
+    policies: Sequence[Path], compiler: Toolchain, output: Path, target: str, clang: str | None, saved_models: bool
 ) -> None:
     from components.core.policy.llvm_build import CACHE_FILE, export_for_llvm
 
@@ -207,7 +208,7 @@ def _export_for_llvm(
     if found is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
     with publish(output) as partial:
-        export_for_llvm(by_problem, compiler.upstream_features, partial, Path(found), target)
+        export_for_llvm(by_problem, compiler.upstream_features, partial, Path(found), target, saved_models)
     say(f"cmake -C {display_path(output / CACHE_FILE)} ...; see {display_path(output / 'README.md')}")
 
 

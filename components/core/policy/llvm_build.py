@@ -1,8 +1,9 @@
-"""Exports policies for an LLVM that the user builds with its own CMake files, without TensorFlow.
+"""Exports policies for an LLVM that the user builds with its own CMake files, with or without TensorFlow.
 
 LLVM takes a model as a header and an object (LLVM_OVERRIDE_MODEL_* in llvm/cmake/modules/TensorFlowCompile.cmake) where
 TENSORFLOW_AOT_PATH is set, from which it builds TensorFlow's runtime. Our header and object need no runtime, so the
-export has a directory that stands for TensorFlow's and builds an empty library.
+export has a directory that stands for TensorFlow's and builds an empty library. With TensorFlow's own directory LLVM
+compiles SavedModels itself.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from components.core.policy.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_
 from components.core.policy.tosa import tosa_module
 
 CACHE_FILE = "mlgo.cmake"
+TENSORFLOW_CACHE_FILE = "mlgo-tensorflow.cmake"
 MODELS = "models"
 TOSA_SUFFIX = "-tosa.mlir"
 STAND_IN = "tensorflow-aot"
@@ -39,7 +41,10 @@ add_library(tf_xla_runtime_objects OBJECT ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
 add_library(tf_xla_runtime STATIC ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
 """
 _MODEL_PATHS = {"inlining": "LLVM_INLINER_MODEL_PATH", "regalloc": "LLVM_RAEVICT_MODEL_PATH"}
-"""Problem -> CMake variable that LLVM reads where there is no override; "none" is a build without a model."""
+"""Problem -> CMake variable that LLVM reads where there is no override; "none" is a build without a model.
+
+LLVM generates a mock model for a problem whose variable is not set, so the cache files set all of them.
+"""
 
 
 def export_for_llvm(
@@ -48,14 +53,16 @@ def export_for_llvm(
     directory: Path,
     clang: Path,
     triple: str = "",
+    saved_models: bool = False,
 ) -> None:
-    """Write headers, objects, MLIR, SavedModels, a CMake cache file and instructions into `directory`.
+    """Write headers, objects, MLIR, SavedModels, CMake cache files and instructions into `directory`.
 
     Args:
         policies: problem -> policy directory.
         upstream_features: problem -> names of the features that LLVM itself has.
         clang: compiles the objects.
         triple: target of the LLVM that is built, "" for that of `clang`.
+        saved_models: write the SavedModels of policies that have none, which requires TensorFlow.
 
     Raises:
         UserError: a policy uses features that LLVM does not have, or `clang` does not compile for the target.
@@ -77,7 +84,7 @@ def export_for_llvm(
             _compile(Path(scratch), models / f"{name}.o", clang, triple)
         if dense[problem].mask is None:
             (models / f"{name}{TOSA_SUFFIX}").write_text(tosa_module(dense[problem]))
-        if (policy / SAVED_MODEL).is_dir():
+        if saved_models or (policy / SAVED_MODEL).is_dir():
             _copy_saved_model(policy, dense[problem], info[problem], directory / SAVED_MODEL / problem)
     stand_in = directory / STAND_IN
     (stand_in / "include").mkdir(parents=True)
@@ -85,6 +92,9 @@ def export_for_llvm(
     (stand_in / "xla_aot_runtime_src").mkdir()
     (stand_in / "xla_aot_runtime_src" / "CMakeLists.txt").write_text(_RUNTIME)
     (directory / CACHE_FILE).write_text(_cache_file(policies))
+    compiled_by_llvm = {problem for problem in policies if (directory / SAVED_MODEL / problem).is_dir()}
+    if compiled_by_llvm:
+        (directory / TENSORFLOW_CACHE_FILE).write_text(_tensorflow_cache_file(policies, compiled_by_llvm))
     page = Template(resources.files("components.core.policy").joinpath("llvm_build.md").read_text(encoding="utf-8"))
     flags = " and ".join(
         f"`-mllvm {option}`" for problem in policies for option in problems.get(problem).llvm.release_options
@@ -93,8 +103,8 @@ def export_for_llvm(
 
 
 def _copy_saved_model(policy: Path, dense: DensePolicy, info: PolicyInfo, into: Path) -> None:
-    """Copy the SavedModel of a policy, or write that of `dense` if it has other features."""
-    if dense.features == info.features:
+    """Copy the SavedModel of a policy, or write that of `dense` if there is none or it has other features."""
+    if dense.features == info.features and (policy / SAVED_MODEL).is_dir():
         shutil.copytree(policy / SAVED_MODEL, into)
         return
     from components.core.policy.saved_model import write_saved_model  # imports TensorFlow
@@ -148,17 +158,37 @@ def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
         )
 
 
-def _cache_file(policies: Mapping[str, Path]) -> str:
+def _cache_file(policies: Collection[str]) -> str:
     lines = [
         "# For cmake -C: LLVM with the policies of this directory, without TensorFlow.",
         f'set(TENSORFLOW_AOT_PATH "${{CMAKE_CURRENT_LIST_DIR}}/{STAND_IN}" CACHE PATH "")',
     ]
     for problem in problems.names():
-        if problem not in policies:
-            lines.append(f'set({_MODEL_PATHS[problem]} "none" CACHE STRING "")')
-            continue
-        name = problems.get(problem).llvm.model_class
-        for kind, suffix in (("HEADER", "h"), ("OBJECT", "o")):
-            path = f"${{CMAKE_CURRENT_LIST_DIR}}/{MODELS}/{name}.{suffix}"
-            lines.append(f'set(LLVM_OVERRIDE_MODEL_{kind}_{name.upper()} "{path}" CACHE FILEPATH "")')
+        lines += _use_object(problem) if problem in policies else [_set_model_path(problem, "none")]
     return "\n".join(lines) + "\n"
+
+
+def _tensorflow_cache_file(policies: Collection[str], compiled_by_llvm: Collection[str]) -> str:
+    lines = [
+        "# For cmake -C: LLVM that compiles the SavedModels of this directory with TensorFlow.",
+        "# Requires -DTENSORFLOW_AOT_PATH=DIR, the directory of the Python package tensorflow.",
+    ]
+    for problem in problems.names():
+        if problem in compiled_by_llvm:
+            lines.append(_set_model_path(problem, f"${{CMAKE_CURRENT_LIST_DIR}}/{SAVED_MODEL}/{problem}"))
+        else:
+            lines += _use_object(problem) if problem in policies else [_set_model_path(problem, "none")]
+    return "\n".join(lines) + "\n"
+
+
+def _set_model_path(problem: str, value: str) -> str:
+    return f'set({_MODEL_PATHS[problem]} "{value}" CACHE STRING "")'
+
+
+def _use_object(problem: str) -> list[str]:
+    name = problems.get(problem).llvm.model_class
+    return [
+        f"set(LLVM_OVERRIDE_MODEL_{kind}_{name.upper()} "
+        f'"${{CMAKE_CURRENT_LIST_DIR}}/{MODELS}/{name}.{suffix}" CACHE FILEPATH "")'
+        for kind, suffix in (("HEADER", "h"), ("OBJECT", "o"))
+    ]

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,9 +24,9 @@ from components.core.formats.corpus import Corpus
 from components.core.formats.policy import PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import FILE_NAME, load_toolchain
 from components.core.policy.__main__ import main
-from components.core.policy.dense import DensePolicy
+from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast
-from components.core.policy.llvm_build import CACHE_FILE, MODELS, TOSA_SUFFIX, export_for_llvm
+from components.core.policy.llvm_build import CACHE_FILE, MODELS, TENSORFLOW_CACHE_FILE, TOSA_SUFFIX, export_for_llvm
 from components.core.policy.native_policy import NativePolicy
 from components.core.policy.pretrained import pretrained_policy
 from components.core.policy.shared_object import link_shared_object
@@ -49,6 +50,19 @@ EXPORTED const char *mlgo_policy_describe(void) { return mlgo_inlining_describe(
 EXPORTED void mlgo_policy_logits(const void *const *in, float *out) { mlgo_inlining_logits(in, out); }
 """
 STOCK = Path("/usr/lib/llvm-19/bin/clang")
+# The lines of LLVM's lib/Analysis and lib/CodeGen that use the cache file, in a project without the rest of LLVM.
+MODELS_PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(models LANGUAGES CXX)
+list(APPEND CMAKE_MODULE_PATH /usr/lib/llvm-19/lib/cmake/llvm)
+include(TensorFlowCompile)
+set(LLVM_HOST_TRIPLE x86_64-unknown-linux-gnu)
+tf_find_and_compile("${LLVM_INLINER_MODEL_PATH}" <UNSPECIFIED> models/inliner-Oz no-mock.py serve action
+                    InlinerSizeModel llvm::InlinerSizeModel)
+tf_find_and_compile("${LLVM_RAEVICT_MODEL_PATH}" <UNSPECIFIED> models/regalloc-eviction no-mock.py serve action
+                    RegAllocEvictModel llvm::RegAllocEvictModel)
+add_custom_target(models ALL DEPENDS ${GeneratedMLSources})
+"""
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +217,29 @@ def test_llvms_own_build_decides_like_the_policy(
     assert all(different.values()), "no decision differs from the heuristic's"
 
 
+@pytest.mark.tf
+def test_llvms_cmake_module_compiles_the_saved_model(policy: Path, training_toolchain: Path, tmp_path: Path) -> None:
+    """The cache file for TensorFlow leaves the policy with a SavedModel to LLVM, and the other one to its object."""
+    from components.core.policy.saved_model import write_saved_model
+
+    with_model, output, build = tmp_path / "policy", tmp_path / "out", tmp_path / "build"
+    shutil.copytree(policy, with_model)
+    write_saved_model(read_dense(with_model), with_model)
+    output.mkdir()
+    policies = {"inlining": with_model, "regalloc": pretrained_policy("regalloc")}
+    export_for_llvm(policies, load_toolchain(training_toolchain).upstream_features, output, STOCK)
+    (tmp_path / "CMakeLists.txt").write_text(MODELS_PROJECT)
+    compiler = Path(sys.executable).with_name("saved_model_cli")
+    where = [f"-DTENSORFLOW_AOT_COMPILER={compiler}", "-G", "Ninja", f"-S{tmp_path}", f"-B{build}"]
+    subprocess.run(["cmake", "-C", output / TENSORFLOW_CACHE_FILE, *where], check=True)
+    subprocess.run(["ninja", "-C", build], check=True)
+    header = (build / "InlinerSizeModel.h").read_text()
+    assert "class InlinerSizeModel final : public tensorflow::XlaCompiledCpuFunction" in header
+    for name in ("InlinerSizeModel.o", "RegAllocEvictModel.o"):
+        ours = (output / MODELS / name).read_bytes()
+        assert ((build / name).read_bytes() == ours) == (name == "RegAllocEvictModel.o")
+
+
 def test_object_is_for_the_target(policy: Path, training_toolchain: Path, tmp_path: Path) -> None:
     upstream = load_toolchain(training_toolchain).upstream_features
     for triple, machine in (("aarch64-linux-gnu", 183), ("powerpc64-linux-gnu", 21), ("armv7-linux-gnueabihf", 40)):
@@ -221,9 +258,12 @@ def test_pretrained_policies_of_llvms_features_are_exported(training_toolchain: 
         "--policy=pretrained-llvm",
         f"--toolchain={training_toolchain}",
         f"--for-llvm={tmp_path / 'o'}",
+        "--aot",
     ]
     main(arguments, standalone_mode=False)
+    assert (tmp_path / "o" / TENSORFLOW_CACHE_FILE).is_file()
     for problem in problems.names():
+        assert (tmp_path / "o" / "saved_model" / problem / "saved_model.pb").is_file()
         assert (tmp_path / "o" / MODELS / f"{problems.get(problem).llvm.model_class}.o").is_file()
 
 
