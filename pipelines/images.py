@@ -32,12 +32,13 @@ from pipelines.local.source_digests import ROOT
 
 IMAGES_JSON = Path("build/images.json")
 LOCAL_BASE = "mlgo.local-base"
+_DEBIAN = "debian:bookworm-slim"
 _PYTHON = "python:3.11-slim-bookworm"
-BASES = {"toolchain": "debian:bookworm-slim", "training": _PYTHON, CLUSTER: _PYTHON}
+BASES = {"toolchain": _DEBIAN, "sdk": _DEBIAN, "training": _PYTHON, CLUSTER: _PYTHON}
 """Base image of each image; the keys are the folders of docker/ that have a Dockerfile."""
 BASES_LOCK = ROOT / "docker" / "requirements" / "base-images.txt"
 """One line per base image: NAME:TAG@sha256:DIGEST, or NAME:TAG if the digest has not been looked up."""
-ON_IMAGE = {CLUSTER: "training"}
+ON_IMAGE = {"sdk": "toolchain", CLUSTER: "training"}
 """Images that are built on another of this project's images, from the same commit."""
 _TIMEOUT_S = 1800
 _BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")

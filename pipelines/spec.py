@@ -10,7 +10,7 @@ from typing import Any
 from components.core.console import UserError
 from components.core.console.number_types import finite_float
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.launcher.images import CLUSTER_VARIABLE
+from components.core.launcher.images import CLUSTER_VARIABLE, IMAGES
 from components.core.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
 from pipelines.local.unsupported import ON_KFP
 
@@ -65,6 +65,14 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
                 environment.append({**entry, "value": references[entry["value"]]})
         container["env"] = [*environment, {"name": IMAGE_VARIABLE, "value": container["image"]}]
     return copy
+
+
+@expect_pipeline
+def used_images(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys of IMAGES that steps of a pipeline run in."""
+    executors = spec["deploymentSpec"]["executors"].values()
+    named = {executor["container"]["image"] for executor in executors if "container" in executor}
+    return tuple(key for key, name in IMAGES.items() if name in named)
 
 
 @expect_pipeline

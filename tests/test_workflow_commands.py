@@ -167,9 +167,10 @@ def test_images_match_dockerfiles_and_their_build_arguments() -> None:
     job = load(FOLDER / "images.yml")["jobs"]["images"]
     (build,) = [step["with"] for step in job["steps"] if step.get("id") == "build"]
     assert set(job["strategy"]["matrix"]["image"]) == set(BASES)
-    *lines, last = build["build-args"].splitlines()
+    *lines, sdk, cluster = build["build-args"].splitlines()
     passed = {line.partition("=")[0] for line in lines}
-    assert last.startswith("${{ matrix.image == 'cluster' && format('TRAINING={0}training:{1}', ")
+    assert sdk.startswith("${{ matrix.image == 'sdk' && format('TOOLCHAIN={0}toolchain:{1}', ")
+    assert cluster.startswith("${{ matrix.image == 'cluster' && format('TRAINING={0}training:{1}', ")
     for image in BASES:
         text = (ROOT / filled(build["file"], {"matrix.image": image})).read_text()
         parent = {ON_IMAGE[image].upper()} if image in ON_IMAGE else set()

@@ -104,7 +104,8 @@ def require_all_targets(sdk: Sdk) -> None:
     if archive.exists() and archive.stat().st_size < 1000:
         raise UserError(
             f"the LLVM SDK in {sdk.prefix} only has the code generator of this machine",
-            "omit --targets all, or build with Debian's packages, outside of the container image",
+            "omit --targets all, pass --sdk the output of mlgo toolchain --mode sdk --targets all, or use Debian's "
+            "packages, outside of the container image",
         )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from components.core.console import UserError, say
-from components.core.launcher.images import CLUSTER, STEPS
+from components.core.launcher.images import CLUSTER
 from components.core.rayjob.options import parse_settings
 from components.core.rayjob.spec import NAMESPACE, RayJobSpec
 from components.core.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
+from pipelines.spec import COMPILED, load_spec, used_images
 
 _NO_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"  # the size of a Ray cluster does not depend on it
 
@@ -93,7 +94,7 @@ def check(
     if pipeline_root:
         found.append(check_bucket(pipeline_root))
     try:
-        found += check_images(given_images(images), (*STEPS, *((CLUSTER,) if spec else ())))
+        found += check_images(given_images(images), (*used_images(load_spec(COMPILED)), *((CLUSTER,) if spec else ())))
     except UserError as error:
         found.append(missing(error.problem, error.remedy))
     for finding in found:

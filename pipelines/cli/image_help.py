@@ -51,6 +51,25 @@ corpus from a build of your own, mount the code at the path that compile_command
             ("Download the release clang of a pipeline.", "storage download gs://my-bucket/runs/7/release clang"),
         ),
     ),
+    "sdk": ImageHelp(
+        description="""\
+Build LLVM from source: static libraries, headers, clang and lld, from which mlgo-toolchain links clangs.
+
+The image is mlgo-toolchain with another set of commands. A build takes hours on a laptop; keep the cache, and an
+interrupted build continues.""",
+        steps=("toolchain",),
+        groups=("storage",),
+        examples=(
+            (
+                "Build LLVM from a source tree, with two code generators.",
+                "toolchain --mode sdk --llvm-source llvm-project --targets X86,ARM --output sdk",
+            ),
+            (
+                "Build a release of LLVM, with all code generators.",
+                "toolchain --mode sdk --llvm-source git:llvmorg-19.1.7 --targets all --output gs://my-bucket/sdk",
+            ),
+        ),
+    ),
     "training": ImageHelp(
         description="""\
 Record the decisions of LLVM's heuristic, and train policies.

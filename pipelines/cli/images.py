@@ -42,8 +42,8 @@ def images_group() -> None:
 def build(names: tuple[str, ...], everything: bool, registry: str, output: Path) -> None:
     """Build the images with the docker daemon, tagged by git commit.
 
-    Base images are pulled; if no registry answers, docker/base-image makes them, which needs root. The image `cluster`
-    is based on the image `training`, which is then built, too.
+    Base images are pulled; if no registry answers, docker/base-image makes them, which needs root. The image `sdk` is
+    based on `toolchain`, `cluster` on `training`, which is then built, too.
 
     \b
     Examples:

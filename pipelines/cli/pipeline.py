@@ -14,7 +14,7 @@ from components.core.console import UserError, say
 from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
-from pipelines.spec import COMPILED
+from pipelines.spec import COMPILED, load_spec, used_images
 from pipelines.validation import PLACES, check_llvm_in_images
 
 PIPELINE = click.option(
@@ -77,7 +77,7 @@ def run_command(
     from pipelines.local.run_locally import run_locally
 
     given = local_parameters(params)
-    run_locally(pipeline, given, output, make_runner(runner, images, given), pipeline_root)
+    run_locally(pipeline, given, output, make_runner(runner, images, given, pipeline), pipeline_root)
 
 
 def parameters(params: tuple[str, ...]) -> dict[str, str]:
@@ -115,14 +115,16 @@ def program_path(name: str) -> str:
     return os.path.abspath(found) if found else name
 
 
-def make_runner(kind: str, images: str, given: dict[str, str]) -> Runner:
+def make_runner(kind: str, images: str, given: dict[str, str], pipeline: Path = COMPILED) -> Runner:
     """Return the runner that --runner names.
 
     Args:
         images: --images, for docker.
         given: the pipeline's parameters, as returned by `local_parameters`.
+        pipeline: YAML file of the compiled pipeline.
     """
     if kind == "docker":
+        spec = load_spec(pipeline)
         check_llvm_in_images(given | {"llvm_major": str(_llvm_major(given))})
         if (state := given.get("retrain_state")) and not in_object_storage(state):
             raise UserError(
@@ -132,7 +134,7 @@ def make_runner(kind: str, images: str, given: dict[str, str]) -> Runner:
         from pipelines.images import given_images
         from pipelines.local.runners.docker import DockerRunner
 
-        return DockerRunner(given_images(images))
+        return DockerRunner(given_images(images), used_images(spec))
     from pipelines.local.runners.process import ProcessRunner
 
     return ProcessRunner(llvm_major=_llvm_major(given))

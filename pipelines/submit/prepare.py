@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
-from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES, STEPS
+from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import Image
-from pipelines.spec import expect_pipeline, load_spec, parameter_values, with_images
+from pipelines.spec import expect_pipeline, load_spec, parameter_values, used_images, with_images
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
@@ -71,17 +71,19 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
     Raises:
         UserError: an image was not pushed, so a cluster could not pull it.
     """
+    spec = load_spec(pipeline)
     references = {}
-    for key in STEPS if ray is False else (*STEPS, CLUSTER):
+    for key in (*used_images(spec), *(() if ray is False else (CLUSTER,))):
         if key not in images or "@sha256:" not in images[key].reference:
             if key == CLUSTER and ray is None:
                 continue
             raise UserError(
                 f"the image {key} has no digest in a registry, so a cluster cannot pull it",
-                f"mlgo images build{' --all' if ray else ''} --registry HOST/PROJECT/REPOSITORY && mlgo images push",
+                f"mlgo images build{' --all' if key == CLUSTER else ''} --registry HOST/PROJECT/REPOSITORY && "
+                "mlgo images push",
             )
         references[IMAGES[key]] = images[key].reference
-    spec = with_images(load_spec(pipeline), references)
+    spec = with_images(spec, references)
     for executor in spec["deploymentSpec"]["executors"].values() if ray else ():
         container = executor.get("container", {})
         if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ())):

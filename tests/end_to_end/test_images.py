@@ -20,6 +20,7 @@ from components.core.launcher.images import IMAGES, STEPS
 from components.core.storage.fetch import fetch
 from components.core.storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
 from components.core.storage.uri import ObjectUri
+from components.toolchain.source import VERSION_FILE, source_files
 from pipelines.spec import COMPILED, load_spec, with_images
 from tests.end_to_end.chain import reused
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
@@ -28,7 +29,7 @@ from tests.storage_server import storage_server
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
 
 BUCKET = "mlgo-images"
-LIMITS_BYTES = {"toolchain": 1.2e9, "training": 1.4e9}
+LIMITS_BYTES = {"toolchain": 1.2e9, "sdk": 1.2e9, "training": 1.4e9}
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,48 @@ def test_help_of_images_and_steps(images: Path) -> None:
     assert status == 1 and "use the image mlgo-toolchain" in said
     status, said = container(reference(images, "toolchain"), "retrain", "--help")
     assert status == 0 and "\n  submit " in said and "\n  run " not in said
+    status, said = container(reference(images, "sdk"), "toolchain", "--help")
+    assert status == 0 and "--mode sdk --llvm-source" in said
+
+
+def test_sdk_image_configures_llvm_for_other_processors(images: Path, tmp_path: Path) -> None:
+    """A small project in place of LLVM looks for what LLVM's needs, and ends with the variables that it got."""
+    prints = "LLVM_TARGETS_TO_BUILD LLVM_CCACHE_BUILD LLVM_USE_LINKER CMAKE_CXX_COMPILER Python3_FOUND"
+    project = f"""\
+cmake_minimum_required(VERSION 3.20)
+project(small LANGUAGES C CXX)
+find_package(Python3 3.8 COMPONENTS Interpreter)
+foreach(library ZLIB LibXml2)
+  find_package(${{library}} REQUIRED)
+endforeach()
+find_library(ZSTD zstd REQUIRED)
+find_library(EDIT edit REQUIRED)
+foreach(name {prints})
+  string(APPEND printed "  ${{name}}=${{${{name}}}}\\n")
+endforeach()
+message(FATAL_ERROR "${{printed}}")
+"""
+    texts = dict.fromkeys(source_files(19), "") | {f"{part}/CMakeLists.txt": "" for part in ("clang", "lld")}
+    texts |= {"llvm/CMakeLists.txt": project}
+    parts = (("MAJOR", 19), ("MINOR", 1), ("PATCH", 7))
+    texts |= {VERSION_FILE: "".join(f"set(LLVM_VERSION_{part} {value})\n" for part, value in parts)}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    tmp_path.chmod(0o755)
+    build = ("toolchain", "--mode", "sdk", "--targets", "X86,ARM", "--output", "/tmp/sdk", "--llvm-source")
+    status, said = container(reference(images, "sdk"), *build, "/data", mounts=(tmp_path,))
+    assert status == 1 and "LLVM_TARGETS_TO_BUILD=X86;ARM\n" in said, said
+    assert "LLVM_CCACHE_BUILD=ON\n" in said and "LLVM_USE_LINKER=lld\n" in said
+    assert "CMAKE_CXX_COMPILER=/usr/bin/clang++-19\n" in said and "Python3_FOUND=TRUE\n" in said
+    status, said = container(reference(images, "sdk"), *build, "/nowhere")
+    assert status == 1 and "--llvm-source /nowhere: /nowhere is not an LLVM source tree" in said
+
+
+def test_toolchain_image_has_one_code_generator(images: Path) -> None:
+    arguments = ("toolchain", "--mode", "training", "--targets", "all", "--output", "/tmp/training")
+    status, said = container(reference(images, "toolchain"), *arguments)
+    assert status == 1 and "only has the code generator of this machine" in said and "--mode sdk --targets all" in said
 
 
 def test_each_image_has_only_what_it_needs(images: Path) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-IMAGES = {"toolchain": "mlgo-toolchain", "training": "mlgo-training", "cluster": "mlgo-cluster"}
+IMAGES = {
+    "toolchain": "mlgo-toolchain",
+    "sdk": "mlgo-sdk",
+    "training": "mlgo-training",
+    "cluster": "mlgo-cluster",
+}
 """Key of an image, which is its folder in docker/ -> its name in the pipeline."""
 CLUSTER = "cluster"
 """The image of a Ray cluster's nodes: no step runs in it; only training on a cluster needs it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from components.core.console import UserError, say
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.launcher.images import IMAGES, STEPS
+from components.core.launcher.images import IMAGES
 from components.core.launcher.kfp_places import DIRECT_VARIABLE
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.storage.cache import default_cache_dir
@@ -47,14 +47,15 @@ class DockerRunner(Runner):
 
     Args:
         images: from pipelines.images.read_images.
+        used: the images that steps of the pipeline run in, from pipelines.spec.used_images.
     """
 
-    def __init__(self, images: Mapping[str, Image]) -> None:
+    def __init__(self, images: Mapping[str, Image], used: Sequence[str]) -> None:
         super().__init__()
-        missing = sorted(set(STEPS) - set(images))
+        missing = sorted(set(used) - set(images))
         if missing:
             raise UserError(f"the image {missing[0]} is not built", "run make images or mlgo images build")
-        self._references = {IMAGES[key]: images[key].reference for key in STEPS}
+        self._references = {IMAGES[key]: images[key].reference for key in used}
         self._stack = ExitStack()
         self._client: Any = None
         self._user = (_USER, _USER) if os.getuid() == 0 else (os.getuid(), os.getgid())

@@ -18,7 +18,7 @@ from components.core.launcher.images import IMAGES
 from components.evaluation.metrics_types import Groups, SizeComparison, SizeGroup, SizeMetrics, encode_json
 from pipelines.cli.image_help import IMAGE_HELP
 from pipelines.cli.main import STEPS, cli
-from pipelines.images import ROOT
+from pipelines.images import ON_IMAGE, ROOT
 from pipelines.retrain.retraining import REPORT_STEP
 
 
@@ -31,7 +31,7 @@ def mlgo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 def image_environment(image: str) -> dict[str, str]:
     """Return the variables by which mlgo knows its image, as the Dockerfiles set them."""
     found = {}
-    for name in ("training", image) if image == "cluster" else (image,):  # the cluster image is built on the other
+    for name in filter(None, (ON_IMAGE.get(image), image)):
         text = (ROOT / "docker" / name / "Dockerfile").read_text()
         found |= {key: quoted or plain for key, quoted, plain in re.findall(r'(MLGO_\w+)=(?:"([^"]*)"|(\w+))', text)}
     return {"MLGO_IMAGE": found["MLGO_IMAGE"]}
@@ -78,6 +78,8 @@ def test_examples_of_image_have_commands_and_options_that_exist(image: str) -> N
         ("training", "retrain", "use the image mlgo-toolchain"),
         ("training", "run", "no image has it: install mlgo-pipeline"),
         ("toolchain", "pipeline", "no image has it: install mlgo-pipeline"),
+        ("sdk", "corpus", "use the image mlgo-toolchain"),
+        ("sdk", "trace", "use the image mlgo-training"),
     ],
 )
 def test_command_of_another_image_is_refused(image: str, command: str, remedy: str) -> None:
