@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from components.core.formats.strategy import (
     release_strategy,
 )
 from components.core.formats.toolchain import Mode
+from components.core.processes.cgroup import available_processors
 from components.core.storage.cache import default_cache_dir
 
 Embed = Literal["cpp", "tf-aot"]
@@ -62,7 +62,7 @@ class ToolchainConfig:
     targets: Targets = "native"
     sdk: Path | None = None
     cache: Path = field(default_factory=default_cache_dir)
-    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    jobs: int = field(default_factory=available_processors)
 
     def __post_init__(self) -> None:
         check_strategy(self.strategy, self.llvm_major, "--strategy {}", "--llvm-major {}")
@@ -119,7 +119,7 @@ class SdkConfig:
     projects: tuple[str, ...] = ()
     definitions: Mapping[str, str] = field(default_factory=dict)
     cache: Path = field(default_factory=default_cache_dir)
-    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    jobs: int = field(default_factory=available_processors)
 
     def __post_init__(self) -> None:
         majors = SUPPORTED_LLVM_MAJORS["sdk"]

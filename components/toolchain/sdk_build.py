@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 
 from components.core.console import UserError, say
+from components.core.processes.cgroup import available_memory
 from components.core.storage import publish
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.uri import display_path
@@ -133,8 +134,7 @@ def _compiler(variable: str, name: str) -> str:
 
 
 def _link_jobs(jobs: int) -> int:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(jobs, memory // _MEMORY_OF_A_LINK))
+    return max(1, min(jobs, available_memory() // _MEMORY_OF_A_LINK))
 
 
 def _build(tree: Path, source: Path, definitions: dict[str, str], jobs: int) -> None:
