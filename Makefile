@@ -51,8 +51,9 @@ bench: setup-test ## run the benchmarks; writes build/bench.json
 	@$(BIN)/python -m tests.bench
 
 .PHONY: pipeline
-pipeline: setup-pipelines ## recompile the pipeline: pipelines/compiled/training.yaml
-	@$(BIN)/mlgo pipeline compile --output pipelines/compiled/training.yaml
+pipeline: setup-pipelines ## recompile the pipelines: pipelines/compiled/
+	@for name in training sdk; do \
+	  $(BIN)/mlgo pipeline compile --pipeline $$name --output pipelines/compiled/$$name.yaml || exit; done
 
 .PHONY: images
 images: setup ## build the container images of the steps; writes build/images.json

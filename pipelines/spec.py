@@ -14,7 +14,11 @@ from components.core.launcher.images import CLUSTER_VARIABLE, IMAGES
 from components.core.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
 from pipelines.local.unsupported import ON_KFP
 
-COMPILED = Path(__file__).parent / "compiled" / "training.yaml"
+COMPILED_PIPELINES = {name: Path(__file__).parent / "compiled" / f"{name}.yaml" for name in ("training", "sdk")}
+"""This project's pipelines: the one that trains, and the one that builds an LLVM SDK for it."""
+COMPILED = COMPILED_PIPELINES["training"]
+_SDK_PIPELINE = "mlgo-sdk"
+"""Name of the second in its PipelineSpec."""
 
 
 def load_spec(path: Path) -> dict[str, Any]:
@@ -73,6 +77,12 @@ def used_images(spec: Mapping[str, Any]) -> tuple[str, ...]:
     executors = spec["deploymentSpec"]["executors"].values()
     named = {executor["container"]["image"] for executor in executors if "container" in executor}
     return tuple(key for key, name in IMAGES.items() if name in named)
+
+
+@expect_pipeline
+def builds_sdk(spec: Mapping[str, Any]) -> bool:
+    """Return whether a pipeline is this project's that builds an LLVM SDK."""
+    return bool(spec.get("pipelineInfo", {}).get("name") == _SDK_PIPELINE)
 
 
 @expect_pipeline

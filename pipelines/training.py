@@ -25,7 +25,7 @@ from components.warmstart.component import warmstart as clone
 from pipelines.retrain.component import promote, record_refusal
 
 
-def _sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
+def sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
     """Limit a task's CPUs and memory, request half of that, and retry after a lost node or a full queue."""
     half_cpus, half_memory = f"{int(cpus) * 500}m", f"{int(memory.removesuffix('G')) // 2}G"
     task.set_cpu_request(half_cpus).set_cpu_limit(cpus).set_memory_request(half_memory).set_memory_limit(memory)
@@ -62,7 +62,7 @@ def release_if_good(
     Otherwise record in the state of retraining, if there is one, that the policy is not promoted.
     """
     with dsl.If(good == "yes", name="good-enough"):
-        released = _sized(
+        released = sized(
             toolchain_release(
                 policy=policy,
                 extra_policy=extra_policy,
@@ -76,7 +76,7 @@ def release_if_good(
             "8G",
         )
         released.set_caching_options(False)  # the content behind `extra_policy` may change
-        reported = _sized(
+        reported = sized(
             report_release(
                 corpus=corpus,
                 training=training,
@@ -94,7 +94,7 @@ def release_if_good(
         )
         reported.set_caching_options(False)  # the content behind `recipe` may change, as for the corpus
         with dsl.If(retrain_state != "", name="promotion-wanted"):
-            promoted = _sized(
+            promoted = sized(
                 promote(
                     policy=policy,
                     evaluation=evaluation,
@@ -113,7 +113,7 @@ def release_if_good(
             )
             promoted.set_caching_options(False)  # the state may have changed
         with dsl.If(tune_minutes != "", name="plan-wanted"):
-            _sized(
+            sized(
                 search_plan(
                     corpus=corpus,
                     training=training,
@@ -128,7 +128,7 @@ def release_if_good(
             )
 
     with dsl.If(good != "yes", name="not-good-enough"), dsl.If(retrain_state != "", name="refusal-wanted"):
-        refused = _sized(
+        refused = sized(
             record_refusal(
                 policy=policy,
                 evaluation=evaluation,
@@ -238,10 +238,10 @@ def training_pipeline(
         model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
             URL of Kubeflow's. Empty: none.
     """
-    notified = _sized(finish(), "1", "2G")
+    notified = sized(finish(), "1", "2G")
     notified.set_caching_options(False)  # a notification is not a result
     with dsl.ExitHandler(notified):
-        training = _sized(
+        training = sized(
             toolchain_training(
                 strategy=strategy,
                 targets=targets,
@@ -254,7 +254,7 @@ def training_pipeline(
             "4",
             "8G",
         )
-        code = _sized(
+        code = sized(
             make_corpus(
                 recipe=recipe,
                 existing=corpus,
@@ -267,15 +267,15 @@ def training_pipeline(
         )
         # The content behind a URI or path may change while its name stays: only content may decide what is reused.
         code.set_caching_options(False)
-        traced = _sized(
+        traced = sized(
             collect_trace(
                 corpus=code.outputs["corpus"], training=training.outputs["training"], problem=problem, workers=workers
             ),
             "4",
             "8G",
         )
-        buckets = _sized(make_vocab(trace=traced.outputs["trace"]), "1", "4G")
-        cloned = _sized(
+        buckets = sized(make_vocab(trace=traced.outputs["trace"]), "1", "4G")
+        cloned = sized(
             clone(
                 trace=traced.outputs["trace"],
                 vocab=buckets.outputs["vocab"],
@@ -291,7 +291,7 @@ def training_pipeline(
             "8G",
         )
         cloned.set_caching_options(False)  # the content behind `start_from` and `retrain_state` may change
-        trained = _sized(
+        trained = sized(
             train(
                 corpus=code.outputs["corpus"],
                 training=training.outputs["training"],
@@ -315,7 +315,7 @@ def training_pipeline(
         )
         trained.set_caching_options(False)  # the content behind `oversample_modules` may change
         trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
-        judged = _sized(
+        judged = sized(
             evaluate(
                 corpus=code.outputs["corpus"],
                 training=training.outputs["training"],

@@ -15,7 +15,7 @@ import click
 
 from components.core import problems
 from components.core.console import PRESETS, UserError, say
-from components.core.console.number_types import LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
+from components.core.console.number_types import JOBS, LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import HEURISTIC, PRETRAINED, PRETRAINED_LLVM, PRETRAINED_NAMES
@@ -43,9 +43,11 @@ from components.ppo.config import (
     SizeOf,
     algorithms_without_advisors,
 )
+from components.toolchain.config import SdkConfig
+from components.toolchain.option_types import CmakeDefinitions, CodeGenerators, ProjectNames
 from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.retrain.state import load_state
-from pipelines.spec import parameter_values
+from pipelines.spec import builds_sdk, parameter_values
 
 START_WORDS = (HEURISTIC, *PRETRAINED_NAMES)
 """Values of `start_from` other than the path or URI of a policy."""
@@ -87,6 +89,15 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "tune_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "15"),
 }
 """Type of a pipeline parameter, and an example value."""
+_SDK_KINDS: dict[str, tuple[click.ParamType, str]] = {
+    "llvm_source": (click.STRING, "git:llvmorg-19.1.7"),
+    "llvm_major": (LLVM_MAJOR, "19"),
+    "targets": (CodeGenerators(), "X86,AArch64"),
+    "projects": (ProjectNames(), "polly"),
+    "definitions": (CmakeDefinitions(), "LLVM_ENABLE_LTO=Thin"),
+    "jobs": (JOBS, "32"),
+}
+"""The same for the pipeline that builds an SDK."""
 
 
 def as_option(name: str, value: object) -> str:
@@ -106,8 +117,17 @@ def checked_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
         UserError: a parameter is unknown, or has a value that no step accepts.
     """
     values = parameter_values(spec, given)
-    check_values(values, as_parameter)
+    if builds_sdk(spec):
+        check_sdk_values(values)
+    else:
+        check_values(values, as_parameter)
     return values
+
+
+def check_sdk_values(values: Mapping[str, Any]) -> None:
+    """Raise UserError for parameters of the pipeline that builds an SDK that its step does not accept."""
+    found = _converted(values, _SDK_KINDS, as_parameter)
+    SdkConfig(output=Path("sdk"), definitions=dict(found.pop("definitions", ())), **found)
 
 
 def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:
@@ -125,15 +145,7 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
                 f"exactly one source of code is needed, {len(sources) or 'none'} given",
                 f"pass one of {', '.join(spelled(name, value) for name, value in _SOURCES.items())}",
             )
-    for name, (kind, example) in _KINDS.items():
-        value = values.get(name, "")
-        if value == "":
-            continue
-        try:
-            kind.convert(value, None, None)
-        except (click.BadParameter, TypeError) as error:  # a default that is a list, of a pipeline written by hand
-            problem = f"{spelled(name, value)}: {getattr(error, 'message', error)}"
-            raise UserError(problem, f"for example {spelled(name, example)}") from None
+    _converted(values, _KINDS, spelled)
     if (major := values.get("llvm_major")) and (strategy := values.get("strategy")):
         check_strategy(strategy, int(float(major)), spelled("strategy", "{}"), spelled("llvm_major", "{}"))
         check_llvm_source(
@@ -202,6 +214,23 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])
+
+
+def _converted(
+    values: Mapping[str, Any], kinds: Mapping[str, tuple[click.ParamType, str]], spelled: Callable[[str, object], str]
+) -> dict[str, Any]:
+    """Return the values that are not empty as what their types make of them. UserError if one is invalid."""
+    found = {}
+    for name, (kind, example) in kinds.items():
+        value = values.get(name, "")
+        if value == "":
+            continue
+        try:
+            found[name] = kind.convert(value, None, None)
+        except (click.BadParameter, TypeError) as error:  # a default that is a list, of a pipeline written by hand
+            problem = f"{spelled(name, value)}: {getattr(error, 'message', error)}"
+            raise UserError(problem, f"for example {spelled(name, example)}") from None
+    return found
 
 
 def check_external(values: Mapping[str, Any], spelled: Callable[[str, object], str]) -> None:

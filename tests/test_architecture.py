@@ -34,7 +34,9 @@ CONCEPTS = {
 }
 FOLDERS = STEPS | {f"core/{concept}" for concept in CONCEPTS}
 KFP = {"component.py", "declare.py"}
-"""Names of the files that declare KFP components; only they and three files of pipelines/ import kfp."""
+"""Names of the files that declare KFP components; only they and four files of pipelines/ import kfp."""
+KFP_PIPELINES = {"training.py", "sdk.py"}
+"""Files of pipelines/ that define a pipeline of these components."""
 LAZY_CYCLES = {
     "the package of errors runs steps, whose errors name URIs": {"components.core.console.command"},
     "the confinement is probed by a supervised child": {"components.core.processes.sandbox"},
@@ -53,7 +55,12 @@ STEP_IMPORTS = {
     },
     "pipelines.retrain.registry.entry": {"components.evaluation.report.model_card"},  # registers the card's text
     # The values of options, which a run checks before its first step.
-    "pipelines.validation": {"components.evaluation.config", "components.ppo.config"},
+    "pipelines.validation": {
+        "components.evaluation.config",
+        "components.ppo.config",
+        "components.toolchain.config",
+        "components.toolchain.option_types",
+    },
 }
 """File of pipelines/ -> what it imports of steps, other than declarations."""
 WITHOUT_TENSORFLOW = FOLDERS - {"warmstart", "ppo", "core/policy"}
@@ -160,7 +167,8 @@ def test_folders_without_tensorflow_do_not_import_it() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for folder in [ROOT / "pipelines", *(ROOT / "components" / name for name in WITHOUT_TENSORFLOW)]
         for path in sorted(folder.rglob("*.py"))
-        if path.name not in ("__init__.py", "__main__.py", "training.py" if folder.name == "pipelines" else "", *KFP)
+        if path.name
+        not in ("__init__.py", "__main__.py", *(KFP_PIPELINES if path.parent == ROOT / "pipelines" else ()), *KFP)
     ]
     code = (
         "import importlib, sys\n"
@@ -185,7 +193,8 @@ def test_kfp_is_imported_only_by_declarations() -> None:
         for folder in ("components", "pipelines")
         for path in (ROOT / folder).rglob("component.py")
     }
-    pipelines = {"pipelines/training.py", "pipelines/compile.py", "pipelines/submit/kfp_client.py"}
+    pipelines = {"pipelines/compile.py", "pipelines/submit/kfp_client.py"}
+    pipelines |= {f"pipelines/{name}" for name in KFP_PIPELINES}
     assert found == declared | pipelines | {"components/core/launcher/declare.py"}
 
 
@@ -193,8 +202,15 @@ def test_kfp_declarations_import_neither_tensorflow_nor_a_step() -> None:
     """component.py files are imported in kfp's environment, which does not have the steps' dependencies."""
     for folder in ("components", "pipelines"):
         for path, module in imported(ROOT / folder):
-            if path.name in KFP or path.name == "training.py":
-                allowed = ("kfp", "components.core.launcher", "collections.abc", "typing", "__future__")
+            if path.name in KFP or (path.name in KFP_PIPELINES and path.parent == ROOT / "pipelines"):
+                allowed = (
+                    "kfp",
+                    "components.core.launcher",
+                    "pipelines.training",
+                    "collections.abc",
+                    "typing",
+                    "__future__",
+                )
                 assert module.startswith(allowed) or ".component" in module, f"{path}: {module}"
 
 

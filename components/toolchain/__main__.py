@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -26,49 +25,10 @@ from components.core.formats.toolchain import Mode
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.toolchain.config import SdkConfig, ToolchainConfig
 from components.toolchain.make import make_toolchain
+from components.toolchain.option_types import CmakeDefinition, CmakeDefinitions, CodeGenerators, ProjectNames
 from components.toolchain.sdk_build import make_sdk
 
 _PATH = click.Path(path_type=Path)
-
-
-class CodeGenerators(click.ParamType):
-    """ "native", "all", or LLVM's names of targets with commas between."""
-
-    name = "targets"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9]+(,[A-Za-z0-9]+)*", str(value)):
-            self.fail(f"{value!r} is neither native nor all nor a list such as X86,AArch64", parameter, context)
-        return str(value)
-
-
-class NameList(click.ParamType):
-    """Names with commas between as a tuple."""
-
-    name = "names"
-
-    def convert(
-        self, value: object, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        if value and not re.fullmatch(r"[a-z0-9-]+(,[a-z0-9-]+)*", str(value)):
-            self.fail(f"{value!r} is not a list of projects such as polly,clang-tools-extra", parameter, context)
-        return tuple(str(value).split(",")) if value else ()
-
-
-class CmakeDefinition(click.ParamType):
-    """NAME=VALUE as a pair."""
-
-    name = "definition"
-
-    def convert(
-        self, value: object, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, str]:
-        name, equals, text = str(value).partition("=")
-        if not (equals and re.fullmatch(r"\w+", name)):
-            self.fail(f"{value!r} is not NAME=VALUE", parameter, context)
-        return name, text
 
 
 # fmt: off
@@ -125,11 +85,13 @@ Examples:
                    "or from random vectors; LLVM 22 with --strategy plugin.")
 @click.option("--targets", type=CodeGenerators(), default="native", show_default=True, metavar="native|all|NAME,...",
               help="Code generators: this machine's, all of the SDK, or, with --mode sdk, a list such as X86,ARM.")
-@click.option("--projects", type=NameList(), default="", metavar="NAME,...",
+@click.option("--projects", type=ProjectNames(), default="", metavar="NAME,...",
               help="sdk: projects of llvm-project to configure next to clang and lld, such as polly; what else they "
                    "install is named in --define LLVM_DISTRIBUTION_COMPONENTS=NAME;...")
 @click.option("--define", "definitions", type=CmakeDefinition(), multiple=True, metavar="NAME=VALUE",
               help="sdk: a variable of LLVM's CMake project, such as LLVM_ENABLE_LTO=Thin. Can be repeated.")
+@click.option("--definitions", "more_definitions", type=CmakeDefinitions(), default="", metavar="'NAME=VALUE ...'",
+              help="sdk: same as several --define, quoted as in a shell, for pipelines.")
 @click.option("--sdk", type=ARTIFACT, metavar="DIR|URI",
               help="Prefix of the LLVM SDK, also one that --mode sdk built.  [default: the installed one]")
 @click.option("--cache", type=_PATH, metavar="DIR",
@@ -142,6 +104,7 @@ def main(
     extra_policy: Path | None,
     projects: tuple[str, ...],
     definitions: tuple[tuple[str, str], ...],
+    more_definitions: tuple[tuple[str, str], ...],
     **given: Any,
 ) -> None:
     """Build a clang for learned policies: link an LLVM SDK with the few source files that use a policy.
@@ -149,6 +112,7 @@ def main(
     The SDK is the installed one, or one that --mode sdk builds from LLVM's source.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    definitions += more_definitions
     if mode == "sdk":
         _make_sdk([*policies, *([extra_policy] if extra_policy else [])], dict(definitions), given, projects)
         return

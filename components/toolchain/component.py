@@ -1,4 +1,4 @@
-"""KFP components of the toolchain step: one for the training clang, one for the release clang."""
+"""KFP components of the toolchain step: the training clang, the release clang, the SDK that both are linked from."""
 
 from kfp import dsl
 
@@ -63,3 +63,29 @@ def toolchain_release(  # type: ignore[no-untyped-def]
     """
     policies = ["--policy", policy.uri, "--extra-policy", extra_policy]
     return _build("release", strategy, targets, llvm_major, llvm_source, sdk, release, policies)
+
+
+@dsl.container_component
+def toolchain_sdk(  # type: ignore[no-untyped-def]
+    llvm_source: str,
+    llvm_major: int,
+    targets: str,
+    projects: str,
+    definitions: str,
+    jobs: str,
+    sdk: dsl.Output[dsl.Artifact],
+):
+    """Build LLVM from source: an SDK for the parameter `sdk` of the other two.
+
+    Args:
+        llvm_source: LLVM's source: `deb`, `git:TAG`, a path or a URI.
+        llvm_major: Major version of LLVM.
+        targets: Code generators: `native`, `all`, or LLVM's names with commas between.
+        projects: Projects of llvm-project to configure next to clang and lld, with commas between.
+        definitions: Variables of LLVM's CMake project, NAME=VALUE with blanks between.
+        jobs: Parallel compiles. Empty: processors.
+        sdk: LLVM's libraries, headers, clang and lld.
+    """
+    arguments = ["--mode", "sdk", "--llvm-source", llvm_source, "--llvm-major", llvm_major, "--targets", targets]
+    arguments += ["--projects", projects, "--definitions", definitions, "--jobs", jobs, "--output", sdk.uri]
+    return step("sdk", "toolchain", arguments, hours=24)

@@ -14,14 +14,30 @@ from components.core.console import UserError, say
 from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
-from pipelines.spec import COMPILED, load_spec, used_images
+from pipelines.spec import COMPILED, COMPILED_PIPELINES, builds_sdk, load_spec, used_images
 from pipelines.validation import PLACES, check_llvm_in_images
+
+
+class CompiledPipeline(click.ParamType):
+    """The name of one of this project's pipelines, or the path of another compiled one, as a path."""
+
+    name = "pipeline"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        if path := COMPILED_PIPELINES.get(str(value)):
+            return path
+        found = click.Path(path_type=Path, dir_okay=False).convert(str(value), parameter, context)
+        assert isinstance(found, Path)
+        return found
+
 
 PIPELINE = click.option(
     "--pipeline",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=COMPILED,
-    help="A compiled pipeline.  [default: this project's]",
+    type=CompiledPipeline(),
+    default="training",
+    show_default=True,
+    metavar=f"{'|'.join(COMPILED_PIPELINES)}|FILE",
+    help="training; sdk: builds LLVM from source, for the parameter sdk of training; or a compiled pipeline.",
 )
 
 
@@ -38,18 +54,26 @@ def pipeline_group() -> None:
 
 
 @pipeline_group.command("compile", short_help="Compile the pipeline to KFP's YAML.")
+@click.option(
+    "--pipeline",
+    type=click.Choice(sorted(COMPILED_PIPELINES)),
+    default="training",
+    show_default=True,
+    help="training, or sdk: builds LLVM from source.",
+)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="YAML file to write.")
-def compile_command(output: Path) -> None:
-    """Compile pipelines/training.py to KFP's YAML; needs the environment `pipelines`.
+def compile_command(pipeline: str, output: Path) -> None:
+    """Compile pipelines/training.py or pipelines/sdk.py to KFP's YAML; needs the environment `pipelines`.
 
     \b
-    Example:
+    Examples:
       mlgo pipeline compile --output training.yaml
+      mlgo pipeline compile --pipeline sdk --output sdk.yaml
     """
     in_pipelines_environment()
     from pipelines.compile import compile_pipeline
 
-    compile_pipeline(output)
+    compile_pipeline(pipeline, output)
     say(f"compiled: {output}")
 
 
@@ -125,7 +149,8 @@ def make_runner(kind: str, images: str, given: dict[str, str], pipeline: Path = 
     """
     if kind == "docker":
         spec = load_spec(pipeline)
-        check_llvm_in_images(given | {"llvm_major": str(_llvm_major(given))})
+        if not builds_sdk(spec):
+            check_llvm_in_images(given | {"llvm_major": str(_llvm_major(given))})
         if (state := given.get("retrain_state")) and not in_object_storage(state):
             raise UserError(
                 f"--param retrain_state={state}: the step in a container that promotes cannot write this file",

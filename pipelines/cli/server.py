@@ -15,7 +15,7 @@ from components.core.storage.uri import GS
 from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
 from pipelines.images import given_images
-from pipelines.spec import load_spec, parameter_values
+from pipelines.spec import builds_sdk, load_spec, parameter_values
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import read_overrides
@@ -252,7 +252,8 @@ def _check_run(
         check_bucket_exists(root)
     checked = checked_values(spec, values)
     check_places_on_server(checked, mounts)
-    check_llvm_in_images(checked)
+    if not builds_sdk(spec):
+        check_llvm_in_images(checked)
     if state := checked.get("retrain_state"):
         check_state_on_server(state, root)
     ray = uses_rayjob(checked)

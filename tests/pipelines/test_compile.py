@@ -1,4 +1,4 @@
-"""Tests that the compiled pipeline in the repository is up to date, and of properties of its tasks."""
+"""Tests that the compiled pipelines in the repository are up to date, and of properties of their tasks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from typing import Any
 import click
 import pytest
 
-from pipelines.spec import COMPILED, load_spec
-from pipelines.validation import _KINDS
+from components.toolchain.__main__ import main
+from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
+from pipelines.validation import _KINDS, _SDK_KINDS
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")
 
 
-def test_compiled_pipeline_is_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", COMPILED_PIPELINES)
+def test_compiled_pipeline_is_up_to_date(name: str, tmp_path: Path) -> None:
     assert (ENVIRONMENT / "bin" / "python").is_file(), "make setup-pipelines"
     command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]
+    command += [] if COMPILED_PIPELINES[name] == COMPILED else ["--pipeline", name]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     made = (tmp_path / "p.yaml").read_text()
-    assert made == COMPILED.read_text(), "run make pipeline, and commit what it writes"
+    assert made == COMPILED_PIPELINES[name].read_text(), "run make pipeline, and commit what it writes"
+    assert {path.stem for path in COMPILED.parent.iterdir()} == set(COMPILED_PIPELINES)
 
 
 def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,9 +47,28 @@ def test_description_of_parameter_names_every_choice() -> None:
     assert all(parameter["description"].endswith(".") for parameter in parameters.values())
 
 
-def tasks() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Return the tasks of all DAGs of the compiled pipeline: name -> (task, component, container)."""
-    spec = load_spec(COMPILED)
+def test_parameters_of_sdk_pipeline_are_options_of_its_step() -> None:
+    parameters = load_spec(COMPILED_PIPELINES["sdk"])["root"]["inputDefinitions"]["parameters"]
+    assert parameters.keys() == _SDK_KINDS.keys()
+    assert all(parameter["description"].endswith(".") for parameter in parameters.values())
+    known = {option for parameter in main.params for option in parameter.opts}
+    assert {f"--{name.replace('_', '-')}" for name in parameters} <= known
+    _task, _component, container = tasks("sdk")["toolchain-sdk"]
+    arguments = container["args"][container["args"].index("toolchain") + 1 :]
+    assert set(arguments[::2]) == {"--mode", "--output", *(f"--{name.replace('_', '-')}" for name in parameters)}
+
+
+def test_sdk_step_has_processors_memory_and_time_of_an_llvm_build() -> None:
+    _task, component, container = tasks("sdk")["toolchain-sdk"]
+    resources = container["resources"]
+    assert resources["cpuLimit"] >= 32 and resources["memoryLimit"] / resources["cpuLimit"] >= 2
+    assert int(container["args"][container["args"].index("--time-limit-s") + 1]) >= 12 * 3600
+    assert container["image"] == "mlgo-sdk" and component["outputDefinitions"]["artifacts"].keys() == {"sdk"}
+
+
+def tasks(pipeline: str) -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Return the tasks of all DAGs of a compiled pipeline: name -> (task, component, container)."""
+    spec = load_spec(COMPILED_PIPELINES[pipeline])
     components = spec["components"]
     dags = [spec["root"]["dag"], *(component["dag"] for component in components.values() if "dag" in component)]
     found = {name: task for dag in dags for name, task in dag["tasks"].items()}
@@ -58,13 +81,13 @@ def tasks() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     }
 
 
-TASKS = tasks()
+TASKS = tasks("training") | {name: task for name, task in tasks("sdk").items() if name != "finish"}
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_has_requests_limits_retries_and_timeout(name: str) -> None:
     task, _component, container = TASKS[name]
-    assert len(TASKS) == 13
+    assert len(TASKS) == 14
     resources = container["resources"]
     for kind in ("Cpu", "Memory"):
         assert 0 < resources[f"{kind.lower()}Request"] <= resources[f"{kind.lower()}Limit"]
@@ -80,7 +103,7 @@ def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
     """The content behind a path or URI may change while its name stays, and a notification is not a result."""
     task, component, _container = TASKS[name]
     given = set(component.get("inputDefinitions", {}).get("parameters", {}))
-    sound = not given & {
+    sound = name != "toolchain-sdk" and not given & {
         "recipe",
         "existing",
         "compile_commands",

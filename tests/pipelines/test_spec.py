@@ -12,7 +12,7 @@ import yaml
 from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from pipelines.local.ir import STATUS, steps_of
-from pipelines.spec import COMPILED, load_spec, parameter_values, with_images
+from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values, used_images, with_images
 from pipelines.validation import checked_values
 
 
@@ -81,6 +81,13 @@ def test_image_names_are_replaced_by_digests(spec: dict[str, Any]) -> None:
     images = {name: e["container"]["image"] for name, e in changed["deploymentSpec"]["executors"].items()}
     assert images["exec-ppo"] == "r/training@sha256:1" and images["exec-corpus"] == IMAGES["toolchain"]
     assert spec == before
+
+
+def test_images_of_a_pipeline_are_those_of_its_steps(spec: dict[str, Any]) -> None:
+    assert used_images(spec) == ("toolchain", "training")
+    assert used_images(load_spec(COMPILED_PIPELINES["sdk"])) == ("toolchain", "sdk")
+    spec["deploymentSpec"]["executors"] = {"exec-other": {"container": {"image": "python:3.11"}}}
+    assert used_images(spec) == ()
 
 
 def test_ppo_step_gets_image_of_ray_nodes_if_it_is_built(spec: dict[str, Any]) -> None:

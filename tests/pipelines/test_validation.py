@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.core.console import UserError
-from pipelines.spec import COMPILED, load_spec
+from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.validation import (
     IMAGE_LLVM_MAJOR,
     check_cloud_root,
@@ -19,7 +19,7 @@ from pipelines.validation import (
 )
 
 ROOT = Path(__file__).parents[2]
-SPEC = load_spec(COMPILED)
+SPEC, SDK = load_spec(COMPILED), load_spec(COMPILED_PIPELINES["sdk"])
 EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm"}
 
 
@@ -95,6 +95,32 @@ def test_places_that_steps_on_server_see_are_accepted() -> None:
     check_places_on_server(given | {"start_from": "pretrained", "extra_policy": ""}, [])
     check_places_on_server({"compile_commands": __file__}, [str(Path(__file__).parent)])
     check_places_on_server({"llvm_source": "deb", "ir2vec_vocab": "random", "start_from": "heuristic"}, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"targets": "X86,"}, "--param targets=X86,: 'X86,' is neither native nor all nor a list"),
+        ({"definitions": "LTO"}, "--param definitions=LTO: 'LTO' is not NAME=VALUE"),
+        ({"definitions": "A='-O1"}, "has no closing quote"),
+        ({"jobs": "0"}, "--param jobs=0"),
+        ({"llvm_major": "18"}, "works with LLVM 19 or 22, not 18"),
+        ({"llvm_major": "22"}, "Debian has no source package of LLVM 22"),
+        ({"projects": "polly"}, "--llvm-source deb fetches only LLVM, clang and lld"),
+        ({"recipe": "demo"}, "no parameter 'recipe'"),
+    ],
+)
+def test_invalid_parameters_of_sdk_pipeline_are_refused(given: dict[str, str], named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        checked_values(SDK, given)
+
+
+def test_parameters_of_sdk_pipeline_are_those_of_llvms_build() -> None:
+    tree = {"llvm_source": "gs://b/llvm-project", "llvm_major": "22", "projects": "polly,clang-tools-extra"}
+    for given in ({}, {"targets": "X86,ARM", "definitions": "A=1 B='-O1 -g;x'", "jobs": "64"}, tree):
+        checked_values(SDK, given)
+    with pytest.raises(UserError, match="is a path of this machine"):
+        check_places_on_server(checked_values(SDK, {"llvm_source": "llvm-project"}), [])
 
 
 def test_volumes_of_stored_pipeline_may_have_any_absolute_path() -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.launcher.images import IMAGES
 from components.core.launcher.kfp_places import DIRECT_VARIABLE
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.local.cache_inputs import identify_toolchain
@@ -47,7 +48,7 @@ class ProcessRunner(Runner):
         self._lock = -1
 
     def identity(self, step: Step) -> str:
-        installed = self._installed if step.image == "mlgo-toolchain" else ()
+        installed = self._installed if step.image in (IMAGES["toolchain"], IMAGES["sdk"]) else ()
         return " ".join((self._sources.of(step.module), *installed))
 
     def _open(self, lock: int) -> None:

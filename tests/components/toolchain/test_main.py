@@ -11,6 +11,7 @@ import pytest
 from components.core.formats.policy import PRETRAINED_NAMES, PolicyInfo, load_policy_info, write_policy_info
 from components.core.storage import publish
 from components.toolchain.__main__ import main
+from components.toolchain.config import SdkConfig
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -46,6 +47,16 @@ def test_invalid_arguments_are_refused_with_a_remedy(tmp_path: Path, arguments: 
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_definitions_of_a_pipeline_are_quoted_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[SdkConfig] = []
+    monkeypatch.setattr("components.toolchain.__main__.make_sdk", given.append)
+    definitions = "LLVM_ENABLE_LTO=Thin CMAKE_CXX_FLAGS='-O1 -g' LLVM_DISTRIBUTION_COMPONENTS=a;b"
+    arguments = ["--mode", "sdk", "--output", str(tmp_path / "sdk"), "--define", "A=1", "--definitions", definitions]
+    main(arguments, standalone_mode=False)
+    found = {"LLVM_ENABLE_LTO": "Thin", "CMAKE_CXX_FLAGS": "-O1 -g", "LLVM_DISTRIBUTION_COMPONENTS": "a;b"}
+    assert given[0].definitions == {"A": "1"} | found
 
 
 @pytest.mark.parametrize("name", PRETRAINED_NAMES)

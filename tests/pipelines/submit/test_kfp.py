@@ -128,6 +128,22 @@ def test_only_rayjob_run_requires_cluster_image(submit: Mlgo, host: str, images:
     assert done.returncode == 1 and "submit to a KFP server" in done.stderr
 
 
+def test_sdk_pipeline_is_submitted_with_its_image(
+    submit: Mlgo, host: str, images: Path, last_request: LastRequest
+) -> None:
+    given = ("--host", host, "--pipeline", "sdk", "--param", "targets=X86,ARM")
+    done = submit(*given)
+    assert done.returncode == 1 and "the image sdk has no digest" in done.stderr
+    document = json.loads(images.read_text())
+    document["sdk"] = document.pop("training") | {"reference": "r/sdk@sha256:" + "3" * 64}
+    images.write_text(json.dumps(document))
+    done = submit(*given, "--param", "llvm_major=22", "--param", "llvm_source=git:llvmorg-22.1.8")
+    assert done.returncode == 0, done.stderr
+    sent = last_request("runs")["body"]
+    assert f"'image': '{document['sdk']['reference']}'" in str(sent["pipeline_spec"])
+    assert sent["runtime_config"]["parameters"]["targets"] == "X86,ARM"
+
+
 def test_unreachable_server_is_reported(submit: Mlgo) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -1,0 +1,51 @@
+"""The KFP pipeline that builds an LLVM SDK, from which the training pipeline links its clangs (its parameter `sdk`).
+
+It is a pipeline of its own, because an SDK is built once for a version of LLVM. Imports kfp, as training.py.
+"""
+
+from kfp import dsl
+
+from components.core.launcher.component import finish
+from components.toolchain.component import toolchain_sdk
+from pipelines.training import sized
+
+
+@dsl.pipeline(
+    name="mlgo-sdk",
+    description="Build LLVM from source: the libraries from which the training pipeline links its clangs.",
+)
+def sdk_pipeline(
+    llvm_source: str = "deb",
+    llvm_major: int = 19,
+    targets: str = "native",
+    projects: str = "",
+    definitions: str = "",
+    jobs: str = "",
+) -> None:
+    """Build LLVM from source.
+
+    Args:
+        llvm_source: LLVM's source: `deb`, `git:TAG`, or the path or URI of llvm-project.
+        llvm_major: Major version of LLVM: 19 or 22.
+        targets: Code generators: `native`, `all`, or LLVM's names with commas between, such as `X86,AArch64`.
+        projects: Projects of llvm-project to configure next to clang and lld, such as `polly`, with commas between.
+        definitions: Variables of LLVM's CMake project: `NAME=VALUE NAME='VALUE WITH BLANKS'`.
+        jobs: Parallel compiles. Empty: the processors that the step has.
+    """
+    notified = sized(finish(), "1", "2G")
+    notified.set_caching_options(False)  # a notification is not a result
+    with dsl.ExitHandler(notified):
+        # Thousands of compiles, and links of 4 GB each. The jobs that run at a time follow the limits.
+        built = sized(
+            toolchain_sdk(
+                llvm_source=llvm_source,
+                llvm_major=llvm_major,
+                targets=targets,
+                projects=projects,
+                definitions=definitions,
+                jobs=jobs,
+            ),
+            "32",
+            "64G",
+        )
+        built.set_caching_options(False)  # the content behind `llvm_source` may change
