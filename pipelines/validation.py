@@ -391,12 +391,18 @@ def check_llvm_in_images(values: Mapping[str, Any]) -> None:
             "images for training have none",
             f"pass {as_parameter('strategy', 'sdk')}, or run the steps on this machine: mlgo run",
         )
-    if major != IMAGE_LLVM_MAJOR and not values.get("sdk"):
-        raise UserError(
-            f"{as_parameter('llvm_major', major)}: the images have LLVM {IMAGE_LLVM_MAJOR} only",
-            f"pass {as_parameter('sdk', USAGE)}, the output of mlgo toolchain --mode sdk --llvm-major {major}, or run "
-            "the steps on this machine: mlgo run",
-        )
+    lacking = {
+        "llvm_major": f"LLVM {IMAGE_LLVM_MAJOR} only" if major != IMAGE_LLVM_MAJOR else "",
+        "targets": "the code generator of their own processor only" if values.get("targets") == "all" else "",
+    }
+    for name, only in lacking.items():
+        if only and not values.get("sdk"):
+            given = as_parameter(name, major if name == "llvm_major" else values[name])
+            raise UserError(
+                f"{given}: the images have {only}",
+                f"pass {as_parameter('sdk', USAGE)}, the output of mlgo pipeline submit --pipeline sdk {given}, or run "
+                "the steps on this machine: mlgo run",
+            )
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:

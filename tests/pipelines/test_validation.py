@@ -147,6 +147,7 @@ def test_relative_external_clang_is_refused_on_server() -> None:
         ),
         ({"strategy": "external", "llvm_major": "22"}, "strategy=external with LLVM 22: a plugin runs in"),
         ({"llvm_major": 22.0, "llvm_source": "git:llvmorg-22.1.8"}, "llvm_major=22: the images have LLVM 19 only"),
+        ({"targets": "all"}, "targets=all: the images have the code generator of their own processor only"),
     ],
 )
 def test_llvm_that_the_images_lack_is_refused(given: dict[str, Any], named: str) -> None:
@@ -159,7 +160,7 @@ def test_llvm_of_the_images_and_sdks_in_storage_are_accepted() -> None:
     accepted: tuple[dict[str, Any], ...] = (
         {},
         {"strategy": "external"},
-        {"llvm_major": 22.0, "sdk": "gs://bucket/sdk"},
+        {"llvm_major": 22.0, "sdk": "gs://bucket/sdk", "targets": "all"},
     )
     for given in accepted:
         check_llvm_in_images(given)
