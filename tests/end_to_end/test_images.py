@@ -20,10 +20,12 @@ from components.core.launcher.images import IMAGES, STEPS
 from components.core.storage.fetch import fetch
 from components.core.storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
 from components.core.storage.uri import ObjectUri
-from components.toolchain.source import VERSION_FILE, source_files
+from components.toolchain.sdk import find_sdk
+from components.toolchain.sdk_build import DESCRIPTION
 from pipelines.spec import COMPILED, load_spec, with_images
 from tests.end_to_end.chain import reused
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
+from tests.llvm_project import write_llvm_project
 from tests.storage_server import storage_server
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
@@ -123,37 +125,40 @@ def test_help_of_images_and_steps(images: Path) -> None:
     assert status == 0 and "--mode sdk --llvm-source" in said
 
 
-def test_sdk_image_configures_llvm_for_other_processors(images: Path, tmp_path: Path) -> None:
-    """A small project in place of LLVM looks for what LLVM's needs, and ends with the variables that it got."""
-    prints = "LLVM_TARGETS_TO_BUILD LLVM_CCACHE_BUILD LLVM_USE_LINKER CMAKE_CXX_COMPILER Python3_FOUND"
-    project = f"""\
-cmake_minimum_required(VERSION 3.20)
-project(small LANGUAGES C CXX)
-find_package(Python3 3.8 COMPONENTS Interpreter)
-foreach(library ZLIB LibXml2)
-  find_package(${{library}} REQUIRED)
-endforeach()
+LLVMS_NEEDS = """
+find_package(Python3 3.8 REQUIRED COMPONENTS Interpreter)
+find_package(ZLIB REQUIRED)
+find_package(LibXml2 REQUIRED)
 find_library(ZSTD zstd REQUIRED)
 find_library(EDIT edit REQUIRED)
-foreach(name {prints})
-  string(APPEND printed "  ${{name}}=${{${{name}}}}\\n")
-endforeach()
-message(FATAL_ERROR "${{printed}}")
 """
-    texts = dict.fromkeys(source_files(19), "") | {f"{part}/CMakeLists.txt": "" for part in ("clang", "lld")}
-    texts |= {"llvm/CMakeLists.txt": project}
-    parts = (("MAJOR", 19), ("MINOR", 1), ("PATCH", 7))
-    texts |= {VERSION_FILE: "".join(f"set(LLVM_VERSION_{part} {value})\n" for part, value in parts)}
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+
+
+def test_sdk_pipeline_builds_llvm_in_its_image(images: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """A small project in place of LLVM looks for what LLVM's build needs."""
+    source = write_llvm_project(tmp_path / "llvm-project")
+    with (source / "llvm" / "CMakeLists.txt").open("a") as project:
+        project.write(LLVMS_NEEDS)
+    parameters = {"llvm_source": source, "targets": "X86,ARM", "definitions": "CMAKE_CXX_FLAGS='-O1 -g0' MORE=1"}
+    command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--pipeline", "sdk", "--runner", "docker"]
+    command += ["--images", str(images), "--output", str(tmp_path / "run")]
+    command += [f"--param={name}={value}" for name, value in parameters.items()]
     tmp_path.chmod(0o755)
-    build = ("toolchain", "--mode", "sdk", "--targets", "X86,ARM", "--output", "/tmp/sdk", "--llvm-source")
-    status, said = container(reference(images, "sdk"), *build, "/data", mounts=(tmp_path,))
-    assert status == 1 and "LLVM_TARGETS_TO_BUILD=X86;ARM\n" in said, said
-    assert "LLVM_CCACHE_BUILD=ON\n" in said and "LLVM_USE_LINKER=lld\n" in said
-    assert "CMAKE_CXX_COMPILER=/usr/bin/clang++-19\n" in said and "Python3_FOUND=TRUE\n" in said
-    status, said = container(reference(images, "sdk"), *build, "/nowhere")
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[finish] the pipeline ended: SUCCEEDED" in done.stdout
+    assert find_sdk(19, tmp_path / "run" / "sdk").version == "19.1.9"
+    built = json.loads((tmp_path / "run" / "sdk" / DESCRIPTION).read_text())["cmake"]
+    assert (
+        built["LLVM_TARGETS_TO_BUILD"] == "X86;ARM" and built["CMAKE_CXX_FLAGS"] == "-O1 -g0" and built["MORE"] == "1"
+    )
+    assert built["CMAKE_CXX_COMPILER"] == "/usr/bin/clang++-19" and built["LLVM_USE_LINKER"] == "lld"
+    assert built["LLVM_CCACHE_BUILD"] == "ON"
+
+
+def test_sdk_image_refuses_missing_source(images: Path) -> None:
+    arguments = ("toolchain", "--mode", "sdk", "--llvm-source", "/nowhere", "--output", "/tmp/sdk")
+    status, said = container(reference(images, "sdk"), *arguments)
     assert status == 1 and "--llvm-source /nowhere: /nowhere is not an LLVM source tree" in said
 
 
