@@ -7,10 +7,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from pathlib import Path
+from typing import Any
+
+from components.core.console.interrupts import uninterrupted
 
 _GRACE_S = 5.0
+_POLL_S = 0.1
 _running: set[subprocess.Popen[str]] = set()
 _stopped: set[subprocess.Popen[str]] = set()
 
@@ -39,19 +44,21 @@ def run_logged(
     with open(log, "a", encoding="utf-8", errors="replace") as out:
         out.write(f"$ {' '.join(command)}\n")
         out.flush()
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        _running.add(process)
+        process: subprocess.Popen[str] | None = None
         try:
+            with uninterrupted():  # otherwise nobody would end the command
+                process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                )
+                _running.add(process)
             assert process.stdout is not None
             for line in process.stdout:
                 out.write(line)
@@ -62,21 +69,27 @@ def run_logged(
                 raise CommandStopped(command[0])
             return status
         finally:
-            _terminate_session(process)
-            _running.discard(process)
-            _stopped.discard(process)
+            if process is not None:
+                _terminate_session(process)
+                _running.discard(process)
+                _stopped.discard(process)
 
 
-def stop_running() -> None:
-    """Stop the commands of other threads, which raises `CommandStopped` there.
+def stop_running(futures: Iterable[Future[Any]]) -> None:
+    """Cancel calls in other threads, and stop the commands that they run, which raises `CommandStopped` there.
 
-    Needed because an interrupt raises an exception only in the main thread.
+    Returns when all calls have ended. Needed because an interrupt raises an exception only in the main thread.
     """
-    for process in tuple(_running):
-        _stopped.add(process)
-        # The whole group, because children of a shell would continue and keep its output open.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+    pending = set(futures)
+    for future in pending:
+        future.cancel()
+    while pending:  # again and again, because a call may be about to start its next command
+        for process in tuple(_running - _stopped):
+            _stopped.add(process)
+            # The whole group, because children of a shell would continue and keep its output open.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        pending = wait(pending, timeout=_POLL_S).not_done
 
 
 def log_tail(log: Path, lines: int = 12) -> str:

@@ -97,9 +97,7 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
                     say(f"skipped {recipe.name}: {package.failure}")
                 progress.advance(modules=sum(len(package.modules) for package in found.values()))
         except BaseException:
-            for future in futures:
-                future.cancel()
-            stop_running()
+            stop_running(futures)
             raise
     names, report = _copy_distinct(recipes, found, cache, output)
     if not names:

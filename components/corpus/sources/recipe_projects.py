@@ -81,9 +81,7 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
                 reports.append(report)
                 shutil.rmtree(config.work / recipe.name, ignore_errors=True)
         except BaseException:
-            for future in prepared:
-                future.cancel()
-            stop_running()
+            stop_running(prepared)
             raise
     write_description(output, names)
     return join_reports(reports)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from components.core.processes.build_tools import log_tail, run_logged
+from components.core.processes.build_tools import CommandStopped, log_tail, run_logged, stop_running
 
 # Like a build tool, it runs the compiler in a separate process group. With "stubborn" it ignores SIGTERM.
 TOOL = """
@@ -50,4 +54,39 @@ def test_interrupt_stops_the_tool_and_compilers_in_separate_groups(tmp_path: Pat
 
     with pytest.raises(KeyboardInterrupt):
         run_logged([sys.executable, "-c", TOOL, str(marker), behavior], tmp_path, tmp_path / "log", None, interrupt)
+    assert processes_with(marker) == []
+
+
+def test_call_that_is_between_two_commands_is_stopped_at_the_next(tmp_path: Path) -> None:
+    def call() -> int:
+        time.sleep(0.5)
+        return run_logged(["sleep", "30"], tmp_path, tmp_path / "log")
+
+    with ThreadPoolExecutor(1) as pool:
+        running, waiting = pool.submit(call), pool.submit(call)
+        time.sleep(0.1)
+        began_s = time.monotonic()
+        stop_running([running, waiting])
+        assert time.monotonic() - began_s < 20
+    assert isinstance(running.exception(), CommandStopped) and waiting.cancelled()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_a_command_starts_stops_it(number: signal.Signals, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    code = f"""\
+import signal, subprocess, sys
+from pathlib import Path
+from components.core.console import run_step
+from components.core.processes.build_tools import run_logged
+execute = subprocess.Popen._execute_child
+def started(self, *arguments):
+    execute(self, *arguments)
+    signal.raise_signal({number.value})
+subprocess.Popen._execute_child = started
+command = [sys.executable, "-c", "import time; time.sleep(60)", {str(marker)!r}]
+run_step(lambda: run_logged(command, Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r})))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 128 + number, done.stderr
     assert processes_with(marker) == []
