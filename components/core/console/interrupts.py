@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 RETRY_S = 0.01
-"""How often a waiting handler looks whether it may raise."""
+"""How often it is checked whether a pending exception may be raised."""
 _PACKAGES = ("tensorflow.", "keras.", "tf_agents.")
 _blocks = 0
 """Number of `uninterrupted` blocks that the main thread is in."""
+_pending: Callable[[], BaseException] | None = None
+_terminated = False
 
 
 class Terminated(KeyboardInterrupt):
@@ -37,9 +39,25 @@ def raise_on_signals() -> None:
 
     A process that ignores SIGINT, such as a job that a shell started in the background, continues to ignore it.
     """
-    signal.signal(signal.SIGTERM, _Handler(Terminated))
+    global _terminated
+    _terminated = False
+    signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _Handler(KeyboardInterrupt))
+        signal.signal(signal.SIGINT, lambda _number, frame: raise_soon(KeyboardInterrupt, frame))
+
+
+def raise_soon(error: Callable[[], BaseException], frame: FrameType | None) -> None:
+    """Raise an exception from a signal's handler, as soon as TensorFlow and `uninterrupted` blocks have returned.
+
+    Until then SIGALRM and the real-time timer are used. If several exceptions wait, the first one is raised.
+
+    Args:
+        error: makes the exception.
+        frame: the frame that the handler interrupted.
+    """
+    global _pending
+    _pending = _pending or error
+    _raise_pending(signal.SIGALRM, frame)
 
 
 @contextmanager
@@ -49,32 +67,34 @@ def uninterrupted() -> Iterator[None]:
     For a few lines that must not be torn apart, such as starting a child and recording it.
     """
     global _blocks
-    counted = threading.current_thread() is threading.main_thread()
-    _blocks += counted
+    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread only
+        yield
+        return
+    _blocks += 1
     try:
         yield
     finally:
-        _blocks -= counted
+        _blocks -= 1
 
 
-class _Handler:
-    """Handler of a signal that raises `error`.
+def _terminate(_number: int, frame: FrameType | None) -> None:
+    # A second signal must not interrupt the clean-up that the first one started. It is not ignored by SIG_IGN, which
+    # children would inherit.
+    global _terminated
+    if not _terminated:
+        _terminated = True
+        raise_soon(Terminated, frame)
 
-    While it waits, it handles SIGALRM, too: TensorFlow and `uninterrupted` must not run in a step with its own timer.
-    """
 
-    def __init__(self, error: type[KeyboardInterrupt]) -> None:
-        self.error = error
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGTERM:
-            # A second signal must not interrupt the clean-up that the first one started.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if _blocks or _runs_tensorflow(frame):
-            signal.signal(signal.SIGALRM, self)
-            signal.setitimer(signal.ITIMER_REAL, RETRY_S)
-            return
-        raise self.error
+def _raise_pending(_number: int, frame: FrameType | None) -> None:
+    global _pending
+    if _blocks or _runs_tensorflow(frame):
+        signal.signal(signal.SIGALRM, _raise_pending)
+        signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+        return
+    error, _pending = _pending, None
+    if error is not None:
+        raise error()
 
 
 def _runs_tensorflow(frame: FrameType | None) -> bool:

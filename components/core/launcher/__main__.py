@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from components.core.console import UserError, run_step
+from components.core.console.interrupts import raise_soon
 from components.core.console.number_types import FiniteFloatRange
 from components.core.launcher.executor import (
     confusion_matrix,
@@ -162,8 +163,11 @@ def _value(path: Path, key: str) -> Any:
 
 
 def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
-    def raise_timeout(_number: int, _frame: FrameType | None) -> None:
-        raise UserError(f"the step {step} took more than {time_limit_s:.0f} s", "raise its time limit in the pipeline")
+    def timeout() -> UserError:
+        return UserError(f"the step {step} took more than {time_limit_s:.0f} s", "raise its time limit in the pipeline")
+
+    def raise_timeout(_number: int, frame: FrameType | None) -> None:
+        raise_soon(timeout, frame)
 
     module = step if "." in step else f"components.{step}"
     if not all(part.isidentifier() for part in step.split(".")) or not _exists(module):

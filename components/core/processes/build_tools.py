@@ -78,17 +78,22 @@ def run_logged(
 def stop_running(futures: Iterable[Future[Any]]) -> None:
     """Cancel calls in other threads, and stop the commands that they run, which raises `CommandStopped` there.
 
-    Returns when all calls have ended. Needed because an interrupt raises an exception only in the main thread.
+    Returns when all calls have ended; commands that run after a grace period are killed. Needed because an interrupt
+    raises an exception only in the main thread.
     """
     pending = set(futures)
     for future in pending:
         future.cancel()
+    deadline_s = time.monotonic() + _GRACE_S
     while pending:  # again and again, because a call may be about to start its next command
         for process in tuple(_running - _stopped):
             _stopped.add(process)
             # The whole group, because children of a shell would continue and keep its output open.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
+        if time.monotonic() > deadline_s:
+            for process in tuple(_running):
+                _kill_session(process.pid)
         pending = wait(pending, timeout=_POLL_S).not_done
 
 
@@ -123,15 +128,21 @@ def _terminate_session(process: subprocess.Popen[str]) -> None:
     while _session_members(session) and time.monotonic() < deadline_s:
         process.poll()  # reaps it, so that it is no longer a member
         time.sleep(0.02)
-    while members := _session_members(session):
-        for member in members:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
+    while _kill_session(session):
         process.poll()
         time.sleep(0.02)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def _kill_session(session: int) -> bool:
+    """Kill the processes of a session; return whether there were any."""
+    members = _session_members(session)
+    for member in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+    return bool(members)
 
 
 def _session_members(session: int) -> list[int]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,3 +91,15 @@ run_step(lambda: run_logged(command, Path({str(tmp_path)!r}), Path({str(tmp_path
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 128 + number, done.stderr
     assert processes_with(marker) == []
+
+
+def test_command_that_ignores_sigterm_is_killed_in_other_threads(tmp_path: Path) -> None:
+    marker, started = tmp_path / "marker", threading.Event()
+    command = [sys.executable, "-c", TOOL, str(marker), "stubborn"]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_logged, command, tmp_path, tmp_path / "log", None, lambda _line: started.set())
+        assert started.wait(30)
+        began_s = time.monotonic()
+        stop_running([running])
+        assert time.monotonic() - began_s < 30
+    assert isinstance(running.exception(), CommandStopped) and processes_with(marker) == []
