@@ -18,7 +18,7 @@ COMPILED_PIPELINES = {name: Path(__file__).parent / "compiled" / f"{name}.yaml" 
 """This project's pipelines: the one that trains, and the one that builds an LLVM SDK for it."""
 COMPILED = COMPILED_PIPELINES["training"]
 _SDK_PIPELINE = "mlgo-sdk"
-"""Name of the second in its PipelineSpec."""
+"""`pipelineInfo.name` of compiled/sdk.yaml."""
 
 
 def load_spec(path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import HEURISTIC, PRETRAINED, PRETRAINED_LLVM, PRETRAINED_NAMES
 from components.core.formats.strategy import (
+    DEBIAN_SOURCE_MAJORS,
     EXTERNAL,
     MIN_IR2VEC_MAJOR,
     PLUGIN_PROBLEMS,
@@ -391,18 +392,23 @@ def check_llvm_in_images(values: Mapping[str, Any]) -> None:
             "images for training have none",
             f"pass {as_parameter('strategy', 'sdk')}, or run the steps on this machine: mlgo run",
         )
-    lacking = {
-        "llvm_major": f"LLVM {IMAGE_LLVM_MAJOR} only" if major != IMAGE_LLVM_MAJOR else "",
-        "targets": "the code generator of their own processor only" if values.get("targets") == "all" else "",
-    }
-    for name, only in lacking.items():
-        if only and not values.get("sdk"):
-            given = as_parameter(name, major if name == "llvm_major" else values[name])
-            raise UserError(
-                f"{given}: the images have {only}",
-                f"pass {as_parameter('sdk', USAGE)}, the output of mlgo pipeline submit --pipeline sdk {given}, or run "
-                "the steps on this machine: mlgo run",
-            )
+    given: dict[str, object] = {}
+    have = []
+    if major != IMAGE_LLVM_MAJOR:
+        given["llvm_major"] = major
+        have.append(f"LLVM {IMAGE_LLVM_MAJOR} only")
+    if values.get("targets") == "all":
+        given["targets"] = "all"
+        have.append("the code generator of their own processor only")
+    if given and not values.get("sdk"):
+        source = {} if major in DEBIAN_SOURCE_MAJORS else {"llvm_source": f"git:llvmorg-{major}.X.Y"}
+        build = " ".join(as_parameter(name, value) for name, value in {**given, **source}.items())
+        raise UserError(
+            f"{' '.join(as_parameter(name, value) for name, value in given.items())}: the images have "
+            f"{' and '.join(have)}",
+            f"pass {as_parameter('sdk', USAGE)}, the output of mlgo pipeline submit --pipeline sdk {build}, or run "
+            "the steps on this machine: mlgo run",
+        )
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from components.core.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOU
 from components.core.formats.corpus import Part, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
+from components.core.processes.cgroup import available_processors
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
 from components.core.projects.option import RECIPE
@@ -137,7 +137,7 @@ def build(
             Path(work),
             cache,
             problems.get(problem).optimization,
-            jobs=jobs or len(os.sched_getaffinity(0)),
+            jobs=jobs or available_processors(),
             retry_failed=retry_failed,
             package=DebianBuild(major, timeout_s=package_timeout_s, disk_gib=package_disk_gib),
         )

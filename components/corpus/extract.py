@@ -12,6 +12,7 @@ from pathlib import Path
 from components.core.compiler.elf import Elf, ElfError
 from components.core.console import UserError
 from components.core.formats.bitcode import bitcode_problem
+from components.core.processes.cgroup import available_processors
 from components.core.storage.input_files import open_regular
 from components.corpus.outcome import ASSEMBLY, EXTRACTED, FAILED, FILTERED, MISSING, NO_BITCODE, NO_INDEX, Outcome
 from components.corpus.sources.objects import ObjectFile
@@ -56,7 +57,7 @@ def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConf
         problem = f"--cmd-filter {config.cmd_filter!r} is not a regular expression: {error}"
         raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
     outcomes: list[Outcome | None] = [None] * len(objects)
-    workers = max(1, min(config.num_workers or len(os.sched_getaffinity(0)), len(objects)))
+    workers = max(1, min(config.num_workers or available_processors(), len(objects)))
 
     def work(first: int) -> None:
         for index in range(first, len(objects), workers):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core import problems
 from components.core.console import UserError
 from components.core.objectives import OBJECTIVES
+from components.core.processes.cgroup import available_processors
 from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 THRESHOLDS = (0, 5, 15, 30, 50)
@@ -77,7 +77,7 @@ class EvaluationConfig:
     max_failed_fraction: float = 0.05
     thresholds: tuple[int, ...] = THRESHOLDS
     seed: int = 0
-    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    jobs: int = field(default_factory=available_processors)
     link_variants: tuple[str, ...] = tuple(LINK_VARIANTS)
     allowed_options: tuple[str, ...] = ()
 

@@ -97,6 +97,15 @@ class ToolchainConfig:
             )
 
 
+FIXED_DEFINITIONS = {
+    "BUILD_SHARED_LIBS": "OFF",
+    "LLVM_LINK_LLVM_DYLIB": "OFF",
+    "CLANG_LINK_CLANG_DYLIB": "OFF",
+}
+"""Variables on which linking our clangs relies."""
+ENABLE_PROJECTS = "LLVM_ENABLE_PROJECTS"
+
+
 @dataclass(frozen=True)
 class SdkConfig:
     """Configuration of an LLVM SDK to build from source.
@@ -140,3 +149,8 @@ class SdkConfig:
                 "lld",
                 "pass --llvm-source the directory of llvm-project",
             )
+        if fixed := sorted(FIXED_DEFINITIONS.keys() & self.definitions.keys()):
+            value = FIXED_DEFINITIONS[fixed[0]]
+            raise UserError(f"--define {fixed[0]}: linking our clangs needs {fixed[0]}={value}", "omit it")
+        if ENABLE_PROJECTS in self.definitions:
+            raise UserError(f"--define {ENABLE_PROJECTS}: clang and lld are needed", "name further ones in --projects")

@@ -19,7 +19,7 @@ from components.core.storage import publish
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.uri import display_path
 from components.toolchain.build import run_build_tool
-from components.toolchain.config import SdkConfig
+from components.toolchain.config import ENABLE_PROJECTS, FIXED_DEFINITIONS, SdkConfig
 from components.toolchain.sdk import find_sdk
 from components.toolchain.source import BUNDLED, VERSION_FILE, source_files, source_version, whole_source
 
@@ -32,13 +32,6 @@ _COMPONENTS = (
 _LLD_ARCHIVES = ("lldELF", "lldCommon")
 """Archives of the linker for LTO; LLVM's distributions cannot contain them and their headers, so both are copied."""
 _LLD_HEADERS = "lld/include/lld"
-_FIXED = {
-    "BUILD_SHARED_LIBS": "OFF",
-    "LLVM_LINK_LLVM_DYLIB": "OFF",
-    "CLANG_LINK_CLANG_DYLIB": "OFF",
-}
-"""Variables on which linking our clangs relies."""
-_ENABLE_PROJECTS = "LLVM_ENABLE_PROJECTS"
 _INSTALLED = "LLVM_DISTRIBUTION_COMPONENTS"
 _DEFAULTS = {
     "CMAKE_BUILD_TYPE": "Release",
@@ -96,15 +89,7 @@ def make_sdk(config: SdkConfig) -> Path:
 
 
 def cmake_definitions(config: SdkConfig) -> dict[str, str]:
-    """Return the variables of LLVM's CMake project.
-
-    Raises:
-        UserError: `config.definitions` has a variable that cannot be changed.
-    """
-    if fixed := sorted(_FIXED.keys() & config.definitions.keys()):
-        raise UserError(f"--define {fixed[0]}: linking our clangs needs {fixed[0]}={_FIXED[fixed[0]]}", "omit it")
-    if _ENABLE_PROJECTS in config.definitions:
-        raise UserError(f"--define {_ENABLE_PROJECTS}: clang and lld are needed", "name further ones in --projects")
+    """Return the variables of LLVM's CMake project."""
     components = [_COMPONENTS, config.definitions.get(_INSTALLED, "")]
     found = {"CMAKE_C_COMPILER": _compiler("CC", "clang"), "CMAKE_CXX_COMPILER": _compiler("CXX", "clang++")}
     compiler = Path(found["CMAKE_CXX_COMPILER"]).resolve()
@@ -119,9 +104,9 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
         "LLVM_TARGETS_TO_BUILD": targets,
         _LINK_JOBS: str(_link_jobs(config.jobs)),
         **config.definitions,
-        _ENABLE_PROJECTS: ";".join(dict.fromkeys(("clang", "lld", *config.projects))),
+        ENABLE_PROJECTS: ";".join(dict.fromkeys(("clang", "lld", *config.projects))),
         _INSTALLED: ";".join(filter(None, components)),
-        **_FIXED,
+        **FIXED_DEFINITIONS,
     }
 
 

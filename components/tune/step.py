@@ -98,7 +98,7 @@ def _published_at_the_end(directory: SearchDirectory) -> Iterator[None]:
         yield
     except LeaseLost:
         raise
-    except (KeyboardInterrupt, UserError):
+    except BaseException:
         try:
             directory.publish()
         except UserError as error:

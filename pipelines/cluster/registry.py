@@ -30,6 +30,8 @@ _HUB_NAMES = ("docker.io", "index.docker.io")
 _HUB_LOGIN = "https://index.docker.io/v1/"
 """Key of the login to Docker Hub in docker's configuration; other registries have their host."""
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_BEARER = re.compile(r'\bbearer +((?:\w+="[^"]*"[ ,]*)*)', re.IGNORECASE)
+"""The parameters of a Bearer challenge, which may stand next to others in one header (RFC 9110, section 11.6.1)."""
 _LOG_IN = (
     "docker login there, start docker, or try it in the cluster: kubectl run pull --image REFERENCE --restart Never"
 )
@@ -112,10 +114,13 @@ def _authorization(pool: Any, challenge: str, login: Mapping[str, str]) -> Mappi
     Raises:
         ValueError, KeyError: the challenge is incomplete, or its answer has no token.
     """
-    if not challenge.lower().startswith("bearer "):
+    bearer = _BEARER.search(challenge)
+    if bearer is None:
         return login
-    parameters = dict(_PARAMETER.findall(challenge))
-    realm = parameters.pop("realm")
+    parameters = dict(_PARAMETER.findall(bearer[1]))
+    realm = parameters.pop("realm", None)
+    if realm is None:
+        raise ValueError("its challenge has no realm")
     answer = pool.request("GET", f"{realm}?{urlencode(parameters)}", headers=dict(login))
     if answer.status != 200:
         return {}

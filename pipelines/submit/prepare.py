@@ -79,7 +79,7 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
                 continue
             raise UserError(
                 f"the image {key} has no digest in a registry, so a cluster cannot pull it",
-                f"mlgo images build{' --all' if key == CLUSTER else ''} --registry HOST/PROJECT/REPOSITORY && "
+                f"mlgo images build{' --all' if ray or key == CLUSTER else ''} --registry HOST/PROJECT/REPOSITORY && "
                 "mlgo images push",
             )
         references[IMAGES[key]] = images[key].reference

@@ -108,6 +108,8 @@ def test_places_that_steps_on_server_see_are_accepted() -> None:
         ({"llvm_major": "22"}, "Debian has no source package of LLVM 22"),
         ({"projects": "polly"}, "--llvm-source deb fetches only LLVM, clang and lld"),
         ({"recipe": "demo"}, "no parameter 'recipe'"),
+        ({"definitions": "BUILD_SHARED_LIBS=ON"}, "linking our clangs needs BUILD_SHARED_LIBS=OFF"),
+        ({"definitions": "LLVM_ENABLE_PROJECTS=polly"}, "LLVM_ENABLE_PROJECTS: clang and lld are needed"),
     ],
 )
 def test_invalid_parameters_of_sdk_pipeline_are_refused(given: dict[str, str], named: str) -> None:
@@ -148,12 +150,15 @@ def test_relative_external_clang_is_refused_on_server() -> None:
         ({"strategy": "external", "llvm_major": "22"}, "strategy=external with LLVM 22: a plugin runs in"),
         ({"llvm_major": 22.0, "llvm_source": "git:llvmorg-22.1.8"}, "llvm_major=22: the images have LLVM 19 only"),
         ({"targets": "all"}, "targets=all: the images have the code generator of their own processor only"),
+        ({"llvm_major": 22, "targets": "all"}, "targets=all: the images have LLVM 19 only and the code generator of"),
     ],
 )
 def test_llvm_that_the_images_lack_is_refused(given: dict[str, Any], named: str) -> None:
     with pytest.raises(UserError, match=named) as raised:
         check_llvm_in_images(given)
     assert "mlgo run" in raised.value.remedy
+    command = raised.value.remedy.partition("--pipeline sdk ")[2].partition(",")[0].split()
+    checked_values(SDK, dict(word.split("=", 1) for word in command[1::2]))  # what the remedy says is accepted
 
 
 def test_llvm_of_the_images_and_sdks_in_storage_are_accepted() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from components.core.console import UserError, say
+from components.core.processes.cgroup import available_processors
 from components.core.workers.local_pool import LocalPool
 from components.core.workers.pool import WorkerPool
 
@@ -52,7 +52,7 @@ def make_pool(spec: str) -> WorkerPool:
         say(f"--workers {spec}: only the training step starts a RayJob; this step compiles on its own machine")
         spec = "local"
     if local := _LOCAL.fullmatch(spec):
-        return LocalPool(int(local[1]) if local[1] else len(os.sched_getaffinity(0)))
+        return LocalPool(int(local[1]) if local[1] else available_processors())
     from components.core.workers.ray_pool import RayPool
 
     ray = _RAY.fullmatch(spec)

@@ -3,7 +3,6 @@ compilers, and compare-builds, which compares two build trees."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ import msgspec
 from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import FINITE_FLOAT, JOBS
+from components.core.processes.cgroup import available_processors
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.evaluation.metrics_types import encode_json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
 
 PROGRAM = click.Path(path_type=Path)
-PROCESSORS = len(os.sched_getaffinity(0))
+PROCESSORS = available_processors()
 EXIT_NOT_BETTER = 3
 _HIDDEN = LINK_VARIANTS["hidden"]
 

@@ -23,10 +23,12 @@ class Registry(JsonHandler):
 
     Attributes:
         token: answer to a request for a token.
+        challenge: what a refusal asks for.
         paths: paths of the manifests that were asked for with the token.
     """
 
     token: ClassVar[Any]
+    challenge: ClassVar[str] = 'Bearer realm="http://{host}/token"'
     paths: ClassVar[list[str]]
 
     def do_HEAD(self) -> None:
@@ -34,7 +36,7 @@ class Registry(JsonHandler):
         if allowed:
             self.paths.append(self.path)
         self.send_response(200 if allowed else 401)
-        self.send_header("WWW-Authenticate", f'Bearer realm="http://{self.headers["Host"]}/token"')
+        self.send_header("WWW-Authenticate", self.challenge.format(host=self.headers["Host"]))
         self.end_headers()
 
     def do_GET(self) -> None:
@@ -88,6 +90,27 @@ def test_docker_hub_has_its_documented_host() -> None:
     assert registry._locate(f"team/x@{DIGEST}").host == "registry-1.docker.io"
     assert registry._locate(f"localhost/x@{DIGEST}").host == "localhost"
     assert registry._locate(f"europe-docker.pkg.dev/p/r/x@{DIGEST}").name == "p/r/x"
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        'Basic realm="Nexus", Bearer realm="http://{host}/token",service="x"',
+        'Bearer realm="http://{host}/token",service="x", Basic realm="Nexus"',
+    ],
+)
+def test_token_is_asked_for_among_several_challenges(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, challenge: str
+) -> None:
+    monkeypatch.setattr(Registry, "challenge", challenge)
+    log_in(tmp_path, host)
+    assert check_registry(f"{host}/x@{DIGEST}", "here").status == "ok"
+
+
+def test_challenge_without_realm_is_one_clear_error(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Registry, "challenge", 'Bearer service="x"')
+    found = check_registry(f"{host}/x@{DIGEST}", "here")
+    assert found.status == "unknown" and "its challenge has no realm" in found.what
 
 
 @pytest.mark.parametrize("token", [["good"], "good", None, {}, {"token": 1}])
