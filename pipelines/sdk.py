@@ -5,9 +5,8 @@ It is a pipeline of its own, because an SDK is built once for a version of LLVM.
 
 from kfp import dsl
 
-from components.core.launcher.component import finish
 from components.toolchain.component import toolchain_sdk
-from pipelines.training import sized
+from pipelines.training import notification, sized
 
 
 @dsl.pipeline(
@@ -32,9 +31,7 @@ def sdk_pipeline(
         definitions: Variables of LLVM's CMake project: `NAME=VALUE NAME='VALUE WITH BLANKS'`.
         jobs: Parallel compiles. Empty: the processors that the step has.
     """
-    notified = sized(finish(), "1", "2G")
-    notified.set_caching_options(False)  # a notification is not a result
-    with dsl.ExitHandler(notified):
+    with dsl.ExitHandler(notification()):
         # Thousands of compiles, and links of 4 GB each. The jobs that run at a time follow the limits.
         built = sized(
             toolchain_sdk(

@@ -32,6 +32,11 @@ def sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
     return task.set_retry(num_retries=2, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration="600s")
 
 
+def notification() -> dsl.PipelineTask:
+    """Return the task that notifies of a run's end; it always runs, because a notification is not a result."""
+    return sized(finish(), "1", "2G").set_caching_options(False)
+
+
 # A separate pipeline, because kfp 2.17's local runner looks up a condition's operands only among a pipeline's inputs.
 @dsl.pipeline(name="release-if-good")
 def release_if_good(
@@ -238,9 +243,7 @@ def training_pipeline(
         model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
             URL of Kubeflow's. Empty: none.
     """
-    notified = sized(finish(), "1", "2G")
-    notified.set_caching_options(False)  # a notification is not a result
-    with dsl.ExitHandler(notified):
+    with dsl.ExitHandler(notification()):
         training = sized(
             toolchain_training(
                 strategy=strategy,

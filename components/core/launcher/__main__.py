@@ -163,11 +163,9 @@ def _value(path: Path, key: str) -> Any:
 
 
 def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
-    def timeout() -> UserError:
-        return UserError(f"the step {step} took more than {time_limit_s:.0f} s", "raise its time limit in the pipeline")
-
     def raise_timeout(_number: int, frame: FrameType | None) -> None:
-        raise_soon(timeout, frame)
+        problem = f"the step {step} took more than {time_limit_s:.0f} s"
+        raise_soon(lambda: UserError(problem, "raise its time limit in the pipeline"), frame)
 
     module = step if "." in step else f"components.{step}"
     if not all(part.isidentifier() for part in step.split(".")) or not _exists(module):

@@ -91,10 +91,10 @@ def export_for_llvm(
     (stand_in / "include" / "README").write_text("Empty: the policies need no header of TensorFlow.\n")
     (stand_in / "xla_aot_runtime_src").mkdir()
     (stand_in / "xla_aot_runtime_src" / "CMakeLists.txt").write_text(_RUNTIME)
-    (directory / CACHE_FILE).write_text(_cache_file(policies))
+    (directory / CACHE_FILE).write_text(_cache_file(policies, ()))
     compiled_by_llvm = {problem for problem in policies if (directory / SAVED_MODEL / problem).is_dir()}
     if compiled_by_llvm:
-        (directory / TENSORFLOW_CACHE_FILE).write_text(_tensorflow_cache_file(policies, compiled_by_llvm))
+        (directory / TENSORFLOW_CACHE_FILE).write_text(_cache_file(policies, compiled_by_llvm))
     page = Template(resources.files("components.core.policy").joinpath("llvm_build.md").read_text(encoding="utf-8"))
     flags = " and ".join(
         f"`-mllvm {option}`" for problem in policies for option in problems.get(problem).llvm.release_options
@@ -158,21 +158,23 @@ def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
         )
 
 
-def _cache_file(policies: Collection[str]) -> str:
-    lines = [
-        "# For cmake -C: LLVM with the policies of this directory, without TensorFlow.",
-        f'set(TENSORFLOW_AOT_PATH "${{CMAKE_CURRENT_LIST_DIR}}/{STAND_IN}" CACHE PATH "")',
-    ]
-    for problem in problems.names():
-        lines += _use_object(problem) if problem in policies else [_set_model_path(problem, "none")]
-    return "\n".join(lines) + "\n"
+def _cache_file(policies: Collection[str], compiled_by_llvm: Collection[str]) -> str:
+    """Return a file for cmake -C that settles every problem.
 
-
-def _tensorflow_cache_file(policies: Collection[str], compiled_by_llvm: Collection[str]) -> str:
-    lines = [
-        "# For cmake -C: LLVM that compiles the SavedModels of this directory with TensorFlow.",
-        "# Requires -DTENSORFLOW_AOT_PATH=DIR, the directory of the Python package tensorflow.",
-    ]
+    Args:
+        policies: problems with a policy.
+        compiled_by_llvm: those whose SavedModel LLVM compiles with TensorFlow. Without any, the build needs none.
+    """
+    if compiled_by_llvm:
+        lines = [
+            "# For cmake -C: LLVM that compiles the SavedModels of this directory with TensorFlow.",
+            "# Requires -DTENSORFLOW_AOT_PATH=DIR, the directory of the Python package tensorflow.",
+        ]
+    else:
+        lines = [
+            "# For cmake -C: LLVM with the policies of this directory, without TensorFlow.",
+            f'set(TENSORFLOW_AOT_PATH "${{CMAKE_CURRENT_LIST_DIR}}/{STAND_IN}" CACHE PATH "")',
+        ]
     for problem in problems.names():
         if problem in compiled_by_llvm:
             lines.append(_set_model_path(problem, f"${{CMAKE_CURRENT_LIST_DIR}}/{SAVED_MODEL}/{problem}"))
