@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +15,7 @@ from components.core.console.shutdown_deadline import shutdown_deadline
 from components.core.formats.policy import PolicyInfo
 from components.core.policy.export import export_policy
 from components.core.policy.tf_errors import explain_resource_exhausted
+from components.core.processes.cgroup import available_processors
 from components.core.storage import publish
 from components.core.storage.directory import make_directory
 from components.core.storage.root_lease import LeaseLost, RootLease
@@ -84,7 +84,7 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         "validation_history": state.history,
         "mean_rewards": state.rewards,
         "quarantine": trainer.quarantine.to_json(),
-        "processors": len(os.sched_getaffinity(0)),
+        "processors": available_processors(),
         "hyperparameters": {
             "step": {name: getattr(config, name) for name in _REPORTED},
             "gin": gin.operative_config_str(),

@@ -14,6 +14,9 @@ from components.core.compiler.command_line import replay_arguments
 from components.core.console import Progress, UserError
 from components.core.formats.corpus import Module
 
+Compiler = tuple[Path, Sequence[str]]
+"""A clang, and flags to append to its command line."""
+
 # The peak resident size of a process includes the time before exec. So the compiler is not started from this process,
 # which has loaded TensorFlow, but from one that is smaller than any compiler.
 _STARTER = """
@@ -29,9 +32,9 @@ _MEMORY = Path("/dev/shm")
 
 
 def peak_growth_kib(
-    modules: Sequence[Module], plain: Path, other: Path, flags: Sequence[str], repeats: int, output: Path
+    modules: Sequence[Module], baseline: Compiler, other: Compiler, repeats: int, output: Path
 ) -> float:
-    """Return how much more peak memory, in KiB, a compile by `other` with `flags` takes than one by `plain`.
+    """Return how much more peak memory, in KiB, a compile by `other` takes than one by `baseline`.
 
     That is the median over modules of the difference of the minima over `repeats` compiles; minima, because addresses
     and thus pages vary randomly.
@@ -41,17 +44,19 @@ def peak_growth_kib(
         Progress("measuring memory", len(modules)) as progress,
         tempfile.TemporaryDirectory(prefix="mlgo-bench-", dir=_MEMORY if _MEMORY.is_dir() else None) as copies,
     ):
-        pairs = [(Path(copies) / "plain", ()), (Path(copies) / "other", flags)]
-        for clang, (copy, _) in zip((plain, other), pairs, strict=True):
+        compilers = []
+        for clang, flags in (baseline, other):
+            copy = Path(copies) / f"clang-{len(compilers)}"
             shutil.copy2(clang, copy)
+            compilers.append((copy, flags))
         for module in modules:
-            peaks = [min(_peak_kib(clang, module, more, output) for _ in range(repeats)) for clang, more in pairs]
+            peaks = [min(_peak_kib(*compiler, module, output) for _ in range(repeats)) for compiler in compilers]
             growth.append(peaks[1] - peaks[0])
             progress.advance()
     return statistics.median(growth)
 
 
-def _peak_kib(clang: Path, module: Module, flags: Sequence[str], output: Path) -> int:
+def _peak_kib(clang: Path, flags: Sequence[str], module: Module, output: Path) -> int:
     arguments = replay_arguments(
         module.arguments(), module.bitcode, output, flags, module.thinlto_index, corpus=module.directory
     )

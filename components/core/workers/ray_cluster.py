@@ -12,6 +12,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.processes import supervision
+from components.core.processes.cgroup import available_processors
 from components.core.processes.reaper import REAPER
 from components.core.workers.settings import NODE_SETTINGS
 
@@ -105,7 +106,7 @@ def connect(address: str, slots: int | None) -> Cluster:
     if ray.is_initialized():
         raise UserError("this process is already connected to Ray")
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
-    cpus = slots or len(os.sched_getaffinity(0))
+    cpus = slots or available_processors()
     with _keep_signal_handlers():
         if not address:
             # A private session; its files are removed with this process, however it ends.
