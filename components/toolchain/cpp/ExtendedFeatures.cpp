@@ -9,18 +9,31 @@ using namespace mlgo;
 /// thousands, and every decision about them would visit all.
 static constexpr unsigned MaxUses = 64;
 
+// A loop over names, because creating each feature in code of its own takes 29
+// KB in a release clang. It relies on all of LLVM's features being single
+// numbers.
+#define MLGO_LLVM_NAME(TYPE, SHAPE, NAME, DESCRIPTION) #NAME,
+#define MLGO_NAME(NAME, DESCRIPTION) #NAME,
+static constexpr const char *NumberNames[] = {
+    INLINE_COST_FEATURE_ITERATOR(MLGO_LLVM_NAME)
+        INLINE_FEATURE_ITERATOR(MLGO_LLVM_NAME)
+            MLGO_EXTENDED_FEATURES(MLGO_NAME)};
+#undef MLGO_LLVM_NAME
+#undef MLGO_NAME
+
+#define MLGO_IS_NUMBER(TYPE, SHAPE, NAME, DESCRIPTION)                         \
+  static_assert(std::is_same_v<TYPE, int64_t> &&                               \
+                    std::initializer_list<int64_t>(SHAPE).size() == 1,         \
+                "feature " #NAME);
+INLINE_COST_FEATURE_ITERATOR(MLGO_IS_NUMBER)
+INLINE_FEATURE_ITERATOR(MLGO_IS_NUMBER)
+#undef MLGO_IS_NUMBER
+
 const std::vector<TensorSpec> &mlgo::inliningFeatures() {
   static const std::vector<TensorSpec> Features = [] {
     std::vector<TensorSpec> Result;
-#define MLGO_LLVM_SPEC(TYPE, SHAPE, NAME, DESCRIPTION)                         \
-  Result.push_back(TensorSpec::createSpec<TYPE>(#NAME, SHAPE));
-    INLINE_COST_FEATURE_ITERATOR(MLGO_LLVM_SPEC)
-    INLINE_FEATURE_ITERATOR(MLGO_LLVM_SPEC)
-#undef MLGO_LLVM_SPEC
-#define MLGO_SPEC(NAME, DESCRIPTION)                                           \
-  Result.push_back(TensorSpec::createSpec<int64_t>(#NAME, {1}));
-    MLGO_EXTENDED_FEATURES(MLGO_SPEC)
-#undef MLGO_SPEC
+    for (const char *Name : NumberNames)
+      Result.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
     // LLVM's names, in its order.
     if (EmbeddingDimension)
       for (const char *Name : {"callee_embedding", "caller_embedding"})
