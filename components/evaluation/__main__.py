@@ -55,7 +55,13 @@ def main() -> None:
     required=True,
     help="Training clang: compiles baseline, warmstart and sweep.",
 )
-@click.option("--policy", type=ARTIFACT, required=True, help="Policy to evaluate.")
+@click.option(
+    "--policy",
+    type=ArtifactOr(*PRETRAINED_NAMES),
+    required=True,
+    metavar="pretrained|pretrained-llvm|DIR|URI",
+    help="Policy to evaluate.",
+)
 @click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
 @click.option(
     "--release-toolchain",
@@ -125,7 +131,13 @@ def main() -> None:
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 @click.pass_context
 def run(
-    context: click.Context, thresholds: str, problem: str, fail_if_not_better: bool, quiet: bool, **options: Any
+    context: click.Context,
+    policy: Path | str,
+    thresholds: str,
+    problem: str,
+    fail_if_not_better: bool,
+    quiet: bool,
+    **options: Any,
 ) -> int:
     """Compile the held-out modules of a corpus and compare the policy with LLVM's heuristic.
 
@@ -145,6 +157,7 @@ def run(
           --warmstart runs/demo/warmstart --output runs/demo/evaluation
       mlgo evaluation run --problem regalloc --corpus runs/ra/corpus --toolchain runs/ra/training \\
           --policy runs/ra/policy --warmstart runs/ra/warmstart --output runs/ra/evaluation
+      mlgo evaluation run --corpus corpus --toolchain training --policy pretrained --output evaluation
 
     \b
     Other commands (each has its --help):
@@ -161,9 +174,13 @@ def run(
                 "leave --thresholds out",
             )
         sweep = ()
-    config = EvaluationConfig(thresholds=sweep, problem=problem, **options)
-    from components.evaluation.evaluate import evaluate  # takes half a second (matplotlib); --help does not need it
+    # These imports take half a second (matplotlib, NumPy); --help does not need them.
+    from components.evaluation.evaluate import evaluate
+    from components.evaluation.inputs import released_policy
 
+    if isinstance(policy, str):
+        policy = released_policy(policy, problem, options["toolchain"], options["release_toolchain"])
+    config = EvaluationConfig(policy=policy, thresholds=sweep, problem=problem, **options)
     metrics = evaluate(config)
     if not quiet:
         terminal_report.print_table(metrics, config.output.absolute())

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 from msgspec import UNSET
 
+from components.core import problems
 from components.core.compiler.upstream import UpstreamCompiler, compiler_class, require_model
 from components.core.console import UserError, say
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
-from components.core.objectives import Objective
+from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.dense import WEIGHTS_FILE, read_dense
 from components.core.policy.pretrained import pretrained_policy, pretrained_problems
 from components.core.policy.shared_object import SHARED_OBJECT
@@ -56,6 +57,23 @@ def load_release(directory: Path, policy: Path, training: Toolchain) -> Toolchai
             f"build one with this policy: mlgo toolchain --mode release --policy {policy}",
         )
     return release
+
+
+def released_policy(name: str, problem: str, training: Path, release: Path | None) -> Path:
+    """Return the directory of a pretrained policy, as the training clang loads it or as the release clang embeds it.
+
+    Raises:
+        UserError: there is none for this problem, or both clangs would run it.
+    """
+    if release is None:
+        return pretrained_policy(problem, clang=load_toolchain(training).clang, name=name)
+    if not OBJECTIVES[problems.get(problem).objective].sweeps_thresholds:
+        raise UserError(
+            f"--release-toolchain and --policy {name}: the training clang measures the scores of {problem}, and loads "
+            "other files of a pretrained policy than a release clang embeds",
+            "leave out --release-toolchain; `mlgo evaluation compare-programs` compares what it builds",
+        )
+    return pretrained_policy(problem, name=name)
 
 
 def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:

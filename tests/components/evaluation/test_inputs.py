@@ -1,14 +1,18 @@
-"""The policy that an evaluation compares with."""
+"""The policies that an evaluation measures and compares with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from components.core.console import UserError
 from components.core.formats.policy import IMPORTED, PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import Toolchain
 from components.core.policy.pretrained import pretrained_policy
+from components.core.policy.shared_object import SHARED_OBJECT
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.inputs import find_reference
+from components.evaluation.inputs import find_reference, released_policy
 
 
 def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path: Path) -> None:
@@ -23,3 +27,10 @@ def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path:
             tmp_path, tmp_path, tmp_path, tmp_path, compare_with="pretrained", warmstart=warmstart
         )
         assert find_reference(config, training) == expected
+
+
+def test_pretrained_policy_is_evaluated_as_the_release_clang_embeds_it(tmp_path: Path) -> None:
+    embedded = released_policy("pretrained", "inlining", tmp_path, release=tmp_path)
+    assert embedded == pretrained_policy("inlining") and not (embedded / SHARED_OBJECT).exists()
+    with pytest.raises(UserError, match="--release-toolchain and --policy pretrained"):
+        released_policy("pretrained", "regalloc", tmp_path, release=tmp_path)
