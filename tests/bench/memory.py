@@ -44,7 +44,7 @@ def peak_growth_kib(
         Progress("measuring memory", len(modules)) as progress,
         tempfile.TemporaryDirectory(prefix="mlgo-bench-", dir=_MEMORY if _MEMORY.is_dir() else None) as copies,
     ):
-        compilers = []
+        compilers: list[Compiler] = []
         for clang, flags in (baseline, other):
             copy = Path(copies) / f"clang-{len(compilers)}"
             shutil.copy2(clang, copy)
