@@ -91,17 +91,25 @@ def _pipeline() -> Figure:
 
 def _results() -> Figure:
     with RESULTS.open(encoding="utf-8") as file:
-        rows = [(row["project"], row["trained_on"], float(row["reduction_percent"])) for row in csv.DictReader(file)]
-    rows.sort(key=lambda row: (row[1] != "no", row[2]))
-    figure = Figure(figsize=(8, 0.24 * len(rows) + 0.9), layout="constrained")
-    axes = figure.subplots()
-    for place, (_, _, reduction) in enumerate(rows):
-        axes.barh(place, -reduction, height=0.66, color=SMALLER if reduction >= 0 else LARGER)
-    names = [f"{name}{', unseen project' if trained_on == 'no' else ''}" for name, trained_on, _ in rows]
-    axes.set_yticks(range(len(rows)), names, fontsize=9)
-    axes.axvline(0, color="#30343b", linewidth=0.8)
-    axes.set_xlabel("change of held-out modules' text against -Oz (%), left of 0 is smaller")
-    axes.spines[["top", "right"]].set_visible(False)
+        rows = [(float(row["reduction_percent"]), row["project"], row["trained_on"]) for row in csv.DictReader(file)]
+    rows.sort(reverse=True)
+    unseen = [row for row in rows if row[2] == "no"]
+    half = -(-len(unseen) // 2)
+    columns = {
+        "unseen projects": unseen[:half],
+        "unseen projects, continued": unseen[half:],
+        "known projects, unseen modules": [row for row in rows if row[2] != "no"],
+    }
+    figure = Figure(figsize=(11, 0.2 * half + 0.9), layout="constrained")
+    for axes, (title, shown) in zip(figure.subplots(1, len(columns), sharex=True), columns.items(), strict=True):
+        for place, (reduction, _, _) in enumerate(shown):
+            axes.barh(place, -reduction, height=0.66, color=SMALLER if reduction >= 0 else LARGER)
+        axes.set_yticks(range(len(shown)), [name for _, name, _ in shown], fontsize=9)
+        axes.set_ylim(half - 0.5, -0.5)
+        axes.axvline(0, color="#30343b", linewidth=0.8)
+        axes.set_title(title, fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("change of held-out modules' text against -Oz (%), left of 0 is smaller", fontsize=10)
     return figure
 
 
