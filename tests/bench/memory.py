@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from components.core.compiler.command_line import replay_arguments
@@ -32,28 +32,31 @@ _MEMORY = Path("/dev/shm")
 
 
 def peak_growth_kib(
-    modules: Sequence[Module], baseline: Compiler, other: Compiler, repeats: int, output: Path
-) -> float:
-    """Return how much more peak memory, in KiB, a compile by `other` takes than one by `baseline`.
+    modules: Sequence[Module], baselines: Mapping[str, Compiler], other: Compiler, repeats: int, output: Path
+) -> dict[str, float]:
+    """Return, for each baseline, how much more peak memory, in KiB, a compile by `other` takes.
 
     That is the median over modules of the difference of the minima over `repeats` compiles; minima, because addresses
     and thus pages vary randomly.
     """
-    growth = []
+    growth: dict[str, list[int]] = {key: [] for key in baselines}
     with (
         Progress("measuring memory", len(modules)) as progress,
-        tempfile.TemporaryDirectory(prefix="mlgo-bench-", dir=_MEMORY if _MEMORY.is_dir() else None) as copies,
+        tempfile.TemporaryDirectory(prefix="mlgo-bench-", dir=_MEMORY if _MEMORY.is_dir() else None) as directory,
     ):
-        compilers: list[Compiler] = []
-        for clang, flags in (baseline, other):
-            copy = Path(copies) / f"clang-{len(compilers)}"
-            shutil.copy2(clang, copy)
-            compilers.append((copy, flags))
+        clangs = dict.fromkeys(clang for clang, _ in (other, *baselines.values()))
+        copies = {clang: Path(shutil.copy2(clang, Path(directory) / str(place))) for place, clang in enumerate(clangs)}
         for module in modules:
-            peaks = [min(_peak_kib(*compiler, module, output) for _ in range(repeats)) for compiler in compilers]
-            growth.append(peaks[1] - peaks[0])
+
+            def peak_kib(compiler: Compiler, module: Module = module) -> int:
+                clang, flags = compiler
+                return min(_peak_kib(copies[clang], flags, module, output) for _ in range(repeats))
+
+            peak = peak_kib(other)
+            for key, baseline in baselines.items():
+                growth[key].append(peak - peak_kib(baseline))
             progress.advance()
-    return statistics.median(growth)
+    return {key: statistics.median(differences) for key, differences in growth.items()}
 
 
 def _peak_kib(clang: Path, flags: Sequence[str], module: Module, output: Path) -> int:

@@ -46,16 +46,16 @@ def measure(context: BenchContext) -> dict[str, float]:
     release, plain = context.scratch / "release" / "bin" / "clang", _plain(cache, sdk, source)
     growth = _stripped_bytes(context, release, sdk) - _stripped_bytes(context, plain, sdk)
     modules = load_corpus(context.corpus).modules
-    with_policy = (release.resolve(), Advisor("release").flags(context.problem, None, None))
-    baselines = {
-        "release_peak_memory_growth_kib": plain,
-        "release_peak_memory_of_policy_kib": release.resolve(),
-    }
-    measured = modules[:: max(1, len(modules) // MODULES)]
-    memory = {
-        key: peak_growth_kib(measured, (clang, ()), with_policy, context.repeats, context.scratch / "m.o")
-        for key, clang in baselines.items()
-    }
+    memory = peak_growth_kib(
+        modules[:: max(1, len(modules) // MODULES)],
+        {
+            "release_peak_memory_growth_kib": (plain, ()),
+            "release_peak_memory_of_policy_kib": (release.resolve(), ()),
+        },
+        (release.resolve(), Advisor("release").flags(context.problem, None, None)),
+        context.repeats,
+        context.scratch / "m.o",
+    )
     return {
         "training_clang_s": statistics.median(training_s),
         "release_clang_s": statistics.median(release_s),
