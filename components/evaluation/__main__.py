@@ -59,7 +59,6 @@ def main() -> None:
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
-    metavar="pretrained|pretrained-llvm|DIR|URI",
     help="Policy to evaluate.",
 )
 @click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
@@ -72,7 +71,6 @@ def main() -> None:
 @click.option(
     "--compare-with",
     type=ArtifactOr(*PRETRAINED_NAMES),
-    metavar="pretrained|pretrained-llvm|DIR|URI",
     help="Another policy to compare with. A pretrained one is left out where it does not fit the training clang.",
 )
 @click.option(

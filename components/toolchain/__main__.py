@@ -72,15 +72,14 @@ Examples:
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
                    "directory, also one in object storage.")
 @click.option("--policy", "policies", type=ArtifactOr(*PRETRAINED_NAMES), multiple=True,
-              metavar="DIR|URI|pretrained|pretrained-llvm",
-              help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
+                        help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
                    "LLVM's own features only. Repeat for a policy of another problem; one of yours replaces the "
                    "pretrained one.")
 @click.option("--extra-policy", type=ARTIFACT, metavar="DIR",
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,
               help="release: form of the policy to embed: generated C++, or the object of TensorFlow's AOT compiler.")
-@click.option("--ir2vec-vocab", type=ArtifactOr(RANDOM, kind=FILE), metavar="FILE|URI|random",
+@click.option("--ir2vec-vocab", type=ArtifactOr(RANDOM, kind=FILE),
               help="training: log IR2Vec's embeddings of functions as features, from this vocabulary of LLVM's format "
                    "or from random vectors; LLVM 22 with --strategy plugin.")
 @click.option("--targets", type=CodeGenerators(), default="native", show_default=True, metavar="native|all|NAME,...",

@@ -38,7 +38,6 @@ Examples:
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
     default=PRETRAINED,
-    metavar="pretrained|pretrained-llvm|DIR|URI",
     help="Policy that the search starts from, and that decides about calls that are not in the plan.",
 )
 @click.option(

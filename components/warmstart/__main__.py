@@ -40,7 +40,6 @@ Example: fine-tune the pretrained policy
 @click.option(
     "--start-from",
     type=ArtifactOr(HEURISTIC, *PRETRAINED_NAMES),
-    metavar="heuristic|pretrained|pretrained-llvm|DIR|URI",
     help="Policy that training starts from: a new one that imitates the heuristic, a pretrained one (pretrained-llvm: "
     "of LLVM's own features), or your own. The latter two are not changed and keep their normalization.  [default: "
     "with --retrain-state the deployed policy, otherwise heuristic]",

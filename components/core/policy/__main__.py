@@ -73,7 +73,6 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
     multiple=True,
-    metavar="DIR|URI|pretrained|pretrained-llvm",
     help="Output of the warmstart or ppo step, or the pretrained policies; those of pretrained-llvm use LLVM's own "
     "features only.",
 )
@@ -257,7 +256,6 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
     "given",
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
-    metavar="pretrained|pretrained-llvm|DIR|URI",
     help="Output of the warmstart or ppo step, for inlining.",
 )
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with the module.")
