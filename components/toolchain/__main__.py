@@ -72,7 +72,7 @@ Examples:
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
                    "directory, also one in object storage.")
 @click.option("--policy", "policies", type=ArtifactOr(*PRETRAINED_NAMES), multiple=True,
-                        help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
+              help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
                    "LLVM's own features only. Repeat for a policy of another problem; one of yours replaces the "
                    "pretrained one.")
 @click.option("--extra-policy", type=ARTIFACT, metavar="DIR",
