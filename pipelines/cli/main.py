@@ -189,7 +189,7 @@ cli.add_command(storage_group)
 @click.option(
     "--ir2vec-vocab",
     default="",
-    metavar="FILE|URI|random",
+    metavar="random|FILE|URI",
     help="Vocabulary of --features ir2vec: LLVM's JSON file, or random vectors.",
 )
 @click.option("--seed", type=SEED, default=1, metavar="N", help="Random seed: the same seed gives the same training.")

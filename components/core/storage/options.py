@@ -56,16 +56,16 @@ class ArtifactOr(click.ParamType):
     name = "artifact"
 
     def __init__(self, *words: str, kind: PlaceType | None = None) -> None:
-        self._words, self._kind = words, kind
+        self._words, self._kind = words, kind or ARTIFACT
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return "WORD|...|DIR|URI", with the words as users type them."""
-        return "|".join([*self._words, (self._kind or ARTIFACT).name.upper()])
+        return "|".join([*self._words, self._kind.name.upper()])
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
         if isinstance(value, str) and value in self._words:
             return value
-        return (self._kind or ARTIFACT).convert(value, parameter, context)
+        return self._kind.convert(value, parameter, context)
 
 
 ARTIFACT = PlaceType("dir|uri", fetch)
