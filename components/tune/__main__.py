@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -91,13 +92,12 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
     root = root_dir or _search_next_to(output)
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
-    say(f"{figures['modules']} of {figures['corpus_modules']} modules, {figures['rounds']} rounds, text:")
+    say(f"{figures['modules']} of {figures['corpus_modules']} modules, {figures['rounds']} rounds")
     if unreached := figures["unreached_modules"]:
         say(f"  {unreached} modules were not reached and keep the policy's decisions; run again, with more --minutes")
-    for title, key in (("LLVM's heuristic", "heuristic"), ("policy", "policy"), ("plan", "plan")):
-        reduction = figures.get(f"{key}_reduction_percent")
-        change = "" if reduction is None else f"  {-reduction:+.2f}%"
-        say(f"  {title:<18}{figures[f'{key}_bytes']:>12,} bytes{change}")
+    _say_sizes("text of the modules", "", figures)
+    if options["size_of"] == "linked":
+        _say_sizes("the share of it that the link keeps", "linked_", figures)
     if "release_modules" in figures:
         say(
             f"  the release clang reproduces the size of {figures['release_as_found']} of {figures['release_modules']} "
@@ -105,6 +105,14 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
         )
     flags = " ".join(Advisor("release").flags("inlining", None, None))
     say(f"use it with: {flags} -mllvm -mlgo-inline-plan={display_path(output / PLAN_FILE)}")
+
+
+def _say_sizes(title: str, prefix: str, figures: Mapping[str, Any]) -> None:
+    say(f"  {title}:")
+    for side, name in (("LLVM's heuristic", "heuristic"), ("policy", "policy"), ("plan", "plan")):
+        reduction = figures.get(f"{name}_{prefix}reduction_percent")
+        change = "" if reduction is None else f"  {-reduction:+.2f}%"
+        say(f"    {side:<18}{figures[f'{name}_{prefix}bytes']:>12,} bytes{change}")
 
 
 def _search_next_to(output: Path) -> Path:

@@ -155,11 +155,12 @@ class Climb:
 def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
     """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps."""
     assert sample.function_sizes is not None
-    dropped = 0.0
-    if objects:
-        sizes = sample.function_sizes.by_name()
-        dropped = sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)
-    return sample.text_size_bytes - dropped
+    return bytes_kept(sample.text_size_bytes, sample.function_sizes.by_name() if objects else {}, objects)
+
+
+def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], objects: Mapping[str, int]) -> float:
+    """Return the same from the sizes of at least the functions in `objects`."""
+    return text_size_bytes - sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)
 
 
 def all_decisions(base: Sample) -> ForcedDecisions:

@@ -31,12 +31,8 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         "",
         "The decisions of one program's calls, found by a search. Other code needs a policy.",
         "",
-        f"| text of {searched} of {known} modules | bytes | |",
-        "|---|---|---|",
-        f"| LLVM's heuristic | {figures['heuristic_bytes']:,} | |",
-        f"| policy | {figures['policy_bytes']:,} | {_change(figures['policy_reduction_percent'])} |",
-        f"| plan | {figures['plan_bytes']:,} | {_change(figures['plan_reduction_percent'])} |",
-        "",
+        *_table(f"text of {searched} of {known} modules", "", figures),
+        *(_table("the share that the link keeps", "linked_", figures) if config.size_of == "linked" else []),
         f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "
         f"of a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
         f"- {figures['finished_modules']} of {known} modules were searched to the end. Modules that the plan does not "
@@ -50,6 +46,18 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         "```",
     ]
     return lines
+
+
+def _table(title: str, prefix: str, figures: Mapping[str, Any]) -> list[str]:
+    policy, plan = (_change(figures[f"{name}_{prefix}reduction_percent"]) for name in ("policy", "plan"))
+    return [
+        f"| {title} | bytes | |",
+        "|---|---|---|",
+        f"| LLVM's heuristic | {figures[f'heuristic_{prefix}bytes']:,} | |",
+        f"| policy | {figures[f'policy_{prefix}bytes']:,} | {policy} |",
+        f"| plan | {figures[f'plan_{prefix}bytes']:,} | {plan} |",
+        "",
+    ]
 
 
 def _change(reduction_percent: float) -> str:

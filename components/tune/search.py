@@ -16,7 +16,7 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError
 from components.core.formats.corpus import Module, project_of
 from components.core.workers import WorkerPool
-from components.tune.climb import Climb, ClimbRequest, Round
+from components.tune.climb import Climb, ClimbRequest, Round, bytes_kept
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 
@@ -30,12 +30,13 @@ class _Survey:
 
     compiler: Compiler
 
-    def __call__(self, request: Request) -> tuple[int, list[str]]:
-        """Return its text size in bytes, and the functions of which the linker keeps one definition."""
+    def __call__(self, request: Request) -> tuple[int, dict[str, int]]:
+        """Return its text size in bytes, and the sizes of functions of which the linker keeps one definition."""
         (sample,) = self.compiler(request).samples
         assert sample.function_sizes is not None
         sizes = sample.function_sizes
-        return sample.text_size_bytes, list(compress(sizes.names, sizes.weak.tolist()))
+        weak = set(compress(sizes.names, sizes.weak.tolist()))
+        return sample.text_size_bytes, {name: size for name, size in sizes.by_name().items() if name in weak}
 
 
 def search(
@@ -81,7 +82,7 @@ def search(
                     progress.advance(
                         modules=f"{sum(state.finished for state in started)} of {len(states)} finished",
                         saved_percent=100
-                        * (1 - sum(s.size_bytes for s in started) / sum(s.policy_bytes for s in started)),
+                        * (1 - sum(s.linked_bytes for s in started) / sum(s.policy_linked_bytes for s in started)),
                     )
                     if time.monotonic() > deadline_s:
                         break
@@ -93,9 +94,11 @@ def search(
 def _update(state: ModuleState, done: Round) -> None:
     """Add the result of a round to the state of its module."""
     if not state.rounds:
-        state.source, state.policy_bytes = done.source, done.base_bytes
+        state.source = done.source
+        state.policy_bytes, state.policy_linked_bytes = done.base_bytes, done.base_linked_bytes
     state.rounds += 1
-    state.size_bytes, state.found, state.tried = done.size_bytes, done.found, done.tried
+    state.size_bytes, state.linked_bytes = done.size_bytes, done.linked_bytes
+    state.found, state.tried = done.found, done.tried
     state.gained_bytes += done.base_linked_bytes - done.linked_bytes
     if done.exhausted:
         # Flips that saved nothing may do so after later changes, so all of them are tried again.
@@ -113,17 +116,21 @@ def _survey(
 ) -> tuple[dict[str, ModuleState], dict[str, dict[str, int]]]:
     """Return the state of every module and, by project, the number of modules with each weak function, if several."""
     weak: dict[str, Counter[str]] = {}
-    states: dict[str, ModuleState] = {}
+    surveyed: dict[str, tuple[int, dict[str, int]]] = {}
     requests = [Request(module, Advisor("default"), want_functions=True) for module in modules]
     requests.sort(key=lambda request: -request.module.bitcode.stat().st_size)
     with Progress("compiling with LLVM's heuristic", len(modules)) as progress:
         for request, (size, functions) in compile_all(pool, _Survey(compiler), requests, quarantine, progress):
             name = request.module.name
-            states[name] = directory.load(name) or ModuleState(size)
-            weak.setdefault(project_of(name), Counter()).update(functions)
-    if not states:
+            surveyed[name] = size, functions
+            weak.setdefault(project_of(name), Counter()).update(functions.keys())
+    if not surveyed:
         raise UserError("no module of the corpus compiles", "check that the corpus was made for this clang")
-    if config.size_of == "modules":
-        return states, {}
-    shared = {project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()}
+    shared: dict[str, dict[str, int]] = {}
+    if config.size_of == "linked":
+        shared = {project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()}
+    states: dict[str, ModuleState] = {}
+    for name, (size, functions) in surveyed.items():
+        linked = bytes_kept(size, functions, shared.get(project_of(name), {}))
+        states[name] = directory.load(name) or ModuleState(size, heuristic_linked_bytes=linked)
     return states, shared

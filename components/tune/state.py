@@ -36,7 +36,7 @@ PUBLISH_EVERY_S = 60.0
 """Least time between two publications; longer if publishing would take more than _MAX_PUBLISHING_SHARE of the time."""
 _MAX_PUBLISHING_SHARE = 0.05
 _SEARCH, _MODULES, _STATE = "search.json", "modules", "state"
-_VERSION = 1
+_VERSION = 2
 _REMEDY = "remove it; the search of this module then starts again"
 
 
@@ -47,6 +47,7 @@ class ModuleState:
     Attributes:
         source: name of its source file, "" before its first round.
         heuristic_bytes, policy_bytes, size_bytes: text under LLVM's heuristic, the policy, and the decisions found.
+        heuristic_linked_bytes, policy_linked_bytes, linked_bytes: the objective of each, see climb.linked_bytes.
         found, tried: see ClimbRequest.
         rounds: number of finished rounds.
         gained_bytes: savings since `tried` was empty.
@@ -62,6 +63,9 @@ class ModuleState:
     rounds: int = 0
     gained_bytes: float = 0.0
     finished: bool = False
+    heuristic_linked_bytes: float = 0.0
+    policy_linked_bytes: float = 0.0
+    linked_bytes: float = 0.0
 
 
 @dataclass

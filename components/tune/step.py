@@ -231,11 +231,9 @@ def _figures(
     states: Mapping[str, ModuleState],
     quarantine: Quarantine,
 ) -> dict[str, Any]:
-    sums = {
-        name: sum(getattr(state, f"{name}_bytes") for state in states.values())
-        for name in ("heuristic", "policy", "size")
-    }
-    heuristic, policy, plan = sums.values()
+    found = [state for _, state in sorted(states.items())]
+    text = [[s.heuristic_bytes, s.policy_bytes, s.size_bytes] for s in found]
+    linked = [[s.heuristic_linked_bytes, s.policy_linked_bytes, s.linked_bytes] for s in found]
     return {
         "version": 1,
         "problem": _PROBLEM,
@@ -245,20 +243,32 @@ def _figures(
         "modules": len(states),
         "finished_modules": sum(state.finished for state in states.values()),
         "rounds": sum(state.rounds for state in states.values()),
-        "heuristic_bytes": heuristic,
-        "policy_bytes": policy,
-        "plan_bytes": plan,
-        "policy_reduction_percent": 100 * (1 - policy / heuristic),
-        "plan_reduction_percent": 100 * (1 - plan / heuristic),
-        "plan_over_policy_percent": 100 * (1 - plan / policy),
+        **_reductions("", text),
+        **(_reductions("linked_", linked) if config.size_of == "linked" else {}),
         "quarantine": quarantine.to_json(),
+    }
+
+
+def _reductions(prefix: str, sizes: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return the figures of the modules' sizes in bytes under LLVM's heuristic, the policy and the plan."""
+    heuristic, policy, plan = (round(sum(column)) for column in zip(*sizes, strict=True))
+    return {
+        f"heuristic_{prefix}bytes": heuristic,
+        f"policy_{prefix}bytes": policy,
+        f"plan_{prefix}bytes": plan,
+        f"policy_{prefix}reduction_percent": 100 * (1 - policy / heuristic),
+        f"plan_{prefix}reduction_percent": 100 * (1 - plan / heuristic),
+        f"plan_over_policy_{prefix}percent": 100 * (1 - plan / policy),
     }
 
 
 def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:
     with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["module", "heuristic_bytes", "policy_bytes", "plan_bytes", "changed_decisions", "rounds"])
+        sides = ("heuristic", "policy", "plan")
+        columns = [f"{side}_{kind}bytes" for kind in ("", "linked_") for side in sides]
+        writer.writerow(["module", *columns, "changed_decisions", "rounds"])
         for name, state in sorted(states.items()):
-            row = [name, state.heuristic_bytes, state.policy_bytes, state.size_bytes, len(state.found), state.rounds]
-            writer.writerow(row)
+            text = [state.heuristic_bytes, state.policy_bytes, state.size_bytes]
+            linked = [state.heuristic_linked_bytes, state.policy_linked_bytes, state.linked_bytes]
+            writer.writerow([name, *text, *(round(size) for size in linked), len(state.found), state.rounds])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ FIGURES: dict[str, Any] = {
     "plan_bytes": 950,
     "policy_reduction_percent": -1.0,
     "plan_reduction_percent": 5.0,
+    "heuristic_linked_bytes": 800,
+    "policy_linked_bytes": 780,
+    "plan_linked_bytes": 720,
+    "policy_linked_reduction_percent": 2.5,
+    "plan_linked_reduction_percent": 10.0,
 }
 
 
@@ -37,9 +43,17 @@ def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> No
     card = (tmp_path / "card.md").read_text()
     assert card.startswith("# Inlining plan: 5.00% smaller than LLVM's heuristic")
     assert "text of 12 of 80 modules" in card and "3 of 80 modules were searched to the end" in card
-    assert "| policy | 1,010 | 1.00% larger |" in card and "15 rounds in at most 15 minutes" in card
+    assert "| policy | 1,010 | 1.00% larger |" in card and "| plan | 720 | 10.00% smaller |" in card
+    assert "15 rounds in at most 15 minutes" in card
     assert f"Corpus `{'c' * 64}`, policy `without manifest`" in card
     assert "Not verified" in card
+
+
+def test_card_of_a_search_for_module_sizes_has_one_table(tmp_path: Path, config: TuneConfig) -> None:
+    figures = {name: value for name, value in FIGURES.items() if "linked" not in name}
+    write_card(tmp_path / "card.md", replace(config, size_of="modules"), figures)
+    card = (tmp_path / "card.md").read_text()
+    assert "| plan | 950 | 5.00% smaller |" in card and card.count("| bytes | |") == 1
 
 
 def test_card_states_verification(tmp_path: Path, config: TuneConfig) -> None:

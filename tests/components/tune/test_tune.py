@@ -102,6 +102,8 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     resumed, whole = (json.loads((path / "tune.json").read_text()) for path in (tmp_path / "plan", uninterrupted))
     assert rounds > 0 and resumed == whole
     assert whole["modules"] == whole["finished_modules"] == 4, "little programs are searched to the end"
+    for side in ("heuristic", "policy", "plan"):
+        assert whole[f"{side}_linked_bytes"] == whole[f"{side}_bytes"], "no two modules define the same function"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "again-search", "little", "plan", "root"]
     # Nothing is left to be found: the same command ends at once, with the same plan.
     first = digest(tmp_path / "plan")
