@@ -225,8 +225,9 @@ def training_pipeline(
         oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`. Empty: those of
             `retrain_state`.
         extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
-        start_from: Where training starts: `heuristic`, `pretrained`, `pretrained-llvm` (of LLVM's own features), or the
-            path or URI of a policy. Empty: the deployed policy of `retrain_state`, or `heuristic`.
+        start_from: Where training starts: `heuristic`, `pretrained`, `pretrained-llvm` (of LLVM's own features),
+            `pretrained-thumb` (for Thumb-2), or the path or URI of a policy. Empty: the deployed policy of
+            `retrain_state`, or `heuristic`.
         features: Features of the policy: `extended`; `llvm` for those that upstream LLVM has, too; or `ir2vec` for the
             extended ones and embeddings of functions, with `plugin` and LLVM 22.
         ir2vec_vocab: Vocabulary of these embeddings: a file of LLVM's format, or `random`. Empty: none.

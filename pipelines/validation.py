@@ -18,7 +18,13 @@ from components.core.console import PRESETS, UserError, say
 from components.core.console.number_types import JOBS, LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
-from components.core.formats.policy import HEURISTIC, PRETRAINED, PRETRAINED_LLVM, PRETRAINED_NAMES
+from components.core.formats.policy import (
+    HEURISTIC,
+    PRETRAINED,
+    PRETRAINED_LLVM,
+    PRETRAINED_NAMES,
+    PRETRAINED_THUMB,
+)
 from components.core.formats.strategy import (
     DEBIAN_SOURCE_MAJORS,
     EXTERNAL,
@@ -210,8 +216,14 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
                 f"{spelled('model_registry', registry)}: nothing is promoted without a state of retraining",
                 f"pass {spelled('retrain_state', f'{USAGE}.json')}",
             )
-    if values.get("start_from", "") not in ("", *START_WORDS):
-        check_start_from(values["start_from"], values["problem"], spelled("start_from", values["start_from"]))
+    start = values.get("start_from", "")
+    if start not in ("", *START_WORDS):
+        check_start_from(start, values["problem"], spelled("start_from", start))
+    if start == PRETRAINED_THUMB and values["problem"] != "inlining":
+        raise UserError(
+            f"{spelled('start_from', start)} is a policy for inlining, and this run is for {values['problem']}",
+            f"pass {spelled('start_from', PRETRAINED)}",
+        )
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])
@@ -253,9 +265,9 @@ def check_external(values: Mapping[str, Any], spelled: Callable[[str, object], s
                 f"leave it out, or use {spelled('strategy', 'sdk')}",
             )
     # The pretrained policy for register allocation uses LLVM's features only.
-    if values.get("start_from") == PRETRAINED and problem == "inlining":
+    if (start := values.get("start_from")) in (PRETRAINED, PRETRAINED_THUMB) and problem == "inlining":
         raise UserError(
-            f"{spelled('start_from', PRETRAINED)}: the pretrained policy for {problem} uses features that LLVM itself, "
+            f"{spelled('start_from', start)}: the pretrained policy for {problem} uses features that LLVM itself, "
             f"and so {clang}, does not have",
             f"pass {spelled('start_from', PRETRAINED_LLVM)}, or a policy that was trained with "
             f"{spelled('features', 'llvm')}",

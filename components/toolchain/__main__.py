@@ -73,8 +73,8 @@ Examples:
                    "directory, also one in object storage.")
 @click.option("--policy", "policies", type=ArtifactOr(*PRETRAINED_NAMES), multiple=True,
               help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
-                   "LLVM's own features only. Repeat for a policy of another problem; one of yours replaces the "
-                   "pretrained one.")
+                   "LLVM's own features only; pretrained-thumb is for Thumb-2. Repeat for a policy of another "
+                   "problem; one of yours replaces the pretrained one.")
 @click.option("--extra-policy", type=ARTIFACT, metavar="DIR",
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,

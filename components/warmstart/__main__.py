@@ -41,8 +41,8 @@ Example: fine-tune the pretrained policy
     "--start-from",
     type=ArtifactOr(HEURISTIC, *PRETRAINED_NAMES),
     help="Policy that training starts from: a new one that imitates the heuristic, a pretrained one (pretrained-llvm: "
-    "of LLVM's own features), or your own. The latter two are not changed and keep their normalization.  [default: "
-    "with --retrain-state the deployed policy, otherwise heuristic]",
+    "of LLVM's own features; pretrained-thumb: for Thumb-2), or your own. The latter two are not changed and keep "
+    "their normalization.  [default: with --retrain-state the deployed policy, otherwise heuristic]",
 )
 @click.option(
     "--retrain-state",

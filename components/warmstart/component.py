@@ -27,8 +27,8 @@ def warmstart(  # type: ignore[no-untyped-def]
         vocab: Quantiles of each feature.
         training: Training clang.
         preset: Amount of training: `tiny`, `demo` or `full`.
-        start_from: `heuristic`, `pretrained`, `pretrained-llvm`, or the path or URI of a policy. Empty: the deployed
-            policy of `retrain_state`, or `heuristic`.
+        start_from: `heuristic`, `pretrained`, `pretrained-llvm`, `pretrained-thumb`, or the path or URI of a policy.
+            Empty: the deployed policy of `retrain_state`, or `heuristic`.
         retrain_state: URI of the state of retraining. Empty: none.
         features: Features of the policy: `extended`; `llvm` for those that upstream LLVM has, too; or `ir2vec` for the
             extended ones and embeddings of functions.

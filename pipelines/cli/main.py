@@ -13,7 +13,7 @@ import click
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
-from components.core.formats.policy import PRETRAINED
+from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
 from pipelines.cli.cluster import cluster_group
@@ -216,9 +216,9 @@ cli.add_command(storage_group)
 @click.option(
     "--start-from",
     default="heuristic",
-    metavar="heuristic|pretrained|pretrained-llvm|DIR",
+    metavar="|".join([HEURISTIC, *PRETRAINED_NAMES, "DIR"]),
     help="Policy that training starts from: one that imitates the heuristic, one that comes with this "
-    "project (pretrained-llvm: of LLVM's own features), or one of yours.",
+    "project (pretrained-llvm: of LLVM's own features; pretrained-thumb: for Thumb-2), or one of yours.",
 )
 @click.option(
     "--tune-minutes",
@@ -322,7 +322,7 @@ def _not_released(reduction: float | None, start: float | None, start_from: str,
         reduction, start: reductions in percent of the policy and of its start.
         output: directory of the run, which may contain a clang of an earlier run.
     """
-    policy = start_from if start_from == PRETRAINED else f"the policy {start_from}"
+    policy = start_from if start_from in PRETRAINED_NAMES else f"the policy {start_from}"
     earlier = f"; {output / 'release'} is of an earlier run" if (output / "release").exists() else ""
     figures = (
         "" if start is None or reduction is None else (f" (reduction {reduction:.2f}%, that of its start {start:.2f}%)")

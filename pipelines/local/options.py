@@ -22,7 +22,7 @@ class RunOptions:
         ir2vec_vocab: vocabulary of features "ir2vec": a file's path or URI, or "random"; else "".
         train_minutes: minutes of training, if set, instead of the preset's.
         extra_policy: a policy for a problem other than `problem`.
-        start_from: "heuristic", "pretrained", "pretrained-llvm", or a policy's path or URI.
+        start_from: "heuristic", one of PRETRAINED_NAMES, or a policy's path or URI.
         tune_minutes: minutes of search for a plan; None for no search.
     """
 

@@ -48,10 +48,19 @@ def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str
     assert raised.value.remedy
 
 
-def test_pretrained_policy_for_an_external_clang_is_named() -> None:
-    with pytest.raises(UserError) as raised:
-        checked_values(SPEC, {"recipe": "demo"} | EXTERNAL | {"start_from": "pretrained"})
+@pytest.mark.parametrize("start", ["pretrained", "pretrained-thumb"])
+def test_pretrained_policy_for_an_external_clang_is_named(start: str) -> None:
+    with pytest.raises(UserError, match=f"start_from={start}: ") as raised:
+        checked_values(SPEC, {"recipe": "demo"} | EXTERNAL | {"start_from": start})
     assert "--param start_from=pretrained-llvm" in raised.value.remedy
+
+
+def test_pretrained_policy_for_one_problem_is_refused_for_another() -> None:
+    values = {"recipe": "performance", "problem": "regalloc", "start_from": "pretrained-thumb"}
+    with pytest.raises(
+        UserError, match="start_from=pretrained-thumb is a policy for inlining, and this run is for regalloc"
+    ):
+        checked_values(SPEC, values)
 
 
 @pytest.mark.parametrize(

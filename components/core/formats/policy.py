@@ -48,7 +48,9 @@ PRETRAINED = "pretrained"
 """Given instead of a policy directory: the policy shipped with this project (components/core/policy/pretrained)."""
 PRETRAINED_LLVM = "pretrained-llvm"
 """The same, of LLVM's own features only, which compilers without our advisors have."""
-PRETRAINED_NAMES = (PRETRAINED, PRETRAINED_LLVM)
+PRETRAINED_THUMB = "pretrained-thumb"
+"""The same, fine-tuned for Thumb-2 code; for inlining only."""
+PRETRAINED_NAMES = (PRETRAINED, PRETRAINED_LLVM, PRETRAINED_THUMB)
 IMPORTED = "import"
 """`trained_by` of an imported policy, which has a SavedModel and aot/, but neither weights nor native source
 (components/core/policy/import_saved_model.py)."""

@@ -74,7 +74,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     required=True,
     multiple=True,
     help="Output of the warmstart or ppo step, or the pretrained policies; those of pretrained-llvm use LLVM's own "
-    "features only.",
+    "features only; pretrained-thumb is for Thumb-2.",
 )
 @click.option(
     "--problem",

@@ -23,8 +23,9 @@ from components.core.compiler.elf import Elf
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.training_log import read_log
 from components.core.console import UserError
-from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.policy import PRETRAINED_THUMB, PolicyInfo, write_policy_info
 from components.core.formats.toolchain import load_toolchain
+from components.core.policy.pretrained import pretrained_policy
 from components.core.storage import publish
 from components.toolchain.build import PLUGIN_PROJECT
 from components.toolchain.config import ToolchainConfig
@@ -35,6 +36,46 @@ pytestmark = pytest.mark.toolchain
 
 STOCK = {major: f"/usr/lib/llvm-{major}/bin/clang" for major in (19, 22)}
 RELEASE = ["-mllvm", "-enable-ml-inliner=release"]
+ARM = 40
+"""e_machine (ELF for the Arm Architecture)."""
+_FREESTANDING = """\
+extern "C" void *allocate(unsigned);
+extern "C" void release(void *);
+extern "C" void put(int);
+template <class T> struct Vector {
+  T *items = nullptr;
+  unsigned size = 0, capacity = 0;
+  Vector() = default;
+  Vector(const Vector &other) { for (unsigned i = 0; i < other.size; i++) push(other.items[i]); }
+  ~Vector() { for (unsigned i = 0; i < size; i++) items[i].~T(); release(items); }
+  void grow() {
+    capacity = capacity ? 2 * capacity : 4;
+    T *moved = static_cast<T *>(allocate(capacity * sizeof(T)));
+    for (unsigned i = 0; i < size; i++) moved[i] = items[i];
+    release(items);
+    items = moved;
+  }
+  void push(const T &item) { if (size == capacity) grow(); items[size++] = item; }
+  T &at(unsigned i) { if (i >= size) put(-1); return items[i]; }
+};
+struct Point { int x, y; ~Point() { put(x); } };
+int sum(Vector<Point> points) {
+  int total = 0;
+  for (unsigned i = 0; i < points.size; i++) total += points.at(i).x;
+  return total;
+}
+void fill(Vector<Point> &points, Vector<int *> &places, int n) {
+  for (int i = 0; i < n; i++) { points.push({i, 1}); places.push(&points.at(i).y); }
+  put(sum(points) + *places.at(1));
+}
+int both(int n) {
+  Vector<Point> a, b;
+  Vector<int *> places;
+  fill(a, places, n);
+  fill(b, places, 2);
+  return sum(a) + sum(b);
+}
+"""
 
 
 def compiled(clang: str | Path, module: Path, output: Path, *flags: str) -> bytes:
@@ -52,6 +93,19 @@ def test_plugin_and_release_clang_make_identical_objects(
         assert ours == compiled(release_toolchain / "bin" / "clang", module, tmp_path / "release.o", *RELEASE)
         changed += ours != compiled(plugin, module, tmp_path / "default.o")
     assert changed, "the policy decides like the heuristic everywhere"
+
+
+@pytest.mark.parametrize("major", STOCK)
+def test_pretrained_policy_for_thumb_makes_its_code_smaller(major: int, tmp_path: Path) -> None:
+    policy = pretrained_policy("inlining", tmp_path / "cache", name=PRETRAINED_THUMB)
+    config = ToolchainConfig("release", tmp_path / "release", llvm_major=major, strategy="plugin", policies=(policy,))
+    plugin = make_toolchain(config).clang
+    source = tmp_path / "sum.cc"
+    source.write_text(_FREESTANDING)
+    target = ("--target=thumbv7em-none-eabi", "-mcpu=cortex-m4", "-ffreestanding")
+    ours = compiled(plugin, source, tmp_path / "ours.o", *target, *RELEASE)
+    assert Elf(ours).machine == ARM
+    assert len(ours) < len(compiled(STOCK[major], source, tmp_path / "stock.o", *target))
 
 
 @pytest.mark.parametrize("major", STOCK)

@@ -6,9 +6,9 @@
     by_package.csv   held-out results, a line for each project
     trained_on.txt   the projects with training modules, one name per line
 
-A step accepts the names `pretrained` and `pretrained-llvm` as the directory of a policy, and generates the other files
-of the policy artifact in the cache directory. Policies of the second name use LLVM's own features only: they start
-trainings with clangs that others built, and go into an LLVM without our advisors.
+A step accepts the names in FOLDERS as the directory of a policy, and generates the other files of the policy artifact
+in the cache directory. The policies of `pretrained-llvm` use LLVM's own features only: they start trainings with clangs
+that others built, and go into an LLVM without our advisors. `pretrained-thumb` is for Thumb-2 code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from components.core.console import UserError
-from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_LLVM, load_policy_info
+from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_LLVM, PRETRAINED_THUMB, load_policy_info
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.export import write_source, write_weights
 from components.core.policy.fixed_point import round_weights
@@ -35,6 +35,7 @@ FOLDERS = {
     PRETRAINED: {"inlining": "inlining", "regalloc": "regalloc"},
     # The policy for register allocation uses LLVM's features anyway.
     PRETRAINED_LLVM: {"inlining": "inlining-llvm", "regalloc": "regalloc"},
+    PRETRAINED_THUMB: {"inlining": "inlining-thumb"},
 }
 """Name of pretrained policies -> problem -> folder."""
 MODEL_CARD = "model-card.md"
@@ -55,7 +56,7 @@ def pretrained_policy(
     Args:
         cache: parent directory, by default the user's cache directory.
         clang: compiles policy.so, which a training clang loads; None leaves that out.
-        name: PRETRAINED or PRETRAINED_LLVM.
+        name: a key of FOLDERS.
 
     Raises:
         UserError: this problem has no pretrained policy of this name.
@@ -83,7 +84,7 @@ def with_pretrained(policies: Sequence[Path | str], decided: Collection[str]) ->
     """Replace the name of pretrained policies by those for the problems in `decided` that no other policy is for.
 
     Raises:
-        UserError: both names are given.
+        UserError: several names are given.
     """
     paths = [policy for policy in policies if isinstance(policy, Path)]
     names = sorted({policy for policy in policies if isinstance(policy, str)})

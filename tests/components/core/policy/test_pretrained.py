@@ -11,7 +11,13 @@ import pytest
 
 from components.core import problems
 from components.core.console import UserError
-from components.core.formats.policy import PRETRAINED, PRETRAINED_LLVM, PRETRAINED_NAMES, load_policy_info
+from components.core.formats.policy import (
+    PRETRAINED,
+    PRETRAINED_LLVM,
+    PRETRAINED_NAMES,
+    PRETRAINED_THUMB,
+    load_policy_info,
+)
 from components.core.policy.dense import read_dense
 from components.core.policy.pretrained import (
     BY_PACKAGE,
@@ -91,6 +97,7 @@ def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
     [
         (PRETRAINED, "inlining", "full"),
         (PRETRAINED_LLVM, "inlining", "full"),
+        (PRETRAINED_THUMB, "inlining", "full"),
         (PRETRAINED, "regalloc", "debian-performance"),
     ],
 )
