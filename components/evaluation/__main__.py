@@ -34,7 +34,7 @@ class _DefaultCommand(click.Group):
     """A group whose default command is "run", so that the step is called like every other step."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or args[0] not in self.commands:
+        if not args or args[0].startswith("-"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -59,7 +59,8 @@ def main() -> None:
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
-    help="Policy to evaluate.",
+    help="Policy to evaluate, one of yours or a pretrained one (pretrained-llvm: of LLVM's own features; "
+    "pretrained-thumb: for Thumb-2).",
 )
 @click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
 @click.option(
@@ -174,10 +175,11 @@ def run(
         sweep = ()
     # These imports take half a second (matplotlib, NumPy); --help does not need them.
     from components.evaluation.evaluate import evaluate
-    from components.evaluation.inputs import released_policy
+    from components.evaluation.inputs import find_pretrained
 
     if isinstance(policy, str):
-        policy = released_policy(policy, problem, options["toolchain"], options["release_toolchain"])
+        clangs = options["toolchain"], options["release_toolchain"]
+        policy = find_pretrained(policy, problem, *clangs, options["evaluation"])
     config = EvaluationConfig(policy=policy, thresholds=sweep, problem=problem, **options)
     metrics = evaluate(config)
     if not quiet:

@@ -59,12 +59,21 @@ def load_release(directory: Path, policy: Path, training: Toolchain) -> Toolchai
     return release
 
 
-def released_policy(name: str, problem: str, training: Path, release: Path | None) -> Path:
+def find_pretrained(name: str, problem: str, training: Path, release: Path | None, earlier: Path | None) -> Path:
     """Return the directory of a pretrained policy, as the training clang loads it or as the release clang embeds it.
 
+    Args:
+        earlier: the evaluation by the training clang that is to be completed, if any.
+
     Raises:
-        UserError: there is none for this problem, or both clangs would run it.
+        UserError: there is none for this problem, or the two clangs would need different files of it.
     """
+    if earlier is not None:
+        raise UserError(
+            f"--evaluation and --policy {name}: the training clang of {earlier} loaded other files of a pretrained "
+            "policy than a release clang embeds",
+            "leave out --evaluation",
+        )
     if release is None:
         return pretrained_policy(problem, clang=load_toolchain(training).clang, name=name)
     if not OBJECTIVES[problems.get(problem).objective].sweeps_thresholds:

@@ -24,7 +24,7 @@ from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
 from components.toolchain.build import allocator, build, build_plugin, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
-from components.toolchain.install import LINKER, install, install_plugin, install_wrapper
+from components.toolchain.install import LINKER, PLUGIN, install, install_plugin, install_wrapper
 from components.toolchain.ir2vec import make_vocabulary, write_header
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import bundled_source, llvm_source
@@ -50,6 +50,9 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
     for problem in policies:
         flags = [problems.get(problem).optimization, *Advisor("release").flags(problem, None, None)]
         say(f"{problem}: {' '.join(flags)}")
+    if config.mode == "release" and config.strategy == "plugin":
+        plugin = display_path(config.output / "lib" / PLUGIN)
+        say(f"the installed {sdk.clang.name} does the same with these flags and -fpass-plugin={plugin}")
     return load_toolchain(config.output)
 
 

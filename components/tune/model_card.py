@@ -26,8 +26,9 @@ def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> No
 def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
     searched, known = figures["modules"], figures["corpus_modules"]
     counted = "the share of each function that the link keeps" if config.size_of == "linked" else "all functions"
+    prefix = "linked_" if config.size_of == "linked" else ""
     lines = [
-        f"# Inlining plan: {_change(figures['plan_reduction_percent'])} than LLVM's heuristic",
+        f"# Inlining plan: {_change(figures[f'plan_{prefix}reduction_percent'])} than LLVM's heuristic",
         "",
         "The decisions of one program's calls, found by a search. Other code needs a policy.",
         "",

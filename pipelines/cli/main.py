@@ -156,7 +156,9 @@ cli.add_command(storage_group)
     help="sdk: link a clang with the policy. plugin: build a pass plugin for the installed clang; inlining only. "
     "external: train with a clang that others built in LLVM's development mode.",
 )
-@click.option("--clang", default="", metavar="PATH", help="The training clang of --strategy external.")
+@click.option(
+    "--clang", default="", show_default=False, metavar="PATH", help="The training clang of --strategy external."
+)
 @click.option(
     "--targets",
     type=click.Choice(get_args(Targets)),
@@ -176,6 +178,7 @@ cli.add_command(storage_group)
 @click.option(
     "--sdk",
     default="",
+    show_default=False,
     metavar="DIR|URI",
     help="LLVM that the clangs are linked from, built by mlgo toolchain --mode sdk.  [default: the installed one]",
 )
@@ -189,6 +192,7 @@ cli.add_command(storage_group)
 @click.option(
     "--ir2vec-vocab",
     default="",
+    show_default=False,
     metavar="random|FILE|URI",
     help="Vocabulary of --features ir2vec: LLVM's JSON file, or random vectors.",
 )
@@ -215,8 +219,8 @@ cli.add_command(storage_group)
 )
 @click.option(
     "--start-from",
-    default="heuristic",
-    metavar="|".join([HEURISTIC, *PRETRAINED_NAMES, "DIR"]),
+    default=HEURISTIC,
+    metavar="|".join([HEURISTIC, *PRETRAINED_NAMES, "DIR", "URI"]),
     help="Policy that training starts from: one that imitates the heuristic, one that comes with this "
     "project (pretrained-llvm: of LLVM's own features; pretrained-thumb: for Thumb-2), or one of yours.",
 )

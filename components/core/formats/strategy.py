@@ -48,7 +48,7 @@ def check_strategy(strategy: Strategy, major: int, strategy_option: str, major_o
     others = [other for other, works in SUPPORTED_LLVM_MAJORS.items() if major in works]
     raise UserError(
         f"{strategy_option.format(strategy)} works with LLVM {' or '.join(map(str, majors))}, not {major}",
-        f"pass {strategy_option.format(others[0]) if others else major_option.format(majors[-1])}",
+        f"pass {strategy_option.format(others[0]) if others else ' or '.join(map(major_option.format, majors))}",
     )
 
 

@@ -65,7 +65,15 @@ class ArtifactOr(click.ParamType):
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
         if isinstance(value, str) and value in self._words:
             return value
-        return self._kind.convert(value, parameter, context)
+        converted = self._kind.convert(value, parameter, context)
+        # A mistyped word; the step would miss its directory only later, and not know the words.
+        if isinstance(value, str) and "/" not in value and not converted.exists():
+            option = parameter.opts[0] if parameter else self.name
+            raise UserError(f"{option} {value}: there is no such file or directory", f"pass it, or {self._choice()}")
+        return converted
+
+    def _choice(self) -> str:
+        return self._words[0] if len(self._words) == 1 else "one of " + ", ".join(self._words)
 
 
 ARTIFACT = PlaceType("dir|uri", fetch)

@@ -12,7 +12,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.policy.pretrained import pretrained_policy
 from components.core.policy.shared_object import SHARED_OBJECT
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.inputs import find_reference, released_policy
+from components.evaluation.inputs import find_pretrained, find_reference
 
 
 def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path: Path) -> None:
@@ -30,7 +30,9 @@ def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path:
 
 
 def test_pretrained_policy_is_evaluated_as_the_release_clang_embeds_it(tmp_path: Path) -> None:
-    embedded = released_policy("pretrained", "inlining", tmp_path, release=tmp_path)
+    embedded = find_pretrained("pretrained", "inlining", tmp_path, release=tmp_path, earlier=None)
     assert embedded == pretrained_policy("inlining") and not (embedded / SHARED_OBJECT).exists()
     with pytest.raises(UserError, match="--release-toolchain and --policy pretrained"):
-        released_policy("pretrained", "regalloc", tmp_path, release=tmp_path)
+        find_pretrained("pretrained", "regalloc", tmp_path, release=tmp_path, earlier=None)
+    with pytest.raises(UserError, match="--evaluation and --policy pretrained"):
+        find_pretrained("pretrained", "inlining", tmp_path, release=tmp_path, earlier=tmp_path)

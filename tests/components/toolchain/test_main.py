@@ -30,8 +30,9 @@ def test_help_shows_both_modes_in_examples() -> None:
     ("arguments", "message"),
     [
         (["--mode", "release"], "--policy DIR"),
-        (["--mode", "training", "--policy", "policy"], "omit --policy"),
-        (["--mode", "release", "--policy", "nowhere"], "no policy at nowhere"),
+        (["--mode", "training", "--policy", "./policy"], "omit --policy"),
+        (["--mode", "release", "--policy", "./nowhere"], "no policy at nowhere"),
+        (["--mode", "release", "--policy", "pretained"], "or one of pretrained, pretrained-llvm, pretrained-thumb"),
         (["--mode", "training", "--sdk", "nowhere"], "nowhere is no complete SDK of LLVM 19"),
         (["--mode", "sdk", "--llvm-major", "21"], "pass --llvm-major 22"),
         (["--mode", "sdk", "--llvm-major", "22"], "pass --llvm-source git:llvmorg-22"),

@@ -62,8 +62,7 @@ def pretrained_policy(
         UserError: this problem has no pretrained policy of this name.
     """
     if problem not in pretrained_problems(name):
-        known = ", ".join(pretrained_problems(name)) or "no problem"
-        raise UserError(f"no {name} policy for {problem} comes with this project", f"policies exist for: {known}")
+        raise _no_policy(name, problem)
     folder = FOLDERS[name][problem]
     released = RELEASED / folder
     content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_CODE.glob("*.py"))]
@@ -84,15 +83,26 @@ def with_pretrained(policies: Sequence[Path | str], decided: Collection[str]) ->
     """Replace the name of pretrained policies by those for the problems in `decided` that no other policy is for.
 
     Raises:
-        UserError: several names are given.
+        UserError: a name has no policy for these problems, or two names have one for the same problem.
     """
     paths = [policy for policy in policies if isinstance(policy, Path)]
     names = sorted({policy for policy in policies if isinstance(policy, str)})
-    if len(names) > 1:
-        raise UserError(f"{' and '.join(names)} are policies for the same problems", "pass one of them")
+    chosen: dict[str, str] = {}
+    for name in names:
+        wanted = [problem for problem in pretrained_problems(name) if problem in decided]
+        if not wanted:
+            raise _no_policy(name, " or ".join(decided))
+        for problem in wanted:
+            if problem in chosen:
+                raise UserError(f"{chosen[problem]} and {name} are both policies for {problem}", "pass one of them")
+            chosen[problem] = name
     others = {load_policy_info(policy).problem for policy in paths} if names else set()
-    wanted = [problem for name in names for problem in pretrained_problems(name) if problem in decided]
-    return paths + [pretrained_policy(problem, name=names[0]) for problem in wanted if problem not in others]
+    return paths + [pretrained_policy(problem, name=name) for problem, name in chosen.items() if problem not in others]
+
+
+def _no_policy(name: str, problem: str) -> UserError:
+    known = ", ".join(pretrained_problems(name)) or "no problem"
+    return UserError(f"no {name} policy for {problem} comes with this project", f"policies exist for: {known}")
 
 
 def pretrained_projects(problem: str, name: str = PRETRAINED) -> set[str]:

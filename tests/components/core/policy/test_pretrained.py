@@ -79,8 +79,13 @@ def test_given_policies_replace_pretrained_ones() -> None:
     paths = with_pretrained([PRETRAINED, given], problems.names())
     assert paths[0] == given and [load_policy_info(path).problem for path in paths[1:]] == ["regalloc"]
     assert with_pretrained([PRETRAINED, given], ["inlining"]) == with_pretrained([given], []) == [given]
-    with pytest.raises(UserError, match="pretrained and pretrained-llvm are policies for the same problems"):
-        with_pretrained([PRETRAINED, PRETRAINED_LLVM], problems.names())
+    for other in (PRETRAINED_LLVM, PRETRAINED_THUMB):
+        with pytest.raises(UserError, match=f"pretrained and {other} are both policies for inlining"):
+            with_pretrained([PRETRAINED, other], problems.names())
+    (thumb,) = with_pretrained([PRETRAINED_THUMB], problems.names())
+    assert load_policy_info(thumb).problem == "inlining"
+    with pytest.raises(UserError, match="no pretrained-thumb policy for regalloc comes with this project"):
+        with_pretrained([PRETRAINED_THUMB], ["regalloc"])
 
 
 def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
