@@ -13,9 +13,7 @@ from components.core.console.number_types import FRACTION, TIMEOUT_S
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.core.storage.uri import display_path
 from components.core.workers.factory import HELP as WORKERS_HELP
-from components.trace.collect import collect
 from components.trace.config import Part, TraceConfig
-from components.trace.export import FILE_NAME, export_tfrecord
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
@@ -63,6 +61,8 @@ def main(context: click.Context, **options: object) -> None:
     missing = [name for name in ("corpus", "toolchain", "output") if options[name] is None]
     if missing:
         raise click.UsageError(f"Missing option {', '.join('--' + name for name in missing)}.", context)
+    from components.trace.collect import collect  # needs pyarrow
+
     config = TraceConfig(**options)  # type: ignore[arg-type]
     collected = collect(config)
     skipped_note = f", {collected.quarantined} skipped" if collected.quarantined else ""
@@ -74,7 +74,7 @@ def main(context: click.Context, **options: object) -> None:
 
 @main.command()
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace to export.")
-@click.option("--output", type=OUTPUT, required=True, help=f"Directory for {FILE_NAME}; created, or replaced.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory for trace.tfrecord; created, or replaced.")
 @click.option(
     "--format",
     "form",
@@ -90,6 +90,8 @@ def export(trace: Path, output: Path, form: str) -> None:
     Example:
       mlgo trace export --format tfrecord --trace runs/demo/trace --output runs/demo/tfrecord
     """
+    from components.trace.export import FILE_NAME, export_tfrecord  # needs pyarrow
+
     say(f"{display_path(output / FILE_NAME)}: {export_tfrecord(trace, output)} sequences")
 
 

@@ -10,7 +10,6 @@ from components.core.console import run_step, say
 from components.core.formats.vocab import QUANTILES
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.core.storage.uri import display_path
-from components.vocab.build import build
 from components.vocab.config import VocabConfig
 
 
@@ -26,6 +25,8 @@ def main(trace: Path, output: Path) -> None:
     Example:
       mlgo vocab --trace runs/demo/trace --output runs/demo/vocab
     """
+    from components.vocab.build import build  # needs pyarrow
+
     features = build(VocabConfig(trace, output))
     say(f"{display_path(output)}: {QUANTILES} quantiles of {features} features")
 

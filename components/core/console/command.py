@@ -60,6 +60,12 @@ def _status_of(command: Callable[..., Any]) -> int:
         return _fail(INTERRUPTED, interrupted_status(error))
     except click.Abort as error:  # click's replacement of KeyboardInterrupt
         return _fail(INTERRUPTED, interrupted_status(error.__cause__ or error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "components", "pipelines"):
+            raise
+        # `make clang` installs what links a clang, and no more.
+        return _fail(f"error: this command needs the Python package {package}, which is missing\n  remedy: make setup")
     except BrokenPipeError:
         # The reader of our output has exited (`... | head`), so there is nobody to print a message to.
         sys.stdout = None  # type: ignore[assignment]

@@ -64,6 +64,27 @@ def test_both_help_flags_print_help(flag: str) -> None:
     assert (process.returncode, err) == (0, "") and "-h, --help" in out
 
 
+def test_missing_package_is_named() -> None:
+    status, message = run("import no_such_package.part")
+    assert (status, message) == (
+        1,
+        "error: this command needs the Python package no_such_package, which is missing\n  remedy: make setup\n",
+    )
+    assert "Traceback" in run("import components.no_such_module")[1]
+
+
+@pytest.mark.parametrize("step", ["trace", "vocab", "warmstart", "ppo", "evaluation", "tune", "core.policy"])
+def test_help_needs_no_package_of_the_training(step: str) -> None:
+    code = f"""
+import runpy, sys
+sys.modules.update(dict.fromkeys(["pyarrow", "tensorflow", "tf_agents", "gin"]))
+sys.argv = ["step", "--help"]
+runpy.run_module("components.{step}", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "Usage:" in done.stdout, done.stderr
+
+
 def test_unexpected_exception_keeps_its_traceback() -> None:
     status, err = run("raise ValueError('a defect')")
     assert status == 1
