@@ -104,7 +104,10 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
             f"modules, {figures['release_identical_twice']} with bit-identical objects in two compiles"
         )
     flags = " ".join(Advisor("release").flags("inlining", None, None))
-    say(f"use it with: {flags} -mllvm -mlgo-inline-plan={display_path(output / PLAN_FILE)}")
+    plan = output / PLAN_FILE
+    # Absolute, because a build compiles in many directories.
+    shown = display_path(plan) if uri_of(plan) else plan.absolute()
+    say(f"use it with: -Oz {flags} -mllvm -mlgo-inline-plan={shown}")
 
 
 def _say_sizes(title: str, prefix: str, figures: Mapping[str, Any]) -> None:
