@@ -82,6 +82,26 @@ def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, re
     assert f"-mlgo-inline-plan={tmp_path / 'plan' / 'inline.plan'}" in done.stdout
 
 
+def test_function_of_two_modules_counts_by_the_share_that_the_link_keeps(
+    make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
+) -> None:
+    common = (
+        "extern int put(int);\n__attribute__((noinline)) inline int common(int x) { return put(x) + put(x + 1); }\n"
+    )
+    sources = {f"app/m{i}.cpp": f"{common}int root{i}(int x) {{ return common(x) * {i + 3}; }}\n" for i in range(2)}
+    corpus = make_corpus(tmp_path / "corpus", sources).directory
+    done = tune("--corpus", corpus, "--toolchain", training_toolchain, "--minutes", 0.5, "--output", tmp_path / "plan")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "plan" / "tune.json").read_text())
+    with (tmp_path / "plan" / "modules.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    for side in ("heuristic", "policy", "plan"):
+        linked = [int(row[f"{side}_linked_bytes"]) for row in rows]
+        assert 0 < sum(linked) < figures[f"{side}_bytes"]
+        assert abs(sum(linked) - figures[f"{side}_linked_bytes"]) <= len(rows), "each row is rounded"
+    assert "the share of it that the link keeps" in done.stdout
+
+
 def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path) -> None:
     sources = {f"app/tree{i}.c": C.replace("* 3", f"* {3 + i}") for i in range(4)}
     little = make_corpus(tmp_path / "little" / "corpus", sources).directory
