@@ -119,6 +119,11 @@ def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
             f"{training.llvm_version}",
             "mlgo toolchain --mode release --policy DIR, with the policy that the search starts from",
         )
+    if (config.policy / MANIFEST).exists() and embedded != digest(config.policy):
+        say(
+            f"warning: the clang in {display_path(config.release_toolchain)} embeds another policy than "
+            f"{display_path(config.policy)}, and it decides about calls that the plan does not list"
+        )
     return release
 
 
@@ -219,7 +224,10 @@ def _verify(
     as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
         for request, (size, same) in compile_all(pool, _CompileTwice(compiler), requests, quarantine, progress):
-            as_found += size == states[request.module.name].size_bytes
+            found = states[request.module.name].size_bytes
+            if size != found:
+                say(f"{request.module.name}: found {found} bytes, the release clang makes {size} with the plan")
+            as_found += size == found
             identical += same
     return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": identical}
 

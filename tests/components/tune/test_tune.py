@@ -71,6 +71,7 @@ def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, re
     inputs = ("--corpus", program, "--toolchain", training_toolchain, "--size-of", "modules", "--minutes", 0.5)
     done = tune(*inputs, "--release-toolchain", release, "--output", tmp_path / "plan")
     assert done.returncode == 0, done.stderr
+    assert "embeds another policy" not in done.stderr + done.stdout
     figures = json.loads((tmp_path / "plan" / "tune.json").read_text())
     assert figures["modules"] == 3 and figures["rounds"] >= 3
     assert figures["plan_bytes"] < figures["policy_bytes"] < figures["heuristic_bytes"]
