@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +172,10 @@ def _build(
     _write_settings(work / "compiler.conf", config)
     if config.toolchain is not None:
         (work / "toolchain").symlink_to(config.toolchain.absolute())
+    for path in _named_files([*config.compile_flags, *config.object_flags, *config.link_flags]):
+        copy = work / "files" / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     script = work / "build-package"
     shutil.copy2(SCRIPTS / "build-package", script)
     if source.kind == "path":
@@ -185,6 +189,12 @@ def _build(
     version, phase = (_read(out / name) for name in ("version", "phase"))
     failure = _failure(status, phase, config, log)
     return PackageBuild(version, work, out / "objects", out / "binaries", failure, not failure or phase in _LASTING)
+
+
+def _named_files(flags: Sequence[str]) -> list[Path]:
+    """Return the files that flags such as -mlgo-inline-plan=FILE name by absolute paths."""
+    values = [Path(flag.partition("=")[2]) for flag in flags]
+    return [value for value in values if value.is_absolute() and value.is_file()]
 
 
 def _copy_source(directory: Path, into: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from components.core.projects.debian_build.package import DebianBuild
+from components.core.projects.debian_build.shipped import shipped_binaries
 from components.core.projects.recipe import Recipe, Source
 from components.corpus.sources import debian_packages
 from components.corpus.sources.debian_packages import DebianConfig
@@ -145,6 +146,21 @@ def test_failing_packages_are_skipped(tmp_path: Path, debian_cache: Path, monkey
     assert "cannot read" in left_out(corpus, "package_failed")["poison"]
     assert set(left_out(corpus, "duplicate")) == {"good/shared.o", "copy/same.o"}
     assert "sleep 100000" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+
+
+@pytest.mark.toolchain
+def test_flag_can_name_a_file_outside_of_the_root(tmp_path: Path, debian_cache: Path) -> None:
+    """As a plan of `mlgo tune`, which may be anywhere on this machine."""
+    settings = tmp_path / "settings" / "clang.cfg"
+    settings.parent.mkdir()
+    settings.write_text("-DFACTOR=2\n")
+    settings.chmod(0o600)
+    compile_and_link = ["gcc -c a.c", "gcc a.o -o prog"]
+    package(tmp_path, "named", compile_and_link, a_c="int main(int n, char **) { return FACTOR * n; }\n")
+    recipe = Recipe("named", Source("path", str(tmp_path / "named")), debian=True)
+    flags, log = [f"--config={settings}"], tmp_path / "log"
+    with shipped_binaries(recipe, Path("/usr/bin/clang-19"), flags, [], debian_cache, 1, log) as binaries:
+        assert [path.name for path in binaries.rglob("*") if path.is_file()] == ["prog"]
 
 
 @pytest.mark.toolchain
