@@ -21,6 +21,7 @@ from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import (
     HEURISTIC,
     PRETRAINED,
+    PRETRAINED_FOLDERS,
     PRETRAINED_LLVM,
     PRETRAINED_NAMES,
     PRETRAINED_THUMB,
@@ -219,9 +220,11 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
     start = values.get("start_from", "")
     if start not in ("", *START_WORDS):
         check_start_from(start, values["problem"], spelled("start_from", start))
-    if start == PRETRAINED_THUMB and values["problem"] != "inlining":
+    decided = PRETRAINED_FOLDERS.get(start)
+    if decided is not None and values["problem"] not in decided:
         raise UserError(
-            f"{spelled('start_from', start)} is a policy for inlining, and this run is for {values['problem']}",
+            f"{spelled('start_from', start)} is a policy for {', '.join(decided)}, and this run is for "
+            f"{values['problem']}",
             f"pass {spelled('start_from', PRETRAINED)}",
         )
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.

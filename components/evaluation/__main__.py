@@ -12,7 +12,7 @@ from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import UserError, preset_option, run_step
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
-from components.core.formats.policy import PRETRAINED_NAMES
+from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, ArtifactOr
@@ -59,8 +59,7 @@ def main() -> None:
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
-    help="Policy to evaluate, one of yours or a pretrained one (pretrained-llvm: of LLVM's own features; "
-    "pretrained-thumb: for Thumb-2).",
+    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
 )
 @click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
 @click.option(
@@ -178,8 +177,8 @@ def run(
     from components.evaluation.inputs import find_pretrained
 
     if isinstance(policy, str):
-        clangs = options["toolchain"], options["release_toolchain"]
-        policy = find_pretrained(policy, problem, *clangs, options["evaluation"])
+        inputs = (options[name] for name in ("toolchain", "release_toolchain", "evaluation"))
+        policy = find_pretrained(policy, problem, *inputs)
     config = EvaluationConfig(policy=policy, thresholds=sweep, problem=problem, **options)
     metrics = evaluate(config)
     if not quiet:

@@ -12,7 +12,7 @@ from components.core import problems
 from components.core.console import UserError, run_step
 from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.ir2vec_vocabulary import RANDOM
-from components.core.formats.policy import PRETRAINED_NAMES
+from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import (
     EXTERNAL,
     PLUGIN_PROBLEMS,
@@ -72,9 +72,8 @@ Examples:
               help="Source of the matching LLVM files: the Debian source package, a tag of llvm-project, or a "
                    "directory, also one in object storage.")
 @click.option("--policy", "policies", type=ArtifactOr(*PRETRAINED_NAMES), multiple=True,
-              help="release: the policy to embed, or the pretrained ones of this project; those of pretrained-llvm use "
-                   "LLVM's own features only; pretrained-thumb is for Thumb-2. Repeat for a policy of another "
-                   "problem; one of yours replaces the pretrained one.")
+              help=f"release: the policy to embed, or the pretrained ones of this project ({PRETRAINED_HELP}). "
+                   "Repeat for a policy of another problem; one of yours replaces the pretrained one.")
 @click.option("--extra-policy", type=ARTIFACT, metavar="DIR",
               help="release: same as a second --policy, for pipelines.")
 @click.option("--embed", type=click.Choice(["cpp", "tf-aot"]), default="cpp", show_default=True,

@@ -13,7 +13,7 @@ from components.core.console.number_types import FRACTION, TIMEOUT_S
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.core.storage.uri import display_path
 from components.core.workers.factory import HELP as WORKERS_HELP
-from components.trace.config import Part, TraceConfig
+from components.trace.config import TFRECORD_FILE, Part, TraceConfig
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
@@ -74,7 +74,7 @@ def main(context: click.Context, **options: object) -> None:
 
 @main.command()
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace to export.")
-@click.option("--output", type=OUTPUT, required=True, help="Directory for trace.tfrecord; created, or replaced.")
+@click.option("--output", type=OUTPUT, required=True, help=f"Directory for {TFRECORD_FILE}; created, or replaced.")
 @click.option(
     "--format",
     "form",
@@ -90,9 +90,9 @@ def export(trace: Path, output: Path, form: str) -> None:
     Example:
       mlgo trace export --format tfrecord --trace runs/demo/trace --output runs/demo/tfrecord
     """
-    from components.trace.export import FILE_NAME, export_tfrecord  # needs pyarrow
+    from components.trace.export import export_tfrecord  # needs pyarrow
 
-    say(f"{display_path(output / FILE_NAME)}: {export_tfrecord(trace, output)} sequences")
+    say(f"{display_path(output / TFRECORD_FILE)}: {export_tfrecord(trace, output)} sequences")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+TFRECORD_FILE = "trace.tfrecord"
+"""What `mlgo trace export` writes."""
 Part = Literal["learning", "train", "validation", "heldout", "all"]
 
 

@@ -17,9 +17,8 @@ from components.core import problems
 from components.core.console import Progress
 from components.core.formats.trace import load_trace, read_columns
 from components.core.storage.publish import publish
+from components.trace.config import TFRECORD_FILE
 from components.trace.tfrecord import sequence_example, write_record
-
-FILE_NAME = "trace.tfrecord"
 
 
 def export_tfrecord(trace_directory: Path, output: Path) -> int:
@@ -40,7 +39,7 @@ def export_tfrecord(trace_directory: Path, output: Path) -> int:
     num_sequences = max(0, len(bounds) - 1)
     with (
         publish(output) as directory,
-        open(directory / FILE_NAME, "wb") as stream,
+        open(directory / TFRECORD_FILE, "wb") as stream,
         Progress("exporting sequences", num_sequences) as progress,
     ):
         for begin, end in pairwise(bounds):

@@ -25,15 +25,15 @@ def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> No
 
 def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
     searched, known = figures["modules"], figures["corpus_modules"]
-    counted = "the share of each function that the link keeps" if config.size_of == "linked" else "all functions"
-    prefix = "linked_" if config.size_of == "linked" else ""
+    linked = config.size_of == "linked"
+    counted, prefix = ("the share of each function that the link keeps", "linked_") if linked else ("all functions", "")
     lines = [
         f"# Inlining plan: {_change(figures[f'plan_{prefix}reduction_percent'])} than LLVM's heuristic",
         "",
         "The decisions of one program's calls, found by a search. Other code needs a policy.",
         "",
         *_table(f"text of {searched} of {known} modules", "", figures),
-        *(_table("the share that the link keeps", "linked_", figures) if config.size_of == "linked" else []),
+        *(_table("the share that the link keeps", "linked_", figures) if linked else []),
         f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "
         f"of a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
         f"- {figures['finished_modules']} of {known} modules were searched to the end. Modules that the plan does not "

@@ -12,7 +12,7 @@ from components.core.console import preset_option, run_step, say
 from components.core.console.number_types import COUNT, SEED, FiniteFloatRange
 from components.core.formats.deployment import Deployment, read_deployment
 from components.core.formats.gin_bindings import network_bindings, parse_gin_bindings
-from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES
+from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.core.storage.uri import display_path
@@ -40,9 +40,9 @@ Example: fine-tune the pretrained policy
 @click.option(
     "--start-from",
     type=ArtifactOr(HEURISTIC, *PRETRAINED_NAMES),
-    help="Policy that training starts from: a new one that imitates the heuristic, a pretrained one (pretrained-llvm: "
-    "of LLVM's own features; pretrained-thumb: for Thumb-2), or your own. The latter two are not changed and keep "
-    "their normalization.  [default: with --retrain-state the deployed policy, otherwise heuristic]",
+    help="Policy that training starts from: a new one that imitates the heuristic, a pretrained one "
+    f"({PRETRAINED_HELP}), or your own. The latter two are not changed and keep their normalization.  [default: with "
+    "--retrain-state the deployed policy, otherwise heuristic]",
 )
 @click.option(
     "--retrain-state",

@@ -13,7 +13,7 @@ import click
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
-from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES
+from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
 from pipelines.cli.cluster import cluster_group
@@ -222,7 +222,7 @@ cli.add_command(storage_group)
     default=HEURISTIC,
     metavar="|".join([HEURISTIC, *PRETRAINED_NAMES, "DIR", "URI"]),
     help="Policy that training starts from: one that imitates the heuristic, one that comes with this "
-    "project (pretrained-llvm: of LLVM's own features; pretrained-thumb: for Thumb-2), or one of yours.",
+    f"project ({PRETRAINED_HELP}), or one of yours.",
 )
 @click.option(
     "--tune-minutes",

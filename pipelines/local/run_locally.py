@@ -101,6 +101,5 @@ def _cache_inputs(step: Step) -> Iterator[str]:
         elif place.exists():
             yield from _IDENTIFIED[flag](place)
         elif flag != "--llvm-source":  # its value need not be a path
-            words = [word for word in _WORDS.get(flag, ()) if word]
-            others = f", or pass one of {', '.join(words)}" if words else ""
+            others = f", or pass one of {', '.join(_WORDS[flag])}" if flag in _WORDS else ""
             raise UserError(f"{flag} {value} does not exist", f"check the path{others}")

@@ -65,7 +65,8 @@ def _status_of(command: Callable[..., Any]) -> int:
         if package in ("", "components", "pipelines"):
             raise
         # `make clang` installs what links a clang, and no more.
-        return _fail(f"error: this command needs the Python package {package}, which is missing\n  remedy: make setup")
+        missing = UserError(f"this command needs the Python package {package}, which is missing", "make setup")
+        return _fail(f"error: {missing}")
     except BrokenPipeError:
         # The reader of our output has exited (`... | head`), so there is nobody to print a message to.
         sys.stdout = None  # type: ignore[assignment]

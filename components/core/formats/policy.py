@@ -50,7 +50,16 @@ PRETRAINED_LLVM = "pretrained-llvm"
 """The same, of LLVM's own features only, which compilers without our advisors have."""
 PRETRAINED_THUMB = "pretrained-thumb"
 """The same, fine-tuned for Thumb-2 code; for inlining only."""
-PRETRAINED_NAMES = (PRETRAINED, PRETRAINED_LLVM, PRETRAINED_THUMB)
+PRETRAINED_FOLDERS = {
+    PRETRAINED: {"inlining": "inlining", "regalloc": "regalloc"},
+    # The policy for register allocation uses LLVM's features anyway.
+    PRETRAINED_LLVM: {"inlining": "inlining-llvm", "regalloc": "regalloc"},
+    PRETRAINED_THUMB: {"inlining": "inlining-thumb"},
+}
+"""Name of pretrained policies -> problem -> folder of components/core/policy/pretrained."""
+PRETRAINED_NAMES = tuple(PRETRAINED_FOLDERS)
+PRETRAINED_HELP = f"{PRETRAINED_LLVM}: of LLVM's own features; {PRETRAINED_THUMB}: for Thumb-2"
+"""What the names mean, for the help of options that take them."""
 IMPORTED = "import"
 """`trained_by` of an imported policy, which has a SavedModel and aot/, but neither weights nor native source
 (components/core/policy/import_saved_model.py)."""

@@ -16,7 +16,13 @@ from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, SEED
 from components.core.formats.corpus import load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import PRETRAINED_NAMES, PolicyInfo, check_optional_features, load_policy_info
+from components.core.formats.policy import (
+    PRETRAINED_HELP,
+    PRETRAINED_NAMES,
+    PolicyInfo,
+    check_optional_features,
+    load_policy_info,
+)
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.storage import publish, require_artifact
@@ -73,8 +79,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
     multiple=True,
-    help="Output of the warmstart or ppo step, or the pretrained policies; those of pretrained-llvm use LLVM's own "
-    "features only; pretrained-thumb is for Thumb-2.",
+    help=f"Output of the warmstart or ppo step, or the pretrained policies ({PRETRAINED_HELP}).",
 )
 @click.option(
     "--problem",

@@ -15,8 +15,8 @@ from components.core.console import UserError
 from components.core.formats.corpus import Corpus
 from components.core.formats.trace import load_trace, read_columns, read_modules
 from components.trace.collect import collect
-from components.trace.config import TraceConfig
-from components.trace.export import FILE_NAME, export_tfrecord
+from components.trace.config import TFRECORD_FILE, TraceConfig
+from components.trace.export import export_tfrecord
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 
@@ -91,7 +91,7 @@ def test_exported_tfrecord_has_a_sequence_per_function(trace: Path, tmp_path: Pa
         PROBLEM.policy.decision: tf.io.FixedLenSequenceFeature([], tf.int64),
         "reward": tf.io.FixedLenSequenceFeature([], tf.float32),
     }
-    records = list(tf.data.TFRecordDataset(str(tmp_path / "out" / FILE_NAME)))
+    records = list(tf.data.TFRecordDataset(str(tmp_path / "out" / TFRECORD_FILE)))
     for record, (module, function) in zip(records, functions, strict=True):
         rows = (columns["module"] == module) & (columns["context"] == function)
         _, sequence = tf.io.parse_single_sequence_example(record, sequence_features=parsed)

@@ -12,7 +12,8 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.storage.manifest import require_artifact
 from components.core.storage.publish import publish
-from components.trace.export import FILE_NAME, export_tfrecord
+from components.trace.config import TFRECORD_FILE
+from components.trace.export import export_tfrecord
 from components.trace.tfrecord import sequence_example, write_record
 
 
@@ -67,10 +68,10 @@ def write_trace(directory: Path, sizes: dict[str, int]) -> dict[str, ModuleTrace
 def test_export_writes_a_record_per_module_with_decisions(tmp_path: Path) -> None:
     write_trace(tmp_path / "trace", {"a": 3, "nothing": 0, "b": 5})
     assert export_tfrecord(tmp_path / "trace", tmp_path / "out") == 2
-    assert [entry.name for entry in require_artifact(tmp_path / "out", "trace").files] == [FILE_NAME]
+    assert [entry.name for entry in require_artifact(tmp_path / "out", "trace").files] == [TFRECORD_FILE]
     write_trace(tmp_path / "trace", {"nothing": 0})
     assert export_tfrecord(tmp_path / "trace", tmp_path / "out") == 0
-    assert (tmp_path / "out" / FILE_NAME).read_bytes() == b""
+    assert (tmp_path / "out" / TFRECORD_FILE).read_bytes() == b""
 
 
 @pytest.mark.tf
@@ -78,7 +79,7 @@ def test_tensorflow_reads_the_exported_trace(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     modules = write_trace(tmp_path / "trace", {"a": 3, "b": 700, "c": 1})
     export_tfrecord(tmp_path / "trace", tmp_path / "out")
-    records = list(tf.data.TFRecordDataset(str(tmp_path / "out" / FILE_NAME)))
+    records = list(tf.data.TFRecordDataset(str(tmp_path / "out" / TFRECORD_FILE)))
     assert len(records) == 3
     parsed = {
         "cost": tf.io.FixedLenSequenceFeature([1], tf.int64),

@@ -6,9 +6,9 @@
     by_package.csv   held-out results, a line for each project
     trained_on.txt   the projects with training modules, one name per line
 
-A step accepts the names in FOLDERS as the directory of a policy, and generates the other files of the policy artifact
-in the cache directory. The policies of `pretrained-llvm` use LLVM's own features only: they start trainings with clangs
-that others built, and go into an LLVM without our advisors. `pretrained-thumb` is for Thumb-2 code.
+A step accepts the names in PRETRAINED_FOLDERS as the directory of a policy, and generates the other files of the policy
+artifact in the cache directory. The policies of `pretrained-llvm` use LLVM's own features only: they start trainings
+with clangs that others built, and go into an LLVM without our advisors. `pretrained-thumb` is for Thumb-2 code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from components.core.console import UserError
-from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_LLVM, PRETRAINED_THUMB, load_policy_info
+from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_FOLDERS, load_policy_info
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.export import write_source, write_weights
 from components.core.policy.fixed_point import round_weights
@@ -31,13 +31,6 @@ from components.core.storage.cache import default_cache_dir
 
 RELEASED = Path(__file__).parent
 _CODE = Path(__file__).parents[1]
-FOLDERS = {
-    PRETRAINED: {"inlining": "inlining", "regalloc": "regalloc"},
-    # The policy for register allocation uses LLVM's features anyway.
-    PRETRAINED_LLVM: {"inlining": "inlining-llvm", "regalloc": "regalloc"},
-    PRETRAINED_THUMB: {"inlining": "inlining-thumb"},
-}
-"""Name of pretrained policies -> problem -> folder."""
 MODEL_CARD = "model-card.md"
 BY_PACKAGE = "by_package.csv"
 TRAINED_ON = "trained_on.txt"
@@ -45,7 +38,9 @@ TRAINED_ON = "trained_on.txt"
 
 def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
     """Return the problems that have a pretrained policy of this name."""
-    return tuple(problem for problem, folder in FOLDERS[name].items() if (RELEASED / folder / WEIGHTS_FILE).is_file())
+    return tuple(
+        problem for problem, folder in PRETRAINED_FOLDERS[name].items() if (RELEASED / folder / WEIGHTS_FILE).is_file()
+    )
 
 
 def pretrained_policy(
@@ -56,14 +51,14 @@ def pretrained_policy(
     Args:
         cache: parent directory, by default the user's cache directory.
         clang: compiles policy.so, which a training clang loads; None leaves that out.
-        name: a key of FOLDERS.
+        name: a key of PRETRAINED_FOLDERS.
 
     Raises:
         UserError: this problem has no pretrained policy of this name.
     """
     if problem not in pretrained_problems(name):
         raise _no_policy(name, problem)
-    folder = FOLDERS[name][problem]
+    folder = PRETRAINED_FOLDERS[name][problem]
     released = RELEASED / folder
     content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_CODE.glob("*.py"))]
     content += sorted((_CODE / "cpp").iterdir())
@@ -107,7 +102,7 @@ def _no_policy(name: str, problem: str) -> UserError:
 
 def pretrained_projects(problem: str, name: str = PRETRAINED) -> set[str]:
     """Return the projects that the pretrained policy of this name for a problem was trained on."""
-    return set((RELEASED / FOLDERS[name][problem] / TRAINED_ON).read_text(encoding="utf-8").split())
+    return set((RELEASED / PRETRAINED_FOLDERS[name][problem] / TRAINED_ON).read_text(encoding="utf-8").split())
 
 
 def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:

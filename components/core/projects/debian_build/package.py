@@ -75,7 +75,7 @@ class DebianBuild:
         clang_major: major version of Debian's clang in the root.
         toolchain: an install tree of another clang that compiles, None for Debian's own.
         compile_flags: appended to the package's flags in every compile. object_flags: in compiles to an object.
-        link_flags: in every link.
+        link_flags: in every link. Files that these flags name, as -OPTION=FILE with an absolute path, are in the root.
         jobs: number of parallel compiles.
         timeout_s: limit for a package, from its download to the last link. disk_gib: capacity of its root.
     """

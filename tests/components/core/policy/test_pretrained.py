@@ -13,6 +13,7 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.formats.policy import (
     PRETRAINED,
+    PRETRAINED_FOLDERS,
     PRETRAINED_LLVM,
     PRETRAINED_NAMES,
     PRETRAINED_THUMB,
@@ -21,7 +22,6 @@ from components.core.formats.policy import (
 from components.core.policy.dense import read_dense
 from components.core.policy.pretrained import (
     BY_PACKAGE,
-    FOLDERS,
     MODEL_CARD,
     RELEASED,
     pretrained_policy,
@@ -41,7 +41,7 @@ POLICIES = [(name, problem) for name in PRETRAINED_NAMES for problem in pretrain
 def test_a_released_policy_becomes_an_artifact(name: str, problem: str, tmp_path: Path) -> None:
     policy = pretrained_policy(problem, tmp_path, name=name)
     require_artifact(policy, "policy")
-    released, made = read_dense(RELEASED / FOLDERS[name][problem]), read_dense(policy)
+    released, made = read_dense(RELEASED / PRETRAINED_FOLDERS[name][problem]), read_dense(policy)
     assert released.problem == problem and load_policy_info(policy).features == released.features
     for ours, theirs in zip(made.layers, released.layers, strict=True):
         np.testing.assert_array_equal(ours[0], theirs[0])
@@ -53,7 +53,7 @@ def test_a_released_policy_becomes_an_artifact(name: str, problem: str, tmp_path
 
 @pytest.mark.parametrize(("name", "problem"), POLICIES)
 def test_a_released_policy_has_a_model_card_and_results(name: str, problem: str) -> None:
-    folder = RELEASED / FOLDERS[name][problem]
+    folder = RELEASED / PRETRAINED_FOLDERS[name][problem]
     info = load_policy_info(folder)
     card = (folder / MODEL_CARD).read_text()
     assert info.corpus_digest in card and info.git_commit in card and re.search("mlgo (ppo|run) .*--seed", card)
