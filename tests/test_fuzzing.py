@@ -411,9 +411,14 @@ NESTED = st.sampled_from([10, 70, 1000, 100_000]).flatmap(
 BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
     b"%c: &%c [%s]\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in range(ord("b"), ord("k"))
 )
+MERGE_BOMB = b"a: &a {x: 1, y: 2, z: 3}\n" + b"".join(
+    b"%c: &%c {<<: [%s]}\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in range(ord("b"), ord("k"))
+)
 YAML = st.sampled_from(
     [
         BOMB,
+        MERGE_BOMB,
+        b"a: 1" + b":1" * 100_000,
         b"a: &a [*a]",
         b"!!int x",
         b"!!timestamp x",

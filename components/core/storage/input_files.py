@@ -21,8 +21,11 @@ from components.core.console import UserError
 
 MAX_DEPTH = 64
 """Nesting limit of JSON and YAML. This project's files nest ten deep; Python's recursion limit is far above."""
-MAX_YAML_NODES = 1_000_000
-"""Limit of values in a YAML document with its aliases expanded: a few lines of nested aliases expand to billions."""
+MAX_ALIAS_VALUES = 100_000
+"""Limit of values that the aliases and merge keys of a YAML file add: a few lines of nested aliases expand to
+billions. So many take 0.3 s."""
+_MAX_INTEGER_DIGITS = 1000
+"""Far beyond any count. Converting a million digits in base 60 (`1:1:1...`) takes minutes."""
 
 T = TypeVar("T")
 _WRONG_SHAPE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -113,15 +116,21 @@ def parse_json(text: str | bytes, name: str, remedy: str) -> Any:
 
 def parse_yaml(text: str, name: str, remedy: str) -> list[Any]:
     """Parse a YAML stream into documents of plain values. UserError if it is not valid."""
+    documents = []
+    added = 0
     try:
-        documents = list(yaml.safe_load_all(text))
+        loader = yaml.SafeLoader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            added += _alias_values(node, name, remedy) if node else 0
+            if added > MAX_ALIAS_VALUES:  # checked first, because the construction expands merge keys
+                raise UserError(f"{name} has aliases that expand to more than {MAX_ALIAS_VALUES} values", remedy)
+            documents.append(loader.construct_document(node))
     except RecursionError:
         raise _nesting_error(name, remedy) from None
     except (yaml.YAMLError, *_WRONG_SHAPE) as error:  # the latter from tags: `!!int x`, `!!timestamp x`, `!!bool x`
         raise UserError(f"{name} is not valid YAML: {error}", remedy) from None
     _check_depth(documents, name, remedy)
-    if _expanded_size(documents, {}) > MAX_YAML_NODES:
-        raise UserError(f"{name} has aliases that expand to more than {MAX_YAML_NODES} values", remedy)
     return documents
 
 
@@ -179,13 +188,30 @@ def _check_depth(document: Any, name: str, remedy: str) -> None:
     raise _nesting_error(name, remedy)
 
 
-def _expanded_size(value: Any, known: dict[int, int]) -> int:
-    """Count the values of a document with its aliases expanded. known: count by id of each container."""
-    if not isinstance(value, dict | list | tuple | set):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = 1 + sum(_expanded_size(item, known) for item in _values(value))
-    return known[id(value)]
+def _alias_values(document: yaml.Node, name: str, remedy: str) -> int:
+    """Return how many values the aliases of a YAML document add when they are expanded.
+
+    Raises:
+        UserError: it has a huge integer.
+        RecursionError: it contains itself.
+    """
+    sizes: dict[int, int] = {}
+    """Expanded number of values by id of each node; 0 while the node is being counted."""
+
+    def expanded_size(node: yaml.Node) -> int:
+        known = sizes.get(id(node))
+        if known == 0:
+            raise RecursionError
+        if known is None:
+            sizes[id(node)] = 0
+            pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+            inner = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in pairs for item in pair]
+            sizes[id(node)] = known = 1 + sum(map(expanded_size, inner))
+            if node.tag.endswith(":int") and len(node.value) > _MAX_INTEGER_DIGITS:
+                raise UserError(f"{name} has an integer of more than {_MAX_INTEGER_DIGITS} digits", remedy)
+        return known
+
+    return expanded_size(document) - len(sizes)
 
 
 def _values(value: Any) -> Any:
