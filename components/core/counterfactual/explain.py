@@ -4,7 +4,7 @@ and what the decision gained."""
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.command_line import replay_arguments
-from components.core.compiler.compile import CompileError, Compiler, Request
+from components.core.compiler.compile import CompileError, Compiler, Request, read_object
+from components.core.compiler.elf import ElfError
 from components.core.compiler.forced_decisions import ordinals
-from components.core.compiler.interactive import INCLUDE_DEFAULT, compile_interactively, stacked
-from components.core.console import UserError
+from components.core.compiler.inline_remarks import name_decisions, read_inline_remarks, remark_flags
+from components.core.compiler.interactive import INCLUDE_DEFAULT, Columns, compile_interactively, stacked
+from components.core.console import Progress, UserError, say
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.inlining import measure_flips, plan_flips
 from components.core.formats.corpus import Module
@@ -37,7 +39,7 @@ class Explanation:
     """The N decisions of a compile, in their order.
 
     Attributes:
-        callers, callees: names of functions; empty if the compiler does not tell them.
+        callers, callees: names of functions; empty if the compiler does not name them.
         ordinal: int [N], number of the call among those of the same caller and callee; empty without names.
         features: feature name -> int64 [N], those that the policy uses.
         logits: float32 [N, 2], of the policy: not to inline, to inline.
@@ -59,6 +61,11 @@ class Explanation:
 
     def __len__(self) -> int:
         return len(self.action)
+
+    @property
+    def measured_gains(self) -> npt.NDArray[np.float64]:
+        """The gains in bytes of the decisions that were measured."""
+        return self.gain_bytes[~np.isnan(self.gain_bytes)]
 
     def worst_first(self) -> npt.NDArray[np.intp]:
         """Return the decisions by gain, the most harmful first; those that were not measured last, least sure first."""
@@ -119,42 +126,106 @@ def explain_with_training_clang(
     return explained
 
 
-def explain_with_stock_clang(policy: Path, module: Module, clang: Path, llvm_major: int) -> Explanation:
+def explain_with_stock_clang(
+    policy: Path, module: Module, clang: Path, llvm_major: int, flip_compiles: int = 0
+) -> Explanation:
     """Explain a compile of any clang of LLVM 17 or later, which asks this process for each decision.
 
+    Names of functions come from the clang's optimization record. Each flip is a compile with the other answer to one
+    question; the policy makes all further decisions.
+
+    Args:
+        flip_compiles: number of decisions that are measured, those that the policy is least sure of.
+
     Raises:
-        UserError: the compile fails, or the policy wants features that this clang does not have.
+        UserError: a compile fails, or the policy wants features that this clang does not have.
     """
-    dense = read_dense(policy)
-    optional = load_policy_info(policy).optional_features if (policy / POLICY_JSON).is_file() else {}
-    has_default = llvm_major >= _FIRST_LLVM_WITH_DEFAULT
-    is_fitted = False
+    explained_compile = _StockCompile(policy, module, clang, llvm_major)
+    columns, names, size_bytes = explained_compile.run()
+    callers, callees = (tuple(column) for column in zip(*names, strict=True)) if names else ((), ())
+    explained = _explanation(
+        explained_compile.dense, callers, callees, _ordinals(callers, callees), columns, size_bytes
+    )
+    if len(explained) and not names:
+        say(f"warning: the optimization record of {clang} does not name the functions of its decisions")
+    chosen = np.argsort(-uncertainty(explained.logits), kind="stable")[:flip_compiles].tolist()
+    with Progress("measuring decisions", len(chosen)) as progress:
+        for i in chosen:
+            explained.gain_bytes[i] = explained_compile.run(flip=i)[2] - size_bytes
+            progress.advance()
+    return explained
 
-    def decide(_context: str, columns: Mapping[str, npt.NDArray[Any]]) -> int:
-        nonlocal dense, is_fitted
-        if not is_fitted:
-            missing = [spec.name for spec in dense.features if spec.name not in columns]
-            if required := [name for name in missing if name not in optional]:
+
+class _StockCompile:
+    """Compiles a module with a clang without our advisors, under a policy.
+
+    Attributes:
+        dense: the policy, after the first decision without features that this clang lacks.
+    """
+
+    def __init__(self, policy: Path, module: Module, clang: Path, llvm_major: int) -> None:
+        self.dense = read_dense(policy)
+        self._optional = load_policy_info(policy).optional_features if (policy / POLICY_JSON).is_file() else {}
+        self._is_fitted = False
+        self._module = module
+        self._clang = clang
+        self._flags = ["-mllvm", INCLUDE_DEFAULT] if llvm_major >= _FIRST_LLVM_WITH_DEFAULT else []
+
+    def run(self, flip: int | None = None) -> tuple[dict[str, npt.NDArray[Any]], list[tuple[str, str]], int]:
+        """Compile; return features and decision by name, callers and callees, and the text size in bytes.
+
+        Args:
+            flip: index of the decision that is made the other way; callers and callees are then [].
+        """
+        asked = 0
+
+        def decide(_context: str, columns: Columns) -> int:
+            nonlocal asked
+            self._fit(columns)
+            action = int(self.dense.logits(columns).argmax())
+            asked += 1
+            return 1 - action if asked - 1 == flip else action
+
+        module = self._module
+        with TemporaryDirectory(prefix="mlgo-explain-") as directory:
+            scratch = Path(directory)
+            record = scratch / "remarks.yaml"
+            flags = [*self._flags, *(remark_flags(record) if flip is None else ())]
+            arguments = replay_arguments(
+                module.arguments(), module.bitcode, scratch / "m.o", flags, module.thinlto_index, (), module.directory
+            )
+            decisions = compile_interactively(self._clang, arguments, INLINING.name, decide, TIMEOUT_S, scratch)
+            try:
+                size_bytes, _functions = read_object(scratch / "m.o", want_functions=False)
+            except (ElfError, OSError) as error:
                 raise UserError(
-                    f"{clang} does not have all features of the policy; missing: {', '.join(required)}",
-                    "use a policy that was trained with --features llvm, such as pretrained-llvm, or a training clang: "
-                    "--toolchain",
-                )
-            dense = fix_features(dense, {name: optional[name] for name in missing}) if missing else dense
-            is_fitted = True
-        return int(dense.logits(columns).argmax())
+                    f"{self._clang} made no object of {module.name}: {error}", "pass another --clang"
+                ) from None
+            remarks = read_inline_remarks(record) if flip is None else []
+        columns = stacked(decisions)
+        action = np.array([decision.action for decision in decisions], np.int64)
+        names = name_decisions(remarks, columns, action) if decisions else []
+        return columns | {INLINING.policy.decision: action} if decisions else {}, names, size_bytes
 
-    with TemporaryDirectory(prefix="mlgo-explain-") as directory:
-        scratch = Path(directory)
-        flags = ["-mllvm", INCLUDE_DEFAULT] if has_default else []
-        arguments = replay_arguments(
-            module.arguments(), module.bitcode, scratch / "m.o", flags, module.thinlto_index, (), module.directory
-        )
-        decisions = compile_interactively(clang, arguments, INLINING.name, decide, TIMEOUT_S, scratch)
-    columns = stacked(decisions)
-    if decisions:
-        columns[INLINING.policy.decision] = np.array([decision.action for decision in decisions], np.int64)
-    return _explanation(dense, (), (), np.empty(0, np.int64), columns, 0)
+    def _fit(self, columns: Columns) -> None:
+        """Fix the optional features that this clang lacks. UserError if it lacks others."""
+        if self._is_fitted:
+            return
+        missing = [spec.name for spec in self.dense.features if spec.name not in columns]
+        if required := [name for name in missing if name not in self._optional]:
+            raise UserError(
+                f"{self._clang} does not have all features of the policy; missing: {', '.join(required)}",
+                "use a policy that was trained with --features llvm, such as pretrained-llvm, or a training clang: "
+                "--toolchain",
+            )
+        if missing:
+            self.dense = fix_features(self.dense, {name: self._optional[name] for name in missing})
+        self._is_fitted = True
+
+
+def _ordinals(callers: Sequence[str], callees: Sequence[str]) -> npt.NDArray[np.int64]:
+    columns = [np.unique(np.array(names), return_inverse=True)[1].astype(np.int32) for names in (callers, callees)]
+    return ordinals(*columns).astype(np.int64)
 
 
 def _explanation(

@@ -264,14 +264,14 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
     help="Output of the warmstart or ppo step, for inlining.",
 )
 @click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with the module.")
-@click.option("--toolchain", type=ARTIFACT, help="Training toolchain: names functions and measures decisions.")
+@click.option("--toolchain", type=ARTIFACT, help="Training toolchain.")
 @click.option("--clang", help="Instead of --toolchain: any clang of LLVM 17 or later, for a policy of LLVM's features.")
 @click.option(
     "--flip-compiles",
     type=click.IntRange(0, 1000),
     default=24,
     show_default=True,
-    help="Compiles that measure decisions; each measures several. With --toolchain.",
+    help="Compiles that measure decisions; with our training clangs each measures several, otherwise one.",
 )
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="Number of decisions in the table.")
 @click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="File for all decisions.")
@@ -291,7 +291,7 @@ def explain_command(
 
     For each: what LLVM's heuristic would have done, the policy's margin (difference of its two logits), and the bytes
     that the decision saves in comparison with the other one, measured by compiling the module with the other one. --csv
-    also has the features.
+    also has the features. Any clang but our training clangs measures one decision per compile, the least sure first.
 
     \b
     Examples:
@@ -325,12 +325,11 @@ def explain_command(
         if "forced decisions" in compiler.capabilities:
             explanation = explain_with_training_clang(policy, found, compiler.clang, flip_compiles, seed)
         else:
-            explanation = explain_with_stock_clang(
-                policy, found, compiler.clang, int(compiler.llvm_version.partition(".")[0])
-            )
+            major = int(compiler.llvm_version.partition(".")[0])
+            explanation = explain_with_stock_clang(policy, found, compiler.clang, major, flip_compiles)
     else:
         major = clang_version(path, "pass another --clang")[0]
-        explanation = explain_with_stock_clang(policy, found, Path(path), major)
+        explanation = explain_with_stock_clang(policy, found, Path(path), major, flip_compiles)
     print_explanation(explanation, limit)
     if table is not None:
         explanation.write_csv(table)

@@ -12,12 +12,14 @@ from click.testing import CliRunner
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.inline_remarks import name_decisions, read_inline_remarks
 from components.core.console import UserError
 from components.core.counterfactual.explain import (
     Explanation,
     explain_with_stock_clang,
     explain_with_training_clang,
 )
+from components.core.counterfactual.explanation_table import print_explanation
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy import pretrained
 from components.core.policy.__main__ import main
@@ -25,6 +27,7 @@ from components.core.policy.export import export_fast
 from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
 PRETRAINED = Path(pretrained.__file__).parent / "inlining"
+CLANG_19 = Path("/usr/lib/llvm-19/bin/clang")
 CLANG_22 = Path("/usr/lib/llvm-22/bin/clang")
 
 
@@ -93,6 +96,64 @@ def test_stock_clang_explains_a_policy_of_llvms_features(policy: Path, module, t
         rows = list(csv.DictReader(stream))
     assert [int(row["inline"]) for row in rows] == explanation.action.tolist()
     assert {"callee_users", "logit_inline", "gain_bytes"} <= set(rows[0])
+
+
+@pytest.mark.toolchain
+def test_stock_clang_of_the_same_version_names_and_measures_the_same_decisions(
+    policy: Path, module, training_toolchain: Path
+) -> None:
+    """Its optimization record names what the training clang names; a flip changes its object by the stated bytes."""
+    stock = explain_with_stock_clang(policy, module, CLANG_19, 19, flip_compiles=6)
+    trained = explain_with_training_clang(policy, module, training_toolchain / "bin" / "clang", 0, 0)
+    assert len(stock) > 20 and (stock.callers, stock.callees) == (trained.callers, trained.callees)
+    np.testing.assert_array_equal(stock.ordinal, trained.ordinal)
+    assert stock.size_bytes == trained.size_bytes and stock.measured_gains.size == 6
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    for i in np.flatnonzero(~np.isnan(stock.gain_bytes)).tolist():
+        key = (stock.callers[i], stock.callees[i], int(stock.ordinal[i]))
+        forced = (ForcedDecisions.of({key: 1 - int(stock.action[i])}),)
+        (flipped,) = compiler(Request(module, Advisor("policy", policy=policy, log=True), forced=forced)).samples
+        assert flipped.text_size_bytes - stock.size_bytes == stock.gain_bytes[i], key
+
+
+def test_remarks_that_do_not_fit_name_no_decision(tmp_path: Path) -> None:
+    """Remarks on calls that the model does not decide about are skipped; others than the decisions' name none."""
+    record = tmp_path / "remarks.yaml"
+    record.write_text(
+        "--- !Missed\nPass: inline\nName: NoDefinition\nFunction: f\nArgs:\n  - Callee: extern\n...\n"
+        "--- !Passed\nPass: inline-ml\nName: InliningSuccess\nFunction: f\nArgs:\n  - Callee: 'on'\n"
+        "  - cost_estimate: '-25'\n  - ShouldInline: 'true'\n...\n"
+    )
+    remarks = read_inline_remarks(record)
+    columns = {"cost_estimate": np.array([[-25]], np.int64)}
+    assert name_decisions(remarks, columns, np.array([1])) == [("f", "on")]
+    assert name_decisions(remarks, columns, np.array([0])) == []
+    assert name_decisions(remarks, {"cost_estimate": np.array([[7]], np.int64)}, np.array([1])) == []
+    record.write_text("--- !Missed\nPass: [\n")
+    assert read_inline_remarks(record) == [] == read_inline_remarks(tmp_path / "missing")
+
+
+def test_table_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without names and measurements there are no empty columns, and no order by harm."""
+    explanation = Explanation(
+        (),
+        (),
+        np.empty(0, np.int64),
+        {},
+        np.array([[0.0, 1.0], [0.0, 0.5]], np.float32),
+        np.array([1, 1]),
+        np.array([-1, -1]),
+        np.full(2, np.nan),
+        0,
+    )
+    print_explanation(explanation, 20)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "not measured, least sure first" in printed
+    assert "caller" not in printed and "saves bytes" not in printed and "harmful" not in printed
+    explanation.gain_bytes[0] = 3
+    print_explanation(explanation, 20)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "most harmful first" in printed and "1 measured: 0 make the module larger, by 0 bytes" in printed
 
 
 @pytest.mark.toolchain
