@@ -233,6 +233,17 @@ def test_package_has_same_version_in_all_locks() -> None:
         assert set(packages(path)) <= set(found), "a workflow could not install it in a pinned version"
 
 
+def test_packages_that_loading_a_recipe_needs_are_listed() -> None:
+    listed = {*packages(REQUIREMENTS / "apt.txt"), *packages(REQUIREMENTS / "apt-test.txt")}
+    texts = [path.read_text() for path in (ROOT / "components" / "corpus" / "recipes").glob("*.yaml")]
+    heads = [text.partition("projects:")[0] for text in texts if re.search(r"^ +sysroot:", text, re.MULTILINE)]
+    needed = [re.findall(r"Needs the Debian package ([a-z0-9.+-]+[a-z0-9+])\.", head) for head in heads]
+    assert needed and all(needed), "the head of a recipe with a sysroot names the sysroot's package"
+    assert {name for found in needed for name in found} <= listed, (
+        "tests load every recipe (docker/requirements/apt-test.txt)"
+    )
+
+
 def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
     program(tree.parent, "dpkg-query", "#!/bin/sh\necho 'git installed'\n")
     for name in ("apt-get", "env", "sudo"):
