@@ -13,6 +13,7 @@ from components.corpus.outcome import EXTRACTED, FAILED, MISSING, NO_INDEX, Outc
 
 NO_OUTPUT = "no_output"
 OUTSIDE = "outside"
+NOT_AN_OBJECT = "not_an_object"
 COMPILE_FAILED = "compile_failed"
 DAMAGED = "damaged"
 DUPLICATE = "duplicate"
@@ -31,6 +32,7 @@ _LABELS = {
     COMPILE_FAILED: "failed to compile",
     NO_INDEX: "without a ThinLTO index",
     OUTSIDE: "outside of the base directory",
+    NOT_AN_OBJECT: "neither objects nor archives",
     DAMAGED: "damaged",
     DUPLICATE: "equal to others",
     NO_FUNCTIONS: "without functions",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.corpus.report import NO_OUTPUT, OUTSIDE
+from components.corpus.report import NO_OUTPUT
 from components.corpus.sources.folder import from_directory, from_saved_modules
 from components.corpus.sources.link import from_aquery, from_params
 from components.corpus.sources.objects import ObjectFile, from_compile_commands
@@ -49,6 +49,5 @@ def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
     if kind in ("directory", "saved"):
         objects = (from_saved_modules if kind == "saved" else from_directory)(path, base)
         return Input(path.absolute().name, objects, [])
-    objects, rest = (from_params if kind == "params" else from_aquery)(path, base)
-    root = (base or Path()).absolute()
-    return Input(root.name, objects, [(n, OUTSIDE, f"it lies outside of {root}") for n in rest])
+    objects, left = (from_params if kind == "params" else from_aquery)(path, base)
+    return Input((base or Path()).absolute().name, objects, left)

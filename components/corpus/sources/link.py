@@ -1,45 +1,126 @@
-"""Object files of a link, from the linker's params file or from bazel aquery."""
+"""Object files of a link, from the linker's response file or from bazel aquery."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
 from components.core.storage.input_files import MissingFile, read_bytes, read_json
+from components.corpus.report import NOT_AN_OBJECT, OUTSIDE
 from components.corpus.sources.objects import ObjectFile, distinct, object_at
 
 _LINK = "CppLink"
 _AQUERY = "bazel aquery --output=jsonproto TARGET"
+_MAX_RESPONSE_FILES = 1000
+_ARCHIVE = ".a"
+_OTHER_INPUTS = (".lo", ".obj", ".bc", ".ll", ".rlib", ".lib", ".la")
+"""Suffixes of other files that a link may have modules in, without objects that can be extracted."""
+
+Left = list[tuple[str, str, str]]
+"""(name, kind, detail) of each input without a usable object, see report.py."""
 
 
-def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], list[str]]:
-    """Return the objects in a params file of lld (one argument per line), and those that lie outside of `base`.
+def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
+    """Return the objects in a response file of lld or GNU ld, and its other inputs.
 
     Modules have the names of the linker's arguments.
 
     Args:
-        path: of the params file.
+        path: of the response file.
         base: directory that the linker ran in, which relative paths start from; None: the current one.
 
     Raises:
-        UserError: the file names no object.
+        UserError: the file names no object, or a response file in it cannot be read.
     """
-    remedy = "pass the file that follows @ on the linker's command line, with one argument per line"
+    remedy = "pass the file that follows @ on the linker's command line"
     try:
-        content = read_bytes(path, remedy).decode("utf-8", "surrogateescape")
+        content = read_bytes(path, remedy)
     except MissingFile:
         raise UserError(f"no params file at {path}: no such file", remedy) from None
-    lines = [line.strip() for line in io.StringIO(content, newline=None)]
-    objects = objects_of(lines)
+    arguments = list(_expand(split_response_file(content, path), base, path))
+    objects = objects_of(arguments)
     if not objects:
-        raise UserError(f"{path} names no object in its {len(lines)} lines", remedy)
-    return _to_objects(objects, base, path)
+        raise UserError(f"{path} names no object in its {len(arguments)} arguments", remedy)
+    return _to_objects(objects, _others_of(arguments), base, path)
 
 
-def from_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], list[str]]:
+def split_response_file(content: bytes, where: Path) -> list[str]:
+    """Split a response file into arguments as lld and GNU ld do (cl::TokenizeGNUCommandLine, libiberty's buildargv).
+
+    Blanks, tabs and line ends separate arguments, quotes keep them, and a backslash keeps the next character, also
+    inside of quotes. There are no comments.
+
+    Args:
+        content: of the file: UTF-8 with or without a byte order mark, or UTF-16 with one.
+        where: the file, for errors.
+
+    Raises:
+        UserError: a quote is not closed.
+    """
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = content.decode("utf-16", "replace")
+    else:
+        text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    arguments: list[str] = []
+    word: list[str] | None = None
+    quote = ""
+    characters = iter(text)
+    for character in characters:
+        if not quote and character in " \t\r\n":
+            if word is not None:
+                arguments.append("".join(word))
+            word = None
+            continue
+        word = [] if word is None else word
+        if character == "\\":
+            word.append(next(characters, character))
+        elif quote:
+            if character == quote:
+                quote = ""
+            else:
+                word.append(character)
+        elif character in "\"'":
+            quote = character
+        else:
+            word.append(character)
+    if quote:
+        raise UserError(f"{where} ends inside of {quote} quotes", "quote it as the linker expects, or write it again")
+    return arguments if word is None else [*arguments, "".join(word)]
+
+
+def _expand(arguments: Sequence[str], base: Path | None, where: Path) -> Iterator[str]:
+    """Yield the arguments with those of the response files that they name (@FILE, relative to `base`) in their place.
+
+    Raises:
+        UserError: a response file cannot be read, or includes itself.
+    """
+    files = 0
+
+    def expand(arguments: Sequence[str], including: tuple[Path, ...]) -> Iterator[str]:
+        nonlocal files
+        for argument in arguments:
+            if not argument.startswith("@"):
+                yield argument
+                continue
+            path = (base or Path()).absolute() / argument[1:]
+            files += 1
+            if path in including or files > _MAX_RESPONSE_FILES:
+                raise UserError(f"{including[-1]} includes the response file {path} in a cycle", "write it again")
+            try:
+                content = read_bytes(path, "check the path")
+            except UserError as error:
+                raise UserError(
+                    f"{including[-1]} names the response file {argument[1:]}, but {error.problem}",
+                    "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)",
+                ) from None
+            yield from expand(split_response_file(content, path), (*including, path))
+
+    yield from expand(arguments, (where.absolute(),))
+
+
+def from_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
     """Return the objects of the last link in the output of `bazel aquery`, in the form of `from_params`.
 
     Args:
@@ -56,24 +137,42 @@ def from_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     arguments = links[-1].get("arguments")
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
         raise UserError(f"{path}: its {_LINK} action has no list of arguments", f"run {_AQUERY} > FILE")
+    arguments = list(_expand(arguments, base, path))
     objects = objects_of(arguments)
     if not objects:
-        params = [argument[1:] for argument in arguments if argument.startswith("@")]
-        remedy = f"pass --input-type params --input {params[0]}" if params else f"run {_AQUERY} > FILE for a cc_binary"
-        raise UserError(f"{path}: its {_LINK} action names no object", remedy)
-    return _to_objects(objects, base, path)
+        raise UserError(f"{path}: its {_LINK} action names no object", f"run {_AQUERY} > FILE for a cc_binary")
+    return _to_objects(objects, _others_of(arguments), base, path)
 
 
 def objects_of(arguments: Sequence[str]) -> list[str]:
-    """Return the objects among a linker's arguments: those that end in .o, without options and the output.
+    """Return the objects and archives among a linker's arguments: those that end in .o or .a, without the output.
 
-    Arguments without -o are not a whole command line but a list of objects, which may have any suffix.
+    Arguments without an output are not a whole command line but a list of objects, which may have any suffix.
     """
-    if "-o" not in arguments:
-        return [argument for argument in arguments if argument and not argument.startswith("-")]
-    output = arguments.index("-o")
-    inputs = [*arguments[:output], *arguments[output + 2 :]]
-    return [argument for argument in inputs if argument.endswith(".o") and not argument.startswith("-")]
+    inputs = _inputs(arguments)
+    if len(inputs) == len(arguments):
+        return [argument for argument in inputs if argument and not argument.startswith("-")]
+    return [argument for argument in inputs if argument.endswith((".o", _ARCHIVE)) and not argument.startswith("-")]
+
+
+def _others_of(arguments: Sequence[str]) -> list[str]:
+    """Return the inputs of a whole command line that may have modules, but are neither objects nor archives."""
+    inputs = _inputs(arguments)
+    if len(inputs) == len(arguments):
+        return []
+    return [argument for argument in inputs if argument.endswith(_OTHER_INPUTS) and not argument.startswith("-")]
+
+
+def _inputs(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without the output: -o FILE, -oFILE, --output FILE, --output=FILE."""
+    inputs = []
+    iterator = iter(arguments)
+    for argument in iterator:
+        if argument in ("-o", "--output"):
+            next(iterator, None)
+        elif not argument.startswith(("-o", "--output=")):
+            inputs.append(argument)
+    return inputs
 
 
 def _actions(path: Path) -> list[dict[str, Any]]:
@@ -88,8 +187,16 @@ def _actions(path: Path) -> list[dict[str, Any]]:
     return actions
 
 
-def _to_objects(arguments: Sequence[str], base: Path | None, where: Path) -> tuple[list[ObjectFile], list[str]]:
+def _to_objects(
+    arguments: Sequence[str], others: Sequence[str], base: Path | None, where: Path
+) -> tuple[list[ObjectFile], Left]:
     directory = "" if base is None else str(base)
     found = [object_at(directory, name) for name in arguments]
-    outside = [name for name, item in zip(arguments, found, strict=True) if item is None]
-    return distinct([item for item in found if item is not None], where), outside
+    root = (base or Path()).absolute()
+    left = [
+        (name, OUTSIDE, f"it lies outside of {root}")
+        for name, item in zip(arguments, found, strict=True)
+        if item is None
+    ]
+    left += [(name, NOT_AN_OBJECT, "it is neither an object nor an archive") for name in others]
+    return distinct([item for item in found if item is not None], where), left
