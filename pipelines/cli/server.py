@@ -306,11 +306,13 @@ def vertex_settings(given: Mapping[str, Any]) -> VertexSettings:
 
 
 def _labels(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return --label. UserError if one is not of the form KEY=VALUE."""
+    """Return --label. UserError if one is not of the form KEY=VALUE, or two have the same key."""
     labels = {}
     for label in given["label"]:
         key, equals, value = label.partition("=")
-        if not (key and equals and value):
+        if not (key and equals):
             raise UserError(f"--label {label!r} is not of the form KEY=VALUE", "for example --label team=compilers")
+        if key in labels:
+            raise UserError(f"--label {key} is given twice", "pass one value")
         labels[key] = value
     return labels

@@ -29,7 +29,8 @@ _CPU = re.compile(r"(?P<number>[0-9]{1,6}(\.[0-9]{1,6})?)(?P<unit>m?)")
 _MEMORY = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[MGT]i?)")
 _BYTES = {"M": 10**6, "G": 10**9, "T": 10**12, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
+_DNS_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+LABEL_KEY = re.compile(rf"((?=[^/]{{1,253}}/){_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_LABEL_NAME}")
 LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 """Label of a node that the cloud's controller sets, for example n2-highmem-8."""

@@ -32,7 +32,10 @@ _JOB_ID = re.compile(r"[a-z0-9][-a-z0-9]{0,127}")
 _JOB = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/pipelineJobs/[a-z0-9][-a-z0-9]{0,127}")
 _NETWORK = re.compile(r"projects/[0-9]+/global/networks/[a-z]([-a-z0-9]*[a-z0-9])?")
 _KEY = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/keyRings/[\w-]+/cryptoKeys/[\w-]+")
-_LABEL = re.compile(r"[\w-]{1,64}")
+_LABEL_KEY = re.compile(r"[^\W\d_][\w-]{0,62}")
+_LABEL_VALUE = re.compile(r"[\w-]{0,63}")
+_MAX_LABEL_BYTES = 128
+_MAX_LABELS = 64
 _RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
 
 
@@ -92,13 +95,21 @@ class VertexSettings:
                 "projects/NUMBER/global/networks/NAME, with the number of the project, not its name",
             )
         for key, value in self.labels.items():
-            if not all(_LABEL.fullmatch(text) and text == text.lower() for text in (key, value)):
-                raise UserError(
-                    f"--label {key}={value}: not 1 to 64 lowercase letters, digits, underscores and dashes",
-                    "for example --label team=compilers",
-                )
+            # https://cloud.google.com/resource-manager/docs/labels-overview#requirements; letters of every alphabet.
+            for text, what, form in (
+                (key, "key begins with a letter and", _LABEL_KEY),
+                (value, "value", _LABEL_VALUE),
+            ):
+                if not form.fullmatch(text) or text != text.lower() or len(text.encode()) > _MAX_LABEL_BYTES:
+                    raise UserError(
+                        f"--label {key}={value}: a {what} has at most 63 lowercase letters, digits, underscores and "
+                        f"dashes, in at most {_MAX_LABEL_BYTES} bytes",
+                        "for example --label team=compilers",
+                    )
             if key == _RESERVED_LABEL:
                 raise UserError(f"--label {key}: Vertex AI reserves this label", "choose another one")
+        if len(self.labels) > _MAX_LABELS:
+            raise UserError(f"{len(self.labels)} labels: Vertex AI takes at most {_MAX_LABELS}", "pass fewer --label")
         match = _KEY.fullmatch(self.encryption_key)
         if self.encryption_key and (match is None or match["region"] != server.region):
             raise UserError(

@@ -373,6 +373,8 @@ def test_labels_are_those_of_the_pods_of_all_steps(
     [
         (("--label", "team"), "--label 'team' is not of the form KEY=VALUE"),
         (("--label", "team=a b"), "--label team=a b is no label of Kubernetes"),
+        (("--label", "a..b/team=a"), "--label a..b/team=a is no label of Kubernetes"),
+        (("--label", "team=a", "--label", "team=b"), "--label team is given twice"),
         (("--label", "/team=a"), "--label /team=a is no label of Kubernetes"),
         (("--label", "pipelines.kubeflow.org/cache=x"), "labels of pipelines.kubeflow.org are not for users"),
         (("--label", "pipeline/runid=x"), "labels of pipeline are not for users"),

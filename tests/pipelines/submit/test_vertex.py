@@ -139,13 +139,31 @@ def test_fake_service_refuses_unknown_fields(vertex: VertexServer) -> None:
 
 
 @pytest.mark.parametrize(
+    "labels",
+    [{"k" * 63: "v" * 63}, {"team": ""}, {"team": "-7_"}, {"équipe": "ü" * 63}, {f"k{n}": "" for n in range(64)}],
+)
+def test_labels_that_google_cloud_documents_are_accepted(vertex: VertexServer, labels: dict[str, str]) -> None:
+    submit_vertex(vertex, request(), VertexSettings(labels=labels))
+    assert Vertex.jobs[0]["labels"] == labels
+
+
+@pytest.mark.parametrize(
     ("settings", "named"),
     [
         (VertexSettings(network="default"), "no full name of a network"),
         (VertexSettings(network="projects/my-project/global/networks/net"), "no full name of a network"),
         (VertexSettings(labels={"Team": "x"}), "--label Team=x"),
         (VertexSettings(labels={"team": "a b"}), "lowercase letters"),
-        (VertexSettings(labels={"k" * 65: "x"}), "1 to 64"),
+        (VertexSettings(labels={"k" * 64: "x"}), "at most 63"),
+        (VertexSettings(labels={"team": "v" * 64}), "at most 63"),
+        (VertexSettings(labels={"team": "語" * 43}), "at most 128 bytes"),
+        (VertexSettings(labels={"-team": "x"}), "a key begins with a letter"),
+        (VertexSettings(labels={"_team": "x"}), "a key begins with a letter"),
+        (VertexSettings(labels={"7team": "x"}), "a key begins with a letter"),
+        (VertexSettings(labels={"": "x"}), "a key begins with a letter"),
+        (VertexSettings(labels={"team": "Ä"}), "lowercase letters"),
+        (VertexSettings(labels={"team": "x\n"}), "lowercase letters"),
+        (VertexSettings(labels={f"k{n}": "x" for n in range(65)}), "at most 64"),
         (VertexSettings(labels={"vertex-ai-pipelines-run-billing-id": "1"}), "reserves"),
         (VertexSettings(encryption_key="key"), "no key in r"),
         (VertexSettings(encryption_key=KEY.replace("locations/r", "locations/global")), "no key in r"),
