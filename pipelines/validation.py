@@ -29,6 +29,7 @@ from components.core.formats.policy import (
 from components.core.formats.strategy import (
     DEBIAN_SOURCE_MAJORS,
     EXTERNAL,
+    LLVM_SOURCES,
     MIN_IR2VEC_MAJOR,
     PLUGIN_PROBLEMS,
     FeatureSet,
@@ -39,9 +40,9 @@ from components.core.formats.strategy import (
     release_strategy,
 )
 from components.core.objectives import OBJECTIVES
-from components.core.projects.recipe import recipe_place
+from components.core.projects.recipe import recipe_place, recipe_words
 from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import GS, S3, USAGE, ObjectUri, in_object_storage, parse_place
+from components.core.storage.uri import GS, NO_WORDS, S3, USAGE, ObjectUri, Words, in_object_storage, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
 from components.ppo.config import (
@@ -57,7 +58,7 @@ from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.retrain.state import load_state
 from pipelines.spec import builds_sdk, parameter_values
 
-START_WORDS = (HEURISTIC, *PRETRAINED_NAMES)
+START_WORDS = Words((HEURISTIC, *PRETRAINED_NAMES))
 """Values of `start_from` other than the path or URI of a policy."""
 IMAGE_LLVM_MAJOR = 19
 """Version of LLVM in the image toolchain (docker/requirements/apt-toolchain.txt); the image training has none."""
@@ -76,8 +77,7 @@ PLACES = (
     "start_from",
 )
 """Parameters that may be the path or URI of something that exists."""
-_PLACE_WORDS = {"llvm_source": ("deb",), "ir2vec_vocab": (RANDOM,), "start_from": START_WORDS}
-"""Values of these parameters that are neither path nor URI."""
+_PLACE_WORDS = {"llvm_source": LLVM_SOURCES, "ir2vec_vocab": Words((RANDOM,)), "start_from": START_WORDS}
 _SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "preset": (click.Choice(PRESETS), "demo"),
@@ -106,6 +106,11 @@ _SDK_KINDS: dict[str, tuple[click.ParamType, str]] = {
     "jobs": (JOBS, "32"),
 }
 """The same for the pipeline that builds an SDK."""
+
+
+def place_words(parameter: str) -> Words:
+    """Return the values of a parameter that are words, whatever files are in the working directory."""
+    return recipe_words() if parameter == "recipe" else _PLACE_WORDS.get(parameter, NO_WORDS)
 
 
 def as_option(name: str, value: object) -> str:
@@ -218,7 +223,7 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
                 f"pass {spelled('retrain_state', f'{USAGE}.json')}",
             )
     start = values.get("start_from", "")
-    if start not in ("", *START_WORDS):
+    if start and start not in START_WORDS:
         check_start_from(start, values["problem"], spelled("start_from", start))
     decided = PRETRAINED_FOLDERS.get(start)
     if decided is not None and values["problem"] not in decided:
@@ -374,9 +379,7 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
     """
     for name in PLACES:
         place = str(values.get(name, ""))
-        if place in ("", *_PLACE_WORDS.get(name, ())) or (name == "llvm_source" and place.startswith("git:")):
-            continue
-        if in_object_storage(place) or (name == "recipe" and "/" not in place and not os.path.isfile(place)):
+        if not place or place in place_words(name) or in_object_storage(place):
             continue
         seen = mounts is None or any(Path(place).is_relative_to(mount) for mount in mounts)
         if not place.startswith("/") or (os.path.exists(place) and not seen):

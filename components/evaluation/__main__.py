@@ -15,14 +15,13 @@ from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
-from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, ArtifactOr
+from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
     LINK_VARIANT,
     PROCESSORS,
-    PROGRAM,
     compare_binaries,
     compare_builds,
     compare_programs,

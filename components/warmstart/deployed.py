@@ -14,7 +14,7 @@ from components.core.storage.uri import ObjectUri, parse_place
 
 
 def deployed_start(deployment: Deployment, toolchain: Path) -> str:
-    """Return the directory of the deployed policy, or HEURISTIC if it cannot be used with this training clang.
+    """Return the absolute path of the deployed policy, or HEURISTIC if it cannot be used with this training clang.
 
     Training starts from the heuristic if nothing is deployed yet, or if the deployed policy is for another major
     version of LLVM, which may have other features.
@@ -36,4 +36,4 @@ def deployed_start(deployment: Deployment, toolchain: Path) -> str:
             f"the deployed policy at {deployed.policy} has changed since it was promoted",
             "run mlgo retrain rollback, or restore it",
         )
-    return str(policy)
+    return str(policy.absolute())  # never a word such as pretrained

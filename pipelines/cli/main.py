@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -260,6 +259,9 @@ def run(
     modules, release clang, release report. Each step's artifact is a directory in --output. A second run reuses the
     steps whose inputs have not changed; a killed run resumes where it stopped.
 
+    Where an option takes a word or a path, such as --recipe NAME|FILE, the word wins: write a path that equals a word
+    as ./WORD.
+
     \b
     Examples:
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
@@ -277,6 +279,7 @@ def run(
     from pipelines.local.runners.process import ProcessRunner
     from pipelines.retrain.retraining import REPORT_STEP
     from pipelines.spec import COMPILED
+    from pipelines.validation import as_option, place_words
 
     options = RunOptions(
         output=output,
@@ -290,23 +293,24 @@ def run(
         clang=program_path(clang),
         targets=targets,
         llvm_major=llvm_major,
-        llvm_source=_absolute_place(llvm_source),
-        sdk=_absolute_place(sdk),
+        llvm_source=place_words("llvm_source").absolute(llvm_source),
+        sdk=place_words("sdk").absolute(sdk),
         features=features,
-        ir2vec_vocab=_absolute_place(ir2vec_vocab, Path.is_file),
+        ir2vec_vocab=place_words("ir2vec_vocab").absolute(ir2vec_vocab),
         train_minutes=train_minutes,
         seed=seed,
         min_reduction_percent=min_reduction_percent,
         max_slowdown_percent=max_slowdown_percent,
         extra_policy=_absolute(extra_policy),
-        start_from=_absolute_place(start_from),
+        start_from=place_words("start_from").absolute(start_from),
         tune_minutes=tune_minutes,
     )
     if clang:
         from pipelines.policy_checks import check_external_clang
 
         check_external_clang(options.clang, llvm_major, problem, options.start_from, bool(sdk))
-    skipped = run_locally(COMPILED, options.parameters(), options.output, ProcessRunner(llvm_major=llvm_major))
+    runner = ProcessRunner(llvm_major=llvm_major)
+    skipped = run_locally(COMPILED, options.parameters(), options.output, runner, spelled=as_option)
     if REPORT_STEP in skipped:
         evaluation = options.output / "evaluation"
         metrics = read_metrics(evaluation)
@@ -341,11 +345,6 @@ def _not_released(reduction: float | None, start: float | None, start_from: str,
 
 def _absolute(path: Path | None) -> Path | None:
     return path.absolute() if path else None
-
-
-def _absolute_place(place: str, is_local: Callable[[Path], bool] = Path.is_dir) -> str:
-    """Return the absolute path of a directory, or of what `is_local` accepts; others, such as URIs, as they are."""
-    return str(Path(place).absolute()) if place and is_local(Path(place)) else place
 
 
 def main() -> None:

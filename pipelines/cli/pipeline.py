@@ -15,7 +15,7 @@ from components.core.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.runners.runner import Runner
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, builds_sdk, load_spec, used_images
-from pipelines.validation import PLACES, check_llvm_in_images
+from pipelines.validation import PLACES, check_llvm_in_images, place_words
 
 
 class CompiledPipeline(click.ParamType):
@@ -124,10 +124,8 @@ def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
     for name, value in given.items():
         if name == "clang":
             given[name] = program_path(value)
-        elif name == "recipe" and os.path.isdir(value):
-            continue  # a built-in recipe may have that name
-        elif name in PLACES and os.path.exists(value):
-            given[name] = os.path.abspath(value)
+        elif name in PLACES:
+            given[name] = place_words(name).absolute(value)
         elif name == "retrain_state" and value and "://" not in value:
             given[name] = os.path.abspath(value)  # need not exist yet
     return given

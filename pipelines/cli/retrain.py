@@ -303,6 +303,7 @@ def promote(
       mlgo retrain promote --state retrain.json --policy p --evaluation e --corpus c --toolchain t
     """
     chosen = parse_registry(registry, serving_image) if registry else None
+    from pipelines.local.locations import absolute_place, artifact_digest
     from pipelines.retrain.evaluate_deployed import evaluate_deployed
     from pipelines.retrain.promote import promote as judge_and_promote
     from pipelines.retrain.promote import run_artifacts
@@ -335,16 +336,17 @@ def promote(
         artifacts = server_run_artifacts(chosen_server(server, needs_kfp=False), run, known)
         toolchain = artifacts.pop("training")
     elif run:
-        from pipelines.local.locations import artifact_digest
-
-        root = run.rstrip("/")
+        root = absolute_place(run)
         artifacts = run_artifacts(root, bool(artifact_digest(f"{root}/release_report")))
         toolchain = f"{root}/training"
     else:
         on_vertex = run_resource_name.startswith("projects/")
-        artifacts = {**given, "run": (run_resource_name if on_vertex else run_id) or policy}
+        artifacts = {
+            **{name: absolute_place(place) for name, place in given.items()},
+            "run": (run_resource_name if on_vertex else run_id) or policy,
+        }
         if release_report:
-            artifacts["release_report"] = release_report
+            artifacts["release_report"] = absolute_place(release_report)
     require_shared(state, "--run or --policy", artifacts["policy"])
     why = judge_and_promote(
         state,

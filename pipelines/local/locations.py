@@ -33,7 +33,12 @@ def artifact_root(pipeline_root: str, output: Path) -> str:
     Raises:
         UserError: `pipeline_root` is a URI of another scheme, or is not a valid location.
     """
-    where = parse_place(pipeline_root) if pipeline_root else output
+    return absolute_place(pipeline_root) if pipeline_root else str(output.absolute())
+
+
+def absolute_place(place: str) -> str:
+    """Return a path as an absolute one, a URI as it is. UserError if it is not a valid location."""
+    where = parse_place(place)
     return str(where) if isinstance(where, ObjectUri) else str(where.absolute())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from components.core.console import UserError
 from components.core.formats.deployment import read_deployment
-from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.projects.recipe import recipe_place
 from components.core.storage.fetch import fetch_file
 from components.core.storage.uri import ObjectUri, parse_place
@@ -20,7 +19,7 @@ from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
 from pipelines.retrain.state import load_state
 from pipelines.spec import load_spec
-from pipelines.validation import START_WORDS, as_parameter, checked_values, require_shared, uses_rayjob
+from pipelines.validation import as_parameter, checked_values, place_words, require_shared, uses_rayjob
 
 _IDENTIFIED: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--recipe": identify_recipe,
@@ -35,15 +34,20 @@ _IDENTIFIED: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "--ir2vec-vocab": identify_path,
 }
 """Options that name something outside the run: its content, not its name, decides whether a step is reused."""
-_WORDS = {"--start-from": START_WORDS, "--ir2vec-vocab": (RANDOM,)}
-"""Values of these options that name nothing outside the run."""
+_PARAMETERS = {"--existing": "corpus"}
+"""Pipeline parameters of options that have other names."""
 _STATES = {"--state", "--retrain-state"}
 """Options that name the state of retraining, which need not exist yet."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}
 
 
 def run_locally(
-    pipeline: Path, given: Mapping[str, str], output: Path, runner: Runner, pipeline_root: str = ""
+    pipeline: Path,
+    given: Mapping[str, str],
+    output: Path,
+    runner: Runner,
+    pipeline_root: str = "",
+    spelled: Callable[[str, object], str] = as_parameter,
 ) -> set[str]:
     """Run a compiled pipeline.
 
@@ -52,6 +56,7 @@ def run_locally(
         given: the pipeline's parameters, as text; the others have their defaults.
         output: absolute path of the run directory: logs, state, and, without `pipeline_root`, artifacts.
         pipeline_root: a URI in object storage or a directory for the artifacts.
+        spelled: as_option or as_parameter: how messages write a parameter.
 
     Returns:
         The names of the steps that a condition skipped.
@@ -64,12 +69,17 @@ def run_locally(
     if state := given.get("retrain_state"):
         require_shared(state, "--pipeline-root", root)
         load_state(state).require_outside(root)
-    steps = local_steps(pipeline, given)
+    steps = local_steps(pipeline, given, spelled)
     return run_pipeline(steps, output, runner, RunLocations(root, str(output / ".files")))
 
 
-def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
+def local_steps(
+    pipeline: Path, given: Mapping[str, str], spelled: Callable[[str, object], str] = as_parameter
+) -> tuple[Step, ...]:
     """Return the pipeline's steps, with the state of this machine that their results depend on.
+
+    Args:
+        pipeline, given, spelled: as for `run_locally`.
 
     Raises:
         UserError: a parameter has a value that no step accepts.
@@ -78,21 +88,23 @@ def local_steps(pipeline: Path, given: Mapping[str, str]) -> tuple[Step, ...]:
     values = checked_values(spec, given)
     if uses_rayjob(values):
         raise UserError(
-            f"{as_parameter('workers', values['workers'])}: only a step in a Kubernetes cluster can start a RayJob",
+            f"{spelled('workers', values['workers'])}: only a step in a Kubernetes cluster can start a RayJob",
             "use mlgo pipeline submit --host URL, or workers=ray:HOST:PORT to use a Ray cluster from here",
         )
     steps = steps_of(spec, values)
-    return tuple(replace(step, cache_inputs=tuple(_cache_inputs(step))) for step in steps)
+    return tuple(replace(step, cache_inputs=tuple(_cache_inputs(step, spelled))) for step in steps)
 
 
-def _cache_inputs(step: Step) -> Iterator[str]:
+def _cache_inputs(step: Step, spelled: Callable[[str, object], str]) -> Iterator[str]:
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
         if flag in _STATES and value:
             # Steps use only the deployment in the state; each decision changes the rest of the state.
             deployment = read_deployment(value)
             yield deployment.deployed.policy_digest if deployment.deployed else "nothing is deployed"
             yield ",".join(deployment.regressed)
-        if flag not in _IDENTIFIED or not value or value in _WORDS.get(flag, ()):
+        parameter = _PARAMETERS.get(flag, flag.removeprefix("--").replace("-", "_"))
+        words = place_words(parameter)
+        if flag not in _IDENTIFIED or not value or (value in words and flag != "--recipe"):
             continue
         place = recipe_place(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, ObjectUri):
@@ -100,6 +112,6 @@ def _cache_inputs(step: Step) -> Iterator[str]:
             yield from _IDENTIFIED[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)
         elif place.exists():
             yield from _IDENTIFIED[flag](place)
-        elif flag != "--llvm-source":  # its value need not be a path
-            others = f", or pass one of {', '.join(_WORDS[flag])}" if flag in _WORDS else ""
-            raise UserError(f"{flag} {value} does not exist", f"check the path{others}")
+        else:
+            others = f", or pass one of {', '.join(words.words + words.prefixes)}" if words.words else ""
+            raise UserError(f"{spelled(parameter, value)} does not exist", f"check the path{others}")

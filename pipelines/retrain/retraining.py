@@ -8,7 +8,7 @@ from pathlib import Path
 from components.core.console import say
 from components.core.formats.policy import HEURISTIC
 from components.core.launcher.images import IMAGES
-from pipelines.local.locations import artifact_digest, artifact_root
+from pipelines.local.locations import absolute_place, artifact_digest, artifact_root
 from pipelines.local.run_locally import run_locally
 from pipelines.local.runners.runner import Runner
 from pipelines.local.scheduler import run_pipeline
@@ -86,7 +86,7 @@ def training_start(state: State, given: Mapping[str, str]) -> str:
     if state.deployed.llvm_version.split(".")[0] != major:
         say(f"the deployed policy is for LLVM {state.deployed.llvm_version}: training starts from LLVM's heuristic")
         return HEURISTIC
-    return state.deployed.policy
+    return absolute_place(state.deployed.policy)  # never a word such as pretrained
 
 
 def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from components.core.console import UserError
+from components.core.storage.uri import Words
 
 Strategy = Literal["sdk", "plugin", "external"]
 """How a compiler gets our advisors: "sdk" links a clang of its own from the installed static libraries, "plugin" builds
@@ -13,6 +14,8 @@ training clang is one that others built in LLVM's development mode, and only the
 EXTERNAL: Strategy = "external"
 FeatureSet = Literal["extended", "llvm", "ir2vec"]
 """Features of a policy: all that our advisors log, those of upstream LLVM, or all with embeddings of functions."""
+LLVM_SOURCES = Words(("deb",), ("git:",))
+"""Values of --llvm-source that are no paths: Debian's source package, and a tag."""
 Targets = Literal["native", "all"]
 """Code generators of a clang."""
 SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19, 22), "plugin": (19, 22), "external": (19, 22)}

@@ -21,7 +21,7 @@ from components.core.projects.recipe_document import (
 from components.core.storage.debsource import PACKAGE
 from components.core.storage.http_download import require_http
 from components.core.storage.input_files import MissingFile, parse_yaml, read_text
-from components.core.storage.uri import ObjectUri, parse_place
+from components.core.storage.uri import ObjectUri, Words, parse_place
 
 PACKAGED = Path(__file__).parents[2] / "corpus" / "recipes"
 """The recipes that come with this project."""
@@ -116,22 +116,29 @@ class RecipeSet:
         raise UserError(f"the recipes have no project {name!r}", f"choose one of {known}")
 
 
+def recipe_words() -> Words:
+    """Return the names of the packaged recipes."""
+    return Words(tuple(path.stem for path in sorted(PACKAGED.glob("*.yaml"))))
+
+
 def recipe_place(text: str) -> Path | ObjectUri:
-    """Return the location of a recipe that a user names by path, by URI, or by the name of a packaged one ("demo").
+    """Return the location of a recipe that a user names by the name of a packaged one ("demo"), by path or by URI.
+
+    A file that has the name of a packaged recipe is ./demo.
 
     Raises:
         UserError: there is no such file on this machine, and no packaged recipe of that name. Object storage is not
             queried.
     """
+    if text in recipe_words():
+        return PACKAGED / f"{text}.yaml"
     place = parse_place(text)
     if isinstance(place, ObjectUri) or place.is_file():
         return place
-    ours = {path.stem: path for path in sorted(PACKAGED.glob("*.yaml"))}
-    if text in ours:
-        return ours[text]
     wrong = "that is a directory" if place.is_dir() else "no such file, and none of ours has that name"
     raise UserError(
-        f"no recipe at {text}: {wrong}", f"name a file, a gs:// or s3:// URI, or one of ours: {', '.join(ours)}"
+        f"no recipe at {text}: {wrong}",
+        f"name a file, a gs:// or s3:// URI, or one of ours: {', '.join(recipe_words().words)}",
     )
 
 

@@ -6,6 +6,7 @@ command whose work runs elsewhere only computes the paths: see `leave_in_storage
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import click
 
 from components.core.console import UserError
 from components.core.storage.fetch import fetch, fetch_file, fetch_files_outside_artifacts, fetch_tree
-from components.core.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, mirror, parse_place
+from components.core.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, Words, mirror, parse_place
 
 _LEFT = "components.core.storage.options.left"
 
@@ -51,21 +52,24 @@ class PlaceType(click.ParamType):
 
 
 class ArtifactOr(click.ParamType):
-    """Converts one of the given words to itself (a str), and anything else to the Path of an artifact or `kind`."""
+    """Converts one of the given words to itself (a str), and anything else to the Path of an artifact or `kind`.
+
+    The Path never equals a word: see `Words.path`.
+    """
 
     name = "artifact"
 
     def __init__(self, *words: str, kind: PlaceType | None = None) -> None:
-        self._words, self._kind = words, kind or ARTIFACT
+        self.words, self._kind = Words(words), kind or ARTIFACT
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return "WORD|...|DIR|URI", with the words as users type them."""
-        return "|".join([*self._words, self._kind.name.upper()])
+        return "|".join([*self.words.words, self._kind.name.upper()])
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
-        if isinstance(value, str) and value in self._words:
+        if isinstance(value, str) and value in self.words:
             return value
-        converted = self._kind.convert(value, parameter, context)
+        converted = self.words.path(self._kind.convert(value, parameter, context))
         # A mistyped word; the step would miss its directory only later, and not know the words.
         if isinstance(value, str) and "/" not in value and not converted.exists():
             option = parameter.opts[0] if parameter else self.name
@@ -73,9 +77,26 @@ class ArtifactOr(click.ParamType):
         return converted
 
     def _choice(self) -> str:
-        return self._words[0] if len(self._words) == 1 else "one of " + ", ".join(self._words)
+        words = self.words.words
+        return words[0] if len(words) == 1 else "one of " + ", ".join(words)
 
 
+class ProgramType(click.ParamType):
+    """Converts the name of a program on the PATH, or a path with a slash, to an absolute path."""
+
+    name = "name|path"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        # As text: Path would make ./NAME a NAME.
+        found = shutil.which(str(value))
+        if found is None:
+            option = parameter.opts[0] if parameter else self.name
+            raise UserError(f"{option} {value} is not a program that can be executed", "check the name or the path")
+        return Path(found).absolute()
+
+
+PROGRAM = ProgramType()
+"""A program to run."""
 ARTIFACT = PlaceType("dir|uri", fetch)
 """An artifact to read."""
 OUTPUT = PlaceType("dir|uri", mirror)

@@ -14,6 +14,7 @@ mirrors of s3:// and of every other scheme are below a directory named after the
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from dataclasses import dataclass, replace
@@ -60,6 +61,35 @@ class ObjectUri:
 
     def __truediv__(self, name: str) -> ObjectUri:
         return replace(self, path=f"{self.path}/{name}" if self.path else name)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words that an option takes in addition to a path or a URI.
+
+    A word has its meaning whatever files are in the working directory. A path that equals a word is written ./WORD.
+
+    Attributes:
+        words: whole values: "pretrained".
+        prefixes: beginnings of values that are no paths, either: "git:".
+    """
+
+    words: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and (text in self.words or (text.startswith(self.prefixes) if text else False))
+
+    def absolute(self, text: str) -> str:
+        """Return the absolute path of a file or directory that exists here; words, URIs and others as they are."""
+        return text if not text or text in self or not os.path.exists(text) else os.path.abspath(text)
+
+    def path(self, place: Path) -> Path:
+        """Return `place`, absolute if its text would be a word: Path drops the ./ of ./WORD."""
+        return place.absolute() if str(place) in self else place
+
+
+NO_WORDS = Words()
 
 
 def parse_place(text: str) -> ObjectUri | Path:

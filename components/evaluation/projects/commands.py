@@ -17,14 +17,13 @@ from components.core.console import UserError, say
 from components.core.console.number_types import FINITE_FLOAT, JOBS
 from components.core.processes.cgroup import available_processors
 from components.core.projects.option import RECIPE
-from components.core.storage.options import ARTIFACT, OUTPUT
+from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
 from components.evaluation.metrics_types import encode_json
 from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
 
-PROGRAM = click.Path(path_type=Path)
 PROCESSORS = available_processors()
 EXIT_NOT_BETTER = 3
 _HIDDEN = LINK_VARIANTS["hidden"]

@@ -31,7 +31,8 @@ def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monke
     assert recipe_place("demo") == RECIPES / "demo.yaml", "a folder of that name is no recipe"
     assert recipe_place("gs://bucket/r.yaml") == ObjectUri("gs", "bucket", "r.yaml")
     (tmp_path / "tiny").touch()
-    assert recipe_place("tiny") == Path("tiny"), "a file of that name is what the user means"
+    assert recipe_place("tiny") == RECIPES / "tiny.yaml", "a word has one meaning in every directory"
+    assert recipe_place("./tiny") == Path("tiny")
 
 
 @pytest.mark.parametrize("text", ["demmo", "nowhere/demo", "../recipes/demo", ""])
