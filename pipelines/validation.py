@@ -6,8 +6,10 @@ Otherwise a late step would refuse them hours later, and on a server nobody woul
 from __future__ import annotations
 
 import os
+import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +17,14 @@ import click
 
 from components.core import problems
 from components.core.console import PRESETS, UserError, say
-from components.core.console.number_types import JOBS, LLVM_MAJOR, MINUTES, SEED, FiniteFloatRange
+from components.core.console.number_types import (
+    JOBS,
+    LLVM_MAJOR,
+    POSITIVE_MINUTES,
+    REDUCTION_PERCENT,
+    SEED,
+    FiniteFloatRange,
+)
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import (
@@ -91,10 +100,10 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "llvm_major": (LLVM_MAJOR, "19"),
     "strategy": (click.Choice(get_args(Strategy)), "plugin"),
     "targets": (click.Choice(get_args(Targets)), "all"),
-    "train_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "60"),
-    "min_reduction_percent": (FiniteFloatRange(max=100), "0.5"),
+    "train_minutes": (POSITIVE_MINUTES, "60"),
+    "min_reduction_percent": (REDUCTION_PERCENT, "0.5"),
     "max_slowdown_percent": (FiniteFloatRange(), "5"),
-    "tune_minutes": (FiniteFloatRange(min=0, min_open=True, max=MINUTES.max), "15"),
+    "tune_minutes": (POSITIVE_MINUTES, "15"),
 }
 """Type of a pipeline parameter, and an example value."""
 _SDK_KINDS: dict[str, tuple[click.ParamType, str]] = {
@@ -203,10 +212,11 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
             f"{spelled('algorithm', values['algorithm'])} learns from {only} credit only, not {credit}",
             f"pass {spelled('credit_assignment', only)}",
         )
-    if values.get("workers"):
-        check_workers(values["workers"])
-    parse_spot(values.get("spot_node_label", ""))
-    parse_settings(values.get("ray_cluster_options", ""))
+    with _spelled_as_given(spelled, "workers", "spot_node_label", "ray_cluster_options"):
+        if values.get("workers"):
+            check_workers(values["workers"])
+        parse_spot(values.get("spot_node_label", ""))
+        parse_settings(values.get("ray_cluster_options", ""))
     if extra_policy := values.get("extra_policy"):
         check_extra_policy(
             extra_policy, values["problem"], int(values["llvm_major"]), spelled("extra_policy", extra_policy)
@@ -235,6 +245,19 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
     if values.get("recipe") and "/" not in values["recipe"]:
         recipe_place(values["recipe"])
+
+
+@contextmanager
+def _spelled_as_given(spelled: Callable[[str, object], str], *names: str) -> Iterator[None]:
+    """Rewrite the options in the errors of checks that steps share: the user gave parameters of these names."""
+    try:
+        yield
+    except UserError as error:
+        problem, remedy = error.problem, error.remedy
+        for name in names:
+            option = re.compile(rf"{re.escape(as_option(name, ''))}(?=\S)")
+            problem, remedy = option.sub(spelled(name, ""), problem), option.sub(spelled(name, ""), remedy)
+        raise UserError(problem, remedy) from None
 
 
 def _converted(

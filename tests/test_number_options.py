@@ -91,3 +91,21 @@ def test_numbers_within_the_limits_are_accepted() -> None:
     assert FiniteFloatRange(0, 1).convert("0.5", None, None) == 0.5
     assert JOBS("64") == 64
     assert environment_number("MLGO_NOT_SET_ANYWHERE", 10) == 10
+
+
+@pytest.mark.parametrize(
+    ("option", "bound", "stated"),
+    [
+        ("corpus import --heldout-fraction", 1.0, "0<=x<1"),
+        ("corpus split --validation-fraction", 1.0, "0<=x<1"),
+        ("mlgo run --train-minutes", 0.0, "x>0"),
+        ("mlgo run --tune-minutes", 0.0, "x>0"),
+    ],
+)
+def test_help_states_the_range_that_is_checked(option: str, bound: float, stated: str) -> None:
+    _command, parameter = NUMBERS[option]
+    assert isinstance(parameter.type, FiniteFloatRange)
+    described = parameter.type._describe_range()
+    assert stated == described or (stated == "x>0" and described.startswith("0<x"))
+    with pytest.raises(click.BadParameter):
+        parameter.type.convert(bound, parameter, None)

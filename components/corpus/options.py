@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from components.core.console.number_types import FRACTION, SEED
+from components.core.console.number_types import FRACTION_BELOW_1, SEED
 from components.core.storage.options import OUTPUT
 from components.corpus.split import SplitConfig
 
@@ -27,12 +27,12 @@ def split_options(command: Any) -> Any:
         ),
         click.option(
             "--heldout-fraction",
-            type=FRACTION,
+            type=FRACTION_BELOW_1,
             help=f"Fraction of other modules to hold out. Default {default.heldout_fraction}.",
         ),
         click.option(
             "--validation-fraction",
-            type=FRACTION,
+            type=FRACTION_BELOW_1,
             help=f"Fraction of other modules that select the best checkpoint. Default {default.validation_fraction}.",
         ),
     ):

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import UserError, preset_option, run_step
-from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, SEED, TIMEOUT_S
+from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
@@ -100,7 +100,7 @@ def main() -> None:
 )
 @click.option(
     "--min-reduction-percent",
-    type=FINITE_FLOAT,
+    type=REDUCTION_PERCENT,
     help=f"Minimum reduction for the verdict `better`.  [default: {problems.describe_field('min_reduction_percent')}]",
 )
 @click.option(

@@ -57,12 +57,7 @@ def load_decisions(
         f for f in trace.features if f.name not in problem.policy.excluded_features and (only is None or f.name in only)
     )
     seen = network_features(problem, features)
-    without = [f.name for f in seen if f.name not in buckets]
-    if without:
-        raise UserError(
-            f"the vocab in {vocab_directory} lacks features of the trace: {', '.join(without)}",
-            f"make the vocab from this trace: mlgo vocab --trace {trace_directory} --output DIR",
-        )
+    _require_features(buckets, seen, vocab_directory, trace_directory)
     columns = read_columns(trace_directory, ["module", "action", *(f.name for f in features)])
     modules, module_index = np.unique(columns["module"].astype(str), return_inverse=True)
     names = heldout_modules(modules.tolist(), heldout_fraction, seed)
@@ -80,6 +75,23 @@ def load_decisions(
         columns["action"].astype(np.int32),
         heldout,
     )
+
+
+def require_vocab(trace_directory: Path, vocab_directory: Path) -> None:
+    """Raise UserError unless `vocab_directory` is a vocab with the features of the trace."""
+    trace = load_trace(trace_directory)
+    seen = network_features(problems.get(trace.problem), trace.features)
+    _require_features(load_vocab(vocab_directory), seen, vocab_directory, trace_directory)
+
+
+def _require_features(
+    buckets: Mapping[str, object], features: Iterable[FeatureSpec], vocab_directory: Path, trace_directory: Path
+) -> None:
+    if without := [feature.name for feature in features if feature.name not in buckets]:
+        raise UserError(
+            f"the vocab in {vocab_directory} lacks features of the trace: {', '.join(without)}",
+            f"make the vocab from this trace: mlgo vocab --trace {trace_directory} --output DIR",
+        )
 
 
 def heldout_modules(modules: Iterable[str], fraction: float, seed: int) -> frozenset[str]:

@@ -23,7 +23,7 @@ from components.core.storage import digest, publish, require_artifact
 from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
 from components.warmstart.config import HEURISTIC, WarmstartConfig
-from components.warmstart.data import load_decisions
+from components.warmstart.data import load_decisions, require_vocab
 from components.warmstart.report import REPORT, Report, confusion
 
 TENSORBOARD = "tensorboard"
@@ -44,6 +44,7 @@ def _train(config: WarmstartConfig) -> Report:
     if problem not in toolchain.features:
         raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
     if config.start_from != HEURISTIC:
+        require_vocab(config.trace, config.vocab)  # not used, but what a user passes by mistake is refused
         return adopt_policy(config, problem, toolchain)
     only = feature_names(config.features, load_trace(config.trace), toolchain)
     decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed, only)

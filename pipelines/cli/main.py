@@ -11,7 +11,7 @@ import click
 
 from components.core import problems
 from components.core.console import PRESETS, UserError, run_step, say
-from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, MINUTES, SEED
+from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, POSITIVE_MINUTES, REDUCTION_PERCENT, SEED
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.option import RECIPE
@@ -141,7 +141,9 @@ cli.add_command(storage_group)
     default="demo",
     help="How much training: tiny only shows that everything works, full trains for an hour.",
 )
-@click.option("--train-minutes", type=MINUTES, metavar="M", help="Minutes of training, instead of the preset's.")
+@click.option(
+    "--train-minutes", type=POSITIVE_MINUTES, metavar="M", help="Minutes of training, instead of the preset's."
+)
 @click.option(
     "--problem", type=click.Choice(problems.names()), default="inlining", help="The decision that the policy makes."
 )
@@ -198,7 +200,7 @@ cli.add_command(storage_group)
 @click.option("--seed", type=SEED, default=1, metavar="N", help="Random seed: the same seed gives the same training.")
 @click.option(
     "--min-reduction-percent",
-    type=FINITE_FLOAT,
+    type=REDUCTION_PERCENT,
     metavar="X",
     help="Percentage by which held-out modules must shrink, or lower their scores, for the verdict `better`."
     f"  [default: {problems.describe_field('min_reduction_percent')}]",
@@ -225,7 +227,7 @@ cli.add_command(storage_group)
 )
 @click.option(
     "--tune-minutes",
-    type=MINUTES,
+    type=POSITIVE_MINUTES,
     metavar="M",
     help="Also search M minutes for a plan: the inlining decisions that make this code smallest.",
 )

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from components.core.console import UserError, say
+from components.core.storage.http_download import is_http_url
 from components.core.storage.uri import GS
 from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
@@ -28,7 +29,7 @@ from pipelines.submit.prepare import (
     without_cache,
 )
 from pipelines.submit.stored_pipeline import StoredRun
-from pipelines.submit.vertex import VertexServer, VertexSettings
+from pipelines.submit.vertex import VertexServer, VertexSettings, parse_vertex
 from pipelines.validation import (
     check_bucket_exists,
     check_cloud_root,
@@ -163,13 +164,12 @@ def chosen_server(given: Mapping[str, Any], needs_kfp: bool = True) -> KfpServer
         if given.get(name):
             raise UserError(f"--{name.replace('_', '-')}: {reason}", remedy)
     if vertex:
-        project, slash, region = vertex.partition("/")
-        if not (project and slash and region) or "/" in region:
+        if (server := parse_vertex(vertex)) is None:
             raise UserError(
                 f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4"
             )
-        return VertexServer(project, region)
-    if "://" in host and not host.startswith(("http://", "https://")):
+        return server
+    if not is_http_url(host if "://" in host else f"http://{host}"):
         raise UserError(f"--host {host!r} is not the URL of a server", "--host https://kubeflow.example.com/pipeline")
     if given["existing_token_file"] and given["in_cluster_token"]:
         raise UserError("--existing-token-file and --in-cluster-token are two tokens", "leave one out")

@@ -8,6 +8,7 @@ from pathlib import Path
 from components.core.console import say
 from components.core.formats.policy import HEURISTIC
 from components.core.launcher.images import IMAGES
+from components.core.storage.uri import in_object_storage
 from pipelines.local.locations import absolute_place, artifact_digest, artifact_root
 from pipelines.local.run_locally import run_locally
 from pipelines.local.runners.runner import Runner
@@ -86,7 +87,8 @@ def training_start(state: State, given: Mapping[str, str]) -> str:
     if state.deployed.llvm_version.split(".")[0] != major:
         say(f"the deployed policy is for LLVM {state.deployed.llvm_version}: training starts from LLVM's heuristic")
         return HEURISTIC
-    return absolute_place(state.deployed.policy)  # never a word such as pretrained
+    policy = state.deployed.policy
+    return policy if in_object_storage(policy) else absolute_place(policy)  # never a word such as pretrained
 
 
 def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:

@@ -227,7 +227,7 @@ def _translate_errors(api_client: Any, server: KfpServer) -> None:
 
 def answered(server: KfpServer, send: Callable[[], Any]) -> Any:
     """Return what `send` returns, a request by urllib3. UserError, or NoAnswer if a retry may help, if it fails."""
-    from urllib3.exceptions import HTTPError, SSLError
+    from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 
     try:
         return send()
@@ -237,6 +237,9 @@ def answered(server: KfpServer, send: Callable[[], Any]) -> Any:
             problem = f"KFP at {server.host} has no TLS certificate that is trusted here: {cause}"
             remedy = f"check the address, http or https, or set ${CERTIFICATES_VARIABLE} to its authority's file"
             raise UserError(problem, remedy) from None
+        if isinstance(cause, LocationValueError):
+            problem = f"KFP at {server.host} cannot be asked: {cause}"
+            raise UserError(problem, "pass the URL of a server: --host http://HOST:PORT") from None
         raise NoAnswer(
             f"KFP at {server.host} does not answer: {cause}",
             "check the address, or kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80",

@@ -30,6 +30,8 @@ _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
 _MAX_NAME = 128
 _JOB_ID = re.compile(r"[a-z0-9][-a-z0-9]{0,127}")
 _JOB = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/pipelineJobs/[a-z0-9][-a-z0-9]{0,127}")
+_PROJECT_REGION = re.compile(r"(?P<project>([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]*)/(?P<region>[a-z]([a-z0-9-]*[a-z0-9])?)")
+"""A project's ID, of a domain's organization DOMAIN:ID, or its number."""
 _NETWORK = re.compile(r"projects/[0-9]+/global/networks/[a-z]([-a-z0-9]*[a-z0-9])?")
 _KEY = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/keyRings/[\w-]+/cryptoKeys/[\w-]+")
 _LABEL_KEY = re.compile(r"[^\W\d_][\w-]{0,62}")
@@ -71,6 +73,12 @@ class VertexServer:
             problem = f"{run!r} is no ID or name of a job in {self.region}"
             raise UserError(problem, f"for example {self.parent}/pipelineJobs/mlgo-training-20260101000000")
         return run
+
+
+def parse_vertex(text: str) -> VertexServer | None:
+    """Return the project and region in PROJECT/REGION; None if they cannot be: both become part of URLs."""
+    found = _PROJECT_REGION.fullmatch(text)
+    return VertexServer(found["project"], found["region"]) if found else None
 
 
 @dataclass(frozen=True)
@@ -283,6 +291,8 @@ def call(server: VertexServer, method: str, resource: str, body: Any, session: A
         document = answer.json()
     except requests.JSONDecodeError:
         document = None
+    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader) as error:
+        raise UserError(f"Vertex AI cannot be asked: {error}", "check the project, the region and the ID") from None
     except (requests.RequestException, TransportError) as error:  # TransportError: from refreshing credentials
         raise NoAnswer(f"Vertex AI does not answer: {error}", "check the network and the region") from None
     except GoogleAuthError as error:

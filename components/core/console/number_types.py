@@ -40,10 +40,15 @@ class FiniteFloatRange(click.FloatRange):
 
 FINITE_FLOAT = FiniteFloat()
 FRACTION = FiniteFloatRange(0, 1)
+FRACTION_BELOW_1 = FiniteFloatRange(0, 1, max_open=True)
 TIMEOUT_S = FiniteFloatRange(min=0, min_open=True, max=7 * 86400)
 """Type of --timeout-s: poll(2) counts milliseconds in 32 bits, so it cannot wait for more than 24 days."""
 MINUTES = FiniteFloatRange(min=0, max=366 * 24 * 60)
 """Type of --minutes: at most a year, which every library accepts in seconds."""
+POSITIVE_MINUTES = FiniteFloatRange(min=0, min_open=True, max=MINUTES.max)
+"""Minutes of a run's training or search, which cannot be left out by 0."""
+REDUCTION_PERCENT = FiniteFloatRange(max=100)
+"""Type of --min-reduction-percent: nothing shrinks by more than all of it."""
 JOBS = click.IntRange(min=1, max=4096)
 """Number of concurrent threads or processes: each costs memory, so an absurd number would exhaust the machine."""
 COUNT = click.IntRange(min=1, max=2**31 - 1)

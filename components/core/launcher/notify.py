@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import requests
 
 from components.core.console import UserError
+from components.core.storage.http_download import is_http_url
 
 NOTIFY_VARIABLE = "MLGO_NOTIFY_URL"
 """Environment variable with the URL; on a cluster a Kubernetes Secret fills it."""
@@ -25,9 +26,9 @@ def notify(outcome: Mapping[str, Any]) -> None:
     url = os.environ.get(NOTIFY_VARIABLE, "").strip()  # a Secret made from a file ends in a newline
     if not url:
         return
-    host = _host(url)
-    if host is None:
+    if not is_http_url(url):
         raise UserError(f"{NOTIFY_VARIABLE} is not an http:// or https:// URL", "write the webhook's URL to the secret")
+    host = urlsplit(url).hostname
     try:
         # Redirects are not followed: that would be a GET, and could go to any host.
         answer = requests.post(url, json=dict(outcome), timeout=_TIMEOUT_S, allow_redirects=False)
@@ -44,11 +45,3 @@ def notify(outcome: Mapping[str, Any]) -> None:
     if failure:
         problem = f"the webhook at {host} did not accept the notification: {failure}"
         raise UserError(problem, f"check the URL in the secret that sets {NOTIFY_VARIABLE}")
-
-
-def _host(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        return parts.hostname if parts.scheme in ("http", "https") else None
-    except ValueError:
-        return None

@@ -12,14 +12,19 @@ TIMEOUT_S = (10.0, 60.0)
 _BLOCK_BYTES = 64 << 10
 
 
-def require_http(url: str) -> None:
-    """Raise UserError unless `url` is an http:// or https:// URL with a host."""
+def is_http_url(url: str) -> bool:
+    """Return whether `url` is an http:// or https:// URL with a host."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # an invalid port or IPv6 address
-        good = False
-    if not good or any(character.isspace() or not character.isprintable() for character in url):
+        return False
+    return good and not any(character.isspace() or not character.isprintable() for character in url)
+
+
+def require_http(url: str) -> None:
+    """Raise UserError unless `url` is an http:// or https:// URL with a host."""
+    if not is_http_url(url):
         raise UserError(f"{url!r} is not the URL of a file on a web server", "write it as https://HOST/PATH")
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.console.number_types import FINITE_FLOAT, JOBS
+from components.core.console.number_types import JOBS, REDUCTION_PERCENT
 from components.core.processes.cgroup import available_processors
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
@@ -105,7 +105,7 @@ def compare_binaries(
 @click.option("--output", type=OUTPUT, help="Directory for binaries.json.  [default: nothing is written]")
 @click.option(
     "--min-reduction-percent",
-    type=FINITE_FLOAT,
+    type=REDUCTION_PERCENT,
     help=f"Exit status {EXIT_NOT_BETTER} if the linked programs and libraries of NEW are not this much smaller.",
 )
 def compare_builds(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from components.core.console import UserError
+from components.core.storage.http_download import is_http_url
 from pipelines.retrain.registry.entry import ModelRegistry
 from pipelines.retrain.registry.kubeflow import KubeflowRegistry
 from pipelines.retrain.registry.vertex import VertexRegistry
-from pipelines.submit.vertex import VertexServer
+from pipelines.submit.vertex import parse_vertex
 
 _VERTEX = "vertex:"
 
@@ -14,10 +15,9 @@ _VERTEX = "vertex:"
 def parse_registry(text: str, serving_image: str = "") -> ModelRegistry:
     """Return the registry that --registry, or the pipeline's parameter, names. UserError if it names none."""
     if text.startswith(_VERTEX):
-        project, slash, region = text.removeprefix(_VERTEX).partition("/")
-        if project and slash and region and "/" not in region:
-            return VertexRegistry(VertexServer(project, region), serving_image)
-    elif text.startswith(("http://", "https://")):
+        if server := parse_vertex(text.removeprefix(_VERTEX)):
+            return VertexRegistry(server, serving_image)
+    elif is_http_url(text):
         if serving_image:
             raise UserError(
                 f"--serving-image {serving_image}: Kubeflow's Model Registry has no such image", "leave it out"

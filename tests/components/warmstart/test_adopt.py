@@ -13,6 +13,7 @@ import pytest
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, load_policy_info
+from components.core.formats.vocab import write_vocab
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
 from components.core.storage import digest, publish
@@ -55,6 +56,19 @@ def test_adopted_policy_keeps_its_normalization(inputs: dict[str, Path], tmp_pat
     assert 0.5 < report.agreement < 1 and report.epochs == 0
     written = json.loads((tmp_path / "warmstart" / "report.json").read_text())
     assert written["agreement"] == report.agreement and written["loss"] is None
+
+
+@pytest.mark.parametrize("given", ["trace", "other"])
+def test_what_is_not_a_vocab_of_the_trace_is_refused(inputs: dict[str, Path], tmp_path: Path, given: str) -> None:
+    other = tmp_path / "other"
+    with publish(other) as partial:
+        write_vocab(partial, {"other": np.zeros(1000)})
+    wrong = dataclasses.replace(
+        config(inputs, tmp_path / "o", str(made(tmp_path / "p", dense()))), vocab={**inputs, "other": other}[given]
+    )
+    with pytest.raises(UserError, match=r"is not a vocab|lacks features of the trace"):
+        train(wrong)
+    assert not (tmp_path / "o").exists()
 
 
 def test_unusable_start_policies_are_refused(inputs: dict[str, Path], tmp_path: Path) -> None:

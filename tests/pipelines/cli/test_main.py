@@ -193,7 +193,9 @@ def test_run_whose_policy_is_not_better_than_its_start_delivers_no_clang(
     )
     run = tmp_path / "run"
 
-    def skip_release(_pipeline: Path, given: dict[str, str], output: Path, _runner: object) -> set[str]:
+    def skip_release(
+        _pipeline: Path, given: dict[str, str], output: Path, _runner: object, **_more: object
+    ) -> set[str]:
         assert given["start_from"] == "pretrained"
         (output / "evaluation").mkdir(parents=True)
         (output / "evaluation" / "metrics.json").write_text(encode_json(metrics))
