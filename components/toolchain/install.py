@@ -7,14 +7,13 @@ import shlex
 import shutil
 from pathlib import Path
 
+from components.core.formats.toolchain import PLUGIN
 from components.toolchain.sdk import Sdk
 
 LINKS = ("clang++", "clang-cpp", "clang-cl")
 """Names that select another mode of clang's driver. `install` adds clang-<major>, the name that distributions use."""
 LINKER = "ld.lld"
 """Linker in bin/ of a release toolchain, with the same policies as its clang."""
-PLUGIN = "mlgo-inliner.so"
-"""Pass plugin in lib/ of an install tree; bin/clang runs the installed clang with it."""
 
 
 def install_plugin(tree: Path, mode: str, sdk: Sdk, into: Path) -> None:

@@ -19,12 +19,12 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
 from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR, PLUGIN_PROBLEMS
-from components.core.formats.toolchain import FILE_NAME, Toolchain, digest_of_clang, load_toolchain
+from components.core.formats.toolchain import FILE_NAME, PLUGIN, Toolchain, digest_of_clang, load_toolchain
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
 from components.toolchain.build import allocator, build, build_plugin, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
-from components.toolchain.install import LINKER, PLUGIN, install, install_plugin, install_wrapper
+from components.toolchain.install import LINKER, install, install_plugin, install_wrapper
 from components.toolchain.ir2vec import make_vocabulary, write_header
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import bundled_source, llvm_source

@@ -17,6 +17,8 @@ from components.core.formats.strategy import EXTERNAL
 from components.core.storage.input_files import MissingFile, read_document, typed
 
 FILE_NAME = "toolchain.json"
+PLUGIN = "mlgo-inliner.so"
+"""Pass plugin in lib/ of an install tree; bin/clang runs the installed clang with it."""
 _VERSION = 1
 _LDD_TIMEOUT_S = 60.0
 Mode = Literal["training", "release"]

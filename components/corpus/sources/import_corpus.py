@@ -11,6 +11,7 @@ from pathlib import Path
 from components.core.console import Progress, UserError
 from components.core.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
 from components.corpus.command_edits import CommandEdits, edit_commands
+from components.corpus.own_options import strip_imported
 from components.corpus.profiles import copy_profiles
 
 _NO_EDITS = CommandEdits()
@@ -25,7 +26,7 @@ def import_modules(
 ) -> tuple[Corpus, dict[str, str]]:
     """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
 
-    Other files in `source` are not copied.
+    This project's options are removed from the arguments, see own_options.py. Other files in `source` are not copied.
 
     Args:
         source: directory of the existing corpus.
@@ -67,6 +68,7 @@ def import_modules(
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)  # no hard link: the original may be written to later
             progress.advance()
+    strip_imported(output, [module.name for module in corpus])
     edit_commands(output, [module.name for module in corpus], edits)
     own = [module for module in corpus if module.command_override is None]
 

@@ -24,12 +24,11 @@ from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.training_log import read_log
 from components.core.console import UserError
 from components.core.formats.policy import PRETRAINED_THUMB, PolicyInfo, write_policy_info
-from components.core.formats.toolchain import load_toolchain
+from components.core.formats.toolchain import PLUGIN, load_toolchain
 from components.core.policy.pretrained import pretrained_policy
 from components.core.storage import publish
 from components.toolchain.build import PLUGIN_PROJECT
 from components.toolchain.config import ToolchainConfig
-from components.toolchain.install import PLUGIN
 from components.toolchain.make import make_toolchain
 
 pytestmark = pytest.mark.toolchain
