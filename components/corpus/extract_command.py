@@ -16,7 +16,7 @@ from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.options import PATH, output_option, split_options
-from components.corpus.outcome import EXTRACTED, FILTERED, MISSING
+from components.corpus.outcome import EXTRACTED, FILTERED, INSTRUMENTED, MISSING
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import OUTSIDE, Report, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
@@ -168,6 +168,8 @@ def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
     kinds = {item.kind for item in report.skipped}
     if kinds <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
+    if INSTRUMENTED in kinds:
+        return "build without --coverage and -fprofile-arcs, then run this again"
     if FILTERED in kinds:
         levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (

@@ -13,6 +13,8 @@ NO_INDEX = "no_index"
 MISSING = "missing"
 FILTERED = "filtered"
 FAILED = "failed"
+DUPLICATE = "duplicate"
+INSTRUMENTED = "instrumented"
 
 
 @dataclass(frozen=True, slots=True)

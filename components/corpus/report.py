@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.formats.corpus import REPORT
-from components.corpus.outcome import EXTRACTED, FAILED, MISSING, NO_INDEX, Outcome
+from components.corpus.outcome import DUPLICATE, EXTRACTED, FAILED, INSTRUMENTED, MISSING, NO_INDEX, Outcome
 
 NO_OUTPUT = "no_output"
 OUTSIDE = "outside"
 NOT_AN_OBJECT = "not_an_object"
 COMPILE_FAILED = "compile_failed"
 DAMAGED = "damaged"
-DUPLICATE = "duplicate"
 NO_FUNCTIONS = "no_functions"
 PACKAGE_FAILED = "package_failed"
 _MAX_EXAMPLES = 5
@@ -33,6 +32,7 @@ _LABELS = {
     NO_INDEX: "without a ThinLTO index",
     OUTSIDE: "outside of the base directory",
     NOT_AN_OBJECT: "neither objects nor archives",
+    INSTRUMENTED: "left out because a replay would not be the same code",
     DAMAGED: "damaged",
     DUPLICATE: "equal to others",
     NO_FUNCTIONS: "without functions",

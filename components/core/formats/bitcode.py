@@ -9,6 +9,7 @@ size, followed by blocks, each with its length in words. Following these lengths
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 MAGIC = b"BC\xc0\xde"
 WRAPPER = b"\xde\xc0\x17\x0b"
@@ -22,42 +23,86 @@ Read = Callable[[int, int], bytes]
 """Function that returns the given number of bytes at an offset, fewer at the end of the file."""
 
 
-def bitcode_problem(read: Read, size_bytes: int) -> str | None:
-    """Return what is wrong with bitcode, None if nothing is.
+_MAX_PADDING_BYTES = 16
+"""Maximum alignment of an object's bitcode in the section of a linked file."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A top-level block of a module: its id, and the bytes [start, end) that its header and its content take."""
+
+    id: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Bitcode:
+    """The layout of one module's bitcode: the bytes [start, end), without a wrapper, and its top-level blocks."""
+
+    start: int
+    end: int
+    blocks: tuple[Block, ...]
+
+
+class BitcodeError(Exception):
+    """The bytes are not complete bitcode; the message is the rest of a sentence about them."""
+
+
+def read_layout(read: Read, size_bytes: int) -> list[Bitcode]:
+    """Return the layout of each module: a linker that joins sections (`ld -r`) puts one after the other.
 
     Args:
         read: returns bytes of the bitcode.
         size_bytes: size of the whole file or section.
+
+    Raises:
+        BitcodeError: it is not bitcode, or incomplete.
     """
     start, end = 0, size_bytes
-    magic = read(0, 4)
-    if magic == WRAPPER:
+    if read(0, 4) == WRAPPER:
         header = read(0, _WRAPPER_BYTES)
         start, length = int.from_bytes(header[8:12], "little"), int.from_bytes(header[12:16], "little")
         if len(header) < _WRAPPER_BYTES or start < _WRAPPER_BYTES or start + length > size_bytes:
-            return f"is truncated: its wrapper declares {start + length} bytes, the file has {size_bytes}"
+            raise BitcodeError(f"is truncated: its wrapper declares {start + length} bytes, the file has {size_bytes}")
         end = start + length
-        magic = read(start, 4)
-    if magic != MAGIC:
-        return "is not bitcode"
-    blocks: set[int] = set()
+    if read(start, 4) != MAGIC:
+        raise BitcodeError("is not bitcode")
+    modules: list[Bitcode] = []
+    blocks: list[Block] = []
     at = start + 4
     # As in LLVM's reader, up to 8 bytes after the last block are padding.
     while at + 8 < end:
-        header = read(at, _HEADER_BYTES)
-        block, content = _block_header(header)
+        block, length = _block_header(read(at, _HEADER_BYTES))
         if block is None:
-            if read(at, 4) == MAGIC:  # another module follows: `ld -r` concatenates sections
-                at += 4
-                continue
-            return f"is damaged: no block starts at byte {at}"
-        at += content
-        if at > end:
-            return f"is truncated: a block ends at byte {at} of {end}"
-        blocks.add(block)
-    if _MODULE_BLOCK not in blocks or _STRTAB_BLOCK not in blocks:
-        return "is truncated: it has no module with a string table"
-    return None
+            following = read(at, _MAX_PADDING_BYTES).lstrip(b"\0")
+            if not following.startswith(MAGIC):
+                raise BitcodeError(f"is damaged: no block starts at byte {at}")
+            modules.append(_complete(start, at, blocks))
+            start = at + min(_MAX_PADDING_BYTES, end - at) - len(following)
+            at, blocks = start + 4, []
+            continue
+        if at + length > end:
+            raise BitcodeError(f"is truncated: a block ends at byte {at + length} of {end}")
+        blocks.append(Block(block, at, at + length))
+        at += length
+    modules.append(_complete(start, end, blocks))
+    return modules
+
+
+def _complete(start: int, end: int, blocks: list[Block]) -> Bitcode:
+    if not {_MODULE_BLOCK, _STRTAB_BLOCK} <= {block.id for block in blocks}:
+        raise BitcodeError("is truncated: it has no module with a string table")
+    return Bitcode(start, end, tuple(blocks))
+
+
+def bitcode_problem(read: Read, size_bytes: int) -> str | None:
+    """Return why this is not the bitcode of one complete module, None if it is. Arguments as for `read_layout`."""
+    try:
+        modules = read_layout(read, size_bytes)
+    except BitcodeError as error:
+        return str(error)
+    return None if len(modules) == 1 else f"holds {len(modules)} modules, one after the other"
 
 
 def _block_header(header: bytes) -> tuple[int | None, int]:

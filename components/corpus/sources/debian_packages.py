@@ -24,8 +24,8 @@ from components.core.projects.recipe import Recipe
 from components.core.storage.stale_directories import remove_stale
 from components.corpus.duplicates import UnreadableModuleError, function_digests
 from components.corpus.extract import ExtractConfig, extract_objects
-from components.corpus.outcome import EXTRACTED
-from components.corpus.report import DUPLICATE, NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
+from components.corpus.outcome import DUPLICATE, EXTRACTED
+from components.corpus.report import NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
 from components.corpus.sources.objects import ObjectFile
 
 RESULT = "package.json"

@@ -1,0 +1,85 @@
+"""Members of static libraries: archives of ar, with long names as by GNU or BSD, and thin archives of paths."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import count
+
+from components.core.formats.names import is_utf8
+
+_MAGIC, _THIN = b"!<arch>\n", b"!<thin>\n"
+_HEADER_BYTES = 60
+_TABLES = (b"/", b"//", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED", b"__.SYMDEF_64")
+"""Members that are an index of symbols, or the long names."""
+
+
+class ArchiveError(Exception):
+    """The archive is damaged; the message is the rest of a sentence about it."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an archive.
+
+    Attributes:
+        name: its name without directories, UTF-8, unique in the archive: "a.2.o" for the second "a.o".
+        content: its bytes; None in a thin archive.
+        path: of the member's file in a thin archive, else "".
+    """
+
+    name: str
+    content: memoryview | None
+    path: str = ""
+
+
+def is_archive(view: memoryview) -> bool:
+    """Return whether a file is an archive."""
+    return bytes(view[:8]) in (_MAGIC, _THIN)
+
+
+def read_members(view: memoryview, path: str) -> list[Member]:
+    """Return the members of the archive `view`, in its order; `path` is where it lies.
+
+    Raises:
+        ArchiveError: it is damaged.
+    """
+    thin = bytes(view[:8]) == _THIN
+    long_names = b""
+    members: list[Member] = []
+    seen: set[str] = set()
+    at = len(_MAGIC)
+    while at < len(view):
+        header = bytes(view[at : at + _HEADER_BYTES])
+        if len(header) < _HEADER_BYTES or header[58:] != b"`\n" or not header[48:58].strip().isdigit():
+            raise ArchiveError(f"is damaged: no member starts at byte {at}")
+        size, begin = int(header[48:58]), at + _HEADER_BYTES
+        field = header[:16].rstrip()
+        stored = not thin or field in _TABLES
+        if stored and begin + size > len(view):
+            raise ArchiveError(f"is truncated: a member ends at byte {begin + size} of {len(view)}")
+        content = view[begin : begin + size] if stored else None
+        at = begin + (size + size % 2 if stored else 0)
+        if field == b"//" and content is not None:
+            long_names = bytes(content)
+        if field in _TABLES:
+            continue
+        if field.startswith(b"#1/") and field[3:].isdigit() and content is not None:
+            length = int(field[3:])
+            name, content = bytes(content[:length]).rstrip(b"\0"), content[length:]
+        elif field.startswith(b"/") and field[1:].isdigit():
+            name = long_names[int(field[1:]) :].partition(b"\n")[0].removesuffix(b"/")
+        else:
+            name = field.removesuffix(b"/")
+        if name in _TABLES:
+            continue
+        spelled = os.fsdecode(name)
+        short = os.path.basename(spelled)
+        if short in ("", ".", "..") or not is_utf8(short) or "\0" in spelled:
+            raise ArchiveError(f"is damaged: the name of the member at byte {begin} is {spelled!r}")
+        if short in seen:
+            stem, suffix = os.path.splitext(short)
+            short = next(other for n in count(2) if (other := f"{stem}.{n}{suffix}") not in seen)
+        seen.add(short)
+        members.append(Member(short, content, "" if stored else os.path.join(os.path.dirname(path), spelled)))
+    return members
