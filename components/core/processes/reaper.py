@@ -49,6 +49,11 @@ _SECRETS = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|_AUTH|^AW
 """Environment variables that children do not inherit: a compiler that a malicious module controls must get no token."""
 
 
+def environment_without_secrets() -> dict[str, str]:
+    """Return the environment of this process without tokens, passwords and the like."""
+    return {name: value for name, value in os.environ.items() if not _SECRETS.search(name)}
+
+
 class Reaper:
     """The reaper of this process, started with the first child; a forked copy of this process gets its own."""
 
@@ -88,7 +93,7 @@ class Reaper:
                 stderr=stderr,
                 cwd=cwd,
                 start_new_session=True,
-                env={name: value for name, value in os.environ.items() if not _SECRETS.search(name)},
+                env=environment_without_secrets(),
             )
 
         if confined == "landlock" and writable is not None:

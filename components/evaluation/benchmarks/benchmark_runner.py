@@ -9,8 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import Progress, UserError
+from components.core.console import Progress, UserError, say
 from components.core.processes import supervision
+from components.core.processes.process_tree import describe_left
 from components.core.projects.benchmark import Benchmark, make_input
 from components.core.projects.build import BuiltProject
 from components.core.projects.recipe import Recipe
@@ -162,9 +163,11 @@ def _run(
 def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None) -> None:
     try:
         with open(run_dir / STDOUT, "wb") as stdout:
-            done = supervision.run(command, TIMEOUT_S, stdout.fileno(), run_dir, stdin)
+            done = supervision.run(command, TIMEOUT_S, stdout.fileno(), run_dir, stdin, daemons=True)
     except supervision.ProcessTimeout:
         raise UserError(f"{subject} did not end within {TIMEOUT_S:.0f} s", "make it smaller in the recipe") from None
+    if done.left_running:
+        say(describe_left(subject, done.left_running))
     if done.returncode != 0:
         outcome = f"has status {done.returncode}" if done.returncode > 0 else f"ended by signal {-done.returncode}"
         stderr = f"; stderr:\n{done.stderr[-1000:]}" if done.stderr else ""
