@@ -30,7 +30,13 @@ def run(tmp_path: Path, text: str, ci: str, allowed: str = "") -> tuple[int, str
         "import sys, pathlib, pytest, tests.skips as skips; skips.ALLOWED = pathlib.Path('allowed.txt'); "
         "sys.exit(pytest.main(['-p', 'tests.skips', '-p', 'no:cacheprovider', '-ra', 'test_file.py']))"
     )
-    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {
+        **os.environ,
+        "CI": ci,
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_ADDOPTS": "",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )
