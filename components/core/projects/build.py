@@ -23,6 +23,7 @@ from components.core.storage.input_files import read_json
 
 LOG = "build.log"
 BUILD_TYPE = "MinSizeRel"
+BINUTILS = ("ar", "nm", "ranlib", "strip")
 _COMMANDS = "compile_commands.json"
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
@@ -172,6 +173,16 @@ def clangxx(clang: Path) -> Path:
     raise UserError(f"there is no clang++ next to {clang}", "install it, or name another clang")
 
 
+def llvm_binutils(clang: Path) -> dict[str, Path]:
+    """Return LLVM's ar, nm, ranlib and strip next to a clang, by these names, without those that are missing.
+
+    GNU's load every LLVM plugin that is installed (LLVMgold.so in bfd-plugins). One of another LLVM version finds no
+    symbols in an object with embedded bitcode, and `ar` then writes an archive without an index.
+    """
+    found = {name: clang.resolve().parent / f"llvm-{name}" for name in BINUTILS}
+    return {name: path for name, path in found.items() if path.is_file()}
+
+
 def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
     """Return the version of a clang: major, minor, patch.
 
@@ -212,6 +223,7 @@ def _run_commands(
         "CXXFLAGS": flags,
         "LDFLAGS": shlex.join([*_target_flags(recipe), *_link_flags(recipe, ldflags)]),
         "JOBS": str(jobs),
+        **{name.upper(): str(path) for name, path in llvm_binutils(clang).items()},
     }
     lines = recipe.prepare + (recipe.commands or ())
     _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)

@@ -139,6 +139,26 @@ def test_commands_build_a_copy(toy: Recipe, tmp_path: Path, clang: Path) -> None
     assert strings is not None and b"lib/add.c" in strings.tobytes() and str(tmp_path).encode() not in strings.tobytes()
 
 
+STATIC = """program: app.o libadd.a
+\t$(CC) $^ -o $@
+libadd.a: add.o
+\t$(AR) rc $@ $^
+add.o: lib/add.c
+\t$(CC) $(CFLAGS) -I. -Iinclude -Ilib -c $< -o $@
+"""
+
+
+def test_commands_link_archives_although_a_plugin_of_another_llvm_is_installed(
+    toy: Recipe, tmp_path: Path, clang: Path
+) -> None:
+    assert list(Path("/usr/lib/bfd-plugins").glob("LLVMgold-14.so")), "package llvm-14-linker-tools"
+    (tmp_path / "toy" / "static.mk").write_text(STATIC)
+    recipe = dataclasses.replace(
+        toy, cmake_options=None, commands=("make -f static.mk program",), prepare=(), binaries=("program",)
+    )
+    assert [path.name for path in build(recipe, tmp_path / "b", clang, EMBED).binaries] == ["program"]
+
+
 def test_a_command_that_fails_is_named_with_its_output(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     recipe = dataclasses.replace(toy, cmake_options=None, commands=("echo made no app; exit 3",))
     with pytest.raises(UserError, match="toy cannot be built: echo made no app") as caught:
