@@ -1,4 +1,4 @@
-"""Command line of the corpus step: mlgo corpus extract, build, make, import, obtain, combine, split."""
+"""Command line of the corpus step: mlgo corpus compilers, extract, build, make, import, obtain, combine, split."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from components.core.projects.recipe import load_recipes
 from components.core.storage import publish
 from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import edit_options, parse_edits
+from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.report import DAMAGED, Report, Skipped
@@ -52,16 +53,16 @@ def main() -> None:
 
     \b
     Example: a corpus of your own CMake project
-      cmake -G Ninja -S . -B build -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \\
-        -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \\
-        -DCMAKE_C_FLAGS="-Oz -Xclang -fembed-bitcode=all" \\
-        -DCMAKE_CXX_FLAGS="-Oz -Xclang -fembed-bitcode=all"
+      mlgo corpus compilers --output compilers
+      cmake -G Ninja -S . -B build -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_BUILD_TYPE=Release \\
+        -DCMAKE_C_COMPILER=$PWD/compilers/clang -DCMAKE_CXX_COMPILER=$PWD/compilers/clang++
       ninja -C build
       mlgo corpus extract --compile-commands build/compile_commands.json --output corpus
     """
 
 
 main.add_command(extract)
+main.add_command(compilers)
 
 
 @main.command()
@@ -327,7 +328,8 @@ def _require_level(corpus: Path, problem: str) -> None:
     if others == len(modules):
         raise UserError(
             f"none of the {others} modules in {corpus} was compiled at the level that {problem} needs ({wanted})",
-            f"build the code at {problems.get(problem).optimization} and extract it again",
+            f"build the code at {problems.get(problem).optimization}: with the compilers of mlgo corpus compilers "
+            f"--problem {problem}, whose level wins over the project's own; then extract it again",
         )
     if others:
         say(f"{others} of {len(modules)} modules were not compiled at the level that {problem} needs ({wanted})")

@@ -24,7 +24,8 @@ from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, Thi
 from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
 
 _EMBED_REMEDY = {
-    None: "build the project with clang and -Xclang -fembed-bitcode=all (no -flto), then run this again",
+    None: "build the project with the compilers that mlgo corpus compilers writes, or with clang and "
+    "-Xclang -fembed-bitcode=all (no -flto), then run this again",
     "distributed": "pass -mllvm -lto-embed-bitcode=post-merge-pre-opt to clang -fthinlto-index=, then run this again",
     "local": "link with clang -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files, then run this again",
 }
@@ -173,7 +174,10 @@ def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
     if FILTERED in kinds:
         levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (
-            f"build at the level of the problem ({levels}; mlgo run --problem), or pass another --cmd-filter to mlgo"
-            " corpus extract: it is searched for in each argument separately"
+            f"build at the level of the problem ({levels}; mlgo run --problem). If the project appends its own level, "
+            "as CMake's build types do (RelWithDebInfo -O2, Release -O3; a project may set one itself), run mlgo "
+            "corpus compilers --output DIR and build with -DCMAKE_C_COMPILER=$PWD/DIR/clang "
+            "-DCMAKE_CXX_COMPILER=$PWD/DIR/clang++ (or CC and CXX), whose level wins. To take these modules as they "
+            "are, pass another --cmd-filter to mlgo corpus extract: it is searched for in each argument separately"
         )
     return _EMBED_REMEDY[thinlto]

@@ -114,7 +114,7 @@ cli.add_command(storage_group)
     "--compile-commands",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="compile_commands.json of a project built with `-Xclang -fembed-bitcode=all`.",
+    help="compile_commands.json of a build with embedded bitcode: see `mlgo corpus compilers --help`.",
 )
 @click.option(
     "--corpus",
