@@ -87,21 +87,27 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
     from components.core.compiler.advisor import Advisor
     from components.core.compiler.inline_plan import PLAN_FILE
     from components.core.policy.pretrained import pretrained_policy
+    from components.tune.model_card import planned_percent
     from components.tune.step import tune
 
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
     root = root_dir or _search_next_to(output)
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
-    say(f"{figures['modules']} of {figures['corpus_modules']} modules, {figures['rounds']} rounds")
+    say(
+        f"the plan lists {figures['modules']} of {figures['corpus_modules']} modules "
+        f"({planned_percent(figures):.0f}% of the text), found in {figures['rounds']} rounds"
+    )
     if unreached := figures["unreached_modules"]:
         say(f"  {unreached} modules were not reached and keep the policy's decisions; run again, with more --minutes")
-    _say_sizes("text of the modules", "", figures)
+    if failed := figures["corpus_modules"] - figures["measured_modules"]:
+        say(f"  {failed} modules do not compile and are not in these figures")
+    _say_sizes(f"text of {figures['measured_modules']} modules", "", figures)
     if options["size_of"] == "linked":
         _say_sizes("the share of it that the link keeps", "linked_", figures)
     if "release_modules" in figures:
         say(
             f"  the release clang reproduces the size of {figures['release_as_found']} of {figures['release_modules']} "
-            f"modules, {figures['release_identical_twice']} with bit-identical objects in two compiles"
+            f"modules of the plan, {figures['release_identical_twice']} with bit-identical objects in two compiles"
         )
     flags = " ".join(Advisor("release").flags("inlining", None, None))
     plan = output / PLAN_FILE

@@ -24,20 +24,22 @@ def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> No
 
 
 def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
-    searched, known = figures["modules"], figures["corpus_modules"]
+    planned, known, measured = (figures[name] for name in ("modules", "corpus_modules", "measured_modules"))
     linked = config.size_of == "linked"
     counted, prefix = ("the share of each function that the link keeps", "linked_") if linked else ("all functions", "")
+    program = f"all {known} modules" if measured == known else f"the {measured} of {known} modules that compile"
     lines = [
         f"# Inlining plan: {_change(figures[f'plan_{prefix}reduction_percent'])} than LLVM's heuristic",
         "",
         "The decisions of one program's calls, found by a search. Other code needs a policy.",
         "",
-        *_table(f"text of {searched} of {known} modules", "", figures),
+        *_table(f"text of {program}", "", figures),
         *(_table("the share that the link keeps", "linked_", figures) if linked else []),
+        f"- The plan lists {planned} of {known} modules ({planned_percent(figures):.0f}% of the text under LLVM's "
+        f"heuristic); {figures['finished_modules']} of them were searched to the end. Modules that it does not list, "
+        "and calls that have changed, get the policy's decisions, also in the figures above.",
         f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "
         f"of a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
-        f"- {figures['finished_modules']} of {known} modules were searched to the end. Modules that the plan does not "
-        "list, and calls that have changed, get the policy's decisions.",
         f"- {_verified(figures)}",
         f"- Corpus `{figures['corpus'] or 'without manifest'}`, policy `{figures['policy'] or 'without manifest'}`, "
         f"training clang {figures['llvm_version']} `{figures['training clang']}`.",
@@ -47,6 +49,11 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         "```",
     ]
     return lines
+
+
+def planned_percent(figures: Mapping[str, Any]) -> float:
+    """Return the share of the modules in the plan, in percent of all modules' text under LLVM's heuristic."""
+    return 100 * float(figures["planned_heuristic_bytes"]) / max(1, figures["heuristic_bytes"])
 
 
 def _table(title: str, prefix: str, figures: Mapping[str, Any]) -> list[str]:
@@ -61,7 +68,9 @@ def _table(title: str, prefix: str, figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _change(reduction_percent: float) -> str:
+def _change(reduction_percent: float | None) -> str:
+    if reduction_percent is None:
+        return "not smaller"
     return f"{abs(reduction_percent):.2f}% {'larger' if reduction_percent < 0 else 'smaller'}"
 
 
@@ -69,6 +78,7 @@ def _verified(figures: Mapping[str, Any]) -> str:
     if "release_modules" not in figures:
         return "Not verified with a release clang: pass --release-toolchain."
     return (
-        f"The release clang compiled {figures['release_as_found']} of {figures['release_modules']} modules to the size "
-        f"that was found, {figures['release_identical_twice']} with bit-identical objects in two compiles."
+        f"The release clang compiled {figures['release_as_found']} of the {figures['release_modules']} modules of the "
+        f"plan to the size that was found, {figures['release_identical_twice']} with bit-identical objects in two "
+        "compiles."
     )

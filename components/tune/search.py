@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import compress
@@ -16,7 +16,7 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError
 from components.core.formats.corpus import Module, project_of
 from components.core.workers import WorkerPool
-from components.tune.climb import Climb, ClimbRequest, Round, bytes_kept
+from components.tune.climb import Climb, ClimbRequest, Round, bytes_kept, linked_bytes
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 
@@ -51,7 +51,8 @@ def search(
     """Search until `config.minutes` are over or nothing improves.
 
     Returns:
-        The state of each module, without those that do not compile.
+        The state of each module, without those that do not compile. Modules that were not reached have no rounds, and
+        the policy's sizes as the result. Empty if no module was reached.
 
     Raises:
         UserError: too many modules do not compile.
@@ -82,13 +83,55 @@ def search(
                     progress.advance(
                         modules=f"{sum(state.finished for state in started)} of {len(states)} finished",
                         saved_percent=100
-                        * (1 - sum(s.linked_bytes for s in started) / sum(s.policy_linked_bytes for s in started)),
+                        * (
+                            1
+                            - sum(s.linked_bytes for s in started) / max(1, sum(s.policy_linked_bytes for s in started))
+                        ),
                     )
                     if time.monotonic() > deadline_s:
                         break
             if time.monotonic() > deadline_s:
                 break
-    return {name: state for name, state in states.items() if state.rounds and name not in quarantine}
+    if not any(state.rounds for name, state in states.items() if name not in quarantine):
+        return {}
+    unreached = [by_name[name] for name, state in states.items() if not state.rounds and name not in quarantine]
+    _measure_policy(compiler, policy, unreached, states, objects, pool, quarantine)
+    return {name: state for name, state in states.items() if name not in quarantine}
+
+
+@dataclass(frozen=True)
+class _UnderPolicy:
+    """Compiles a module under the policy; objects: see `Climb`."""
+
+    compiler: Compiler
+    objects: Mapping[str, Mapping[str, int]]
+
+    def __call__(self, request: Request) -> tuple[int, float]:
+        """Return its text size and the objective, in bytes."""
+        (sample,) = self.compiler(request).samples
+        return sample.text_size_bytes, linked_bytes(sample, self.objects.get(request.module.project, {}))
+
+
+def _measure_policy(
+    compiler: Compiler,
+    policy: Path,
+    modules: Sequence[Module],
+    states: Mapping[str, ModuleState],
+    objects: Mapping[str, Mapping[str, int]],
+    pool: WorkerPool,
+    quarantine: Quarantine,
+) -> None:
+    """Set the sizes of modules that keep the policy's decisions, so that totals are those of the program."""
+    if not modules:
+        return
+    requests = [Request(module, Advisor("policy", policy=policy), want_functions=True) for module in modules]
+    with Progress("compiling modules that were not reached, under the policy", len(requests)) as progress:
+        for request, (size, linked) in compile_all(
+            pool, _UnderPolicy(compiler, objects), requests, quarantine, progress
+        ):
+            state = states[request.module.name]
+            state.policy_bytes = state.size_bytes = size
+            state.policy_linked_bytes = state.linked_bytes = linked
 
 
 def _update(state: ModuleState, done: Round) -> None:

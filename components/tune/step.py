@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -69,21 +69,21 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         directory = SearchDirectory(lease, inputs)
         with _published_at_the_end(directory):
             states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
-        unreached = sum(module.name not in states and module.name not in quarantine for module in corpus.modules)
-        modules = [module for module in corpus.modules if module.name in states]
-        planned = _planned(compiler, policy, modules, states, pool, quarantine)
-        states = {name: state for name, state in states.items() if name in planned}
         if not states:
             raise UserError("the time limit was reached before the first round of any module", "give more --minutes")
+        modules = [module for module in corpus.modules if module.name in states and states[module.name].rounds]
+        planned = _planned(compiler, policy, modules, states, pool, quarantine)
+        if not planned:
+            raise UserError("no module compiled to the size that was found", "search again, see the messages above")
+        states = _keep_confirmed(states, planned, quarantine)
         major = int(toolchain.llvm_version.split(".")[0])
         decisions = [PlannedModule(states[name].source, planned[name]) for name in sorted(planned)]
         write_plan(partial / PLAN_FILE, decisions, major)
         built = {}
         if release is not None:
-            kept = [module for module in modules if module.name in states]
+            kept = [module for module in modules if module.name in planned]
             built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
-        counts = {"corpus_modules": len(corpus), "unreached_modules": unreached}
-        figures = _figures(config, toolchain, counts, states, quarantine) | built
+        figures = _figures(config, toolchain, len(corpus), states, planned, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
         write_card(partial / MARKDOWN, config, figures)
@@ -196,6 +196,19 @@ def _planned(
     return planned
 
 
+def _keep_confirmed(
+    states: Mapping[str, ModuleState], planned: Collection[str], quarantine: Quarantine
+) -> dict[str, ModuleState]:
+    """Return the states of the modules that compile; those that are not in the plan have the policy's sizes."""
+    return {
+        name: state
+        if name in planned
+        else replace(state, size_bytes=state.policy_bytes, linked_bytes=state.policy_linked_bytes, found={})
+        for name, state in states.items()
+        if name not in quarantine
+    }
+
+
 @dataclass(frozen=True)
 class _CompileTwice:
     """Compiles a module twice."""
@@ -235,10 +248,12 @@ def _verify(
 def _figures(
     config: TuneConfig,
     toolchain: Toolchain,
-    counts: Mapping[str, int],
+    corpus_modules: int,
     states: Mapping[str, ModuleState],
+    planned: Collection[str],
     quarantine: Quarantine,
 ) -> dict[str, Any]:
+    """Return the content of tune.json; bytes are sums over all modules that compile, in the plan or not."""
     found = [state for _, state in sorted(states.items())]
     text = [[s.heuristic_bytes, s.policy_bytes, s.size_bytes] for s in found]
     linked = [[s.heuristic_linked_bytes, s.policy_linked_bytes, s.linked_bytes] for s in found]
@@ -247,27 +262,34 @@ def _figures(
         "problem": _PROBLEM,
         "llvm_version": toolchain.llvm_version,
         **_inputs(config),
-        **counts,
-        "modules": len(states),
-        "finished_modules": sum(state.finished for state in states.values()),
-        "rounds": sum(state.rounds for state in states.values()),
+        "corpus_modules": corpus_modules,
+        "measured_modules": len(states),
+        "unreached_modules": sum(not state.rounds for state in found),
+        "modules": len(planned),
+        "planned_heuristic_bytes": sum(states[name].heuristic_bytes for name in planned),
+        "finished_modules": sum(states[name].finished for name in planned),
+        "rounds": sum(state.rounds for state in found),
         **_reductions("", text),
         **(_reductions("linked_", linked) if config.size_of == "linked" else {}),
         "quarantine": quarantine.to_json(),
     }
 
 
-def _reductions(prefix: str, sizes: Sequence[Sequence[float]]) -> dict[str, float]:
+def _reductions(prefix: str, sizes: Sequence[Sequence[float]]) -> dict[str, float | None]:
     """Return the figures of the modules' sizes in bytes under LLVM's heuristic, the policy and the plan."""
     heuristic, policy, plan = (round(sum(column)) for column in zip(*sizes, strict=True))
     return {
         f"heuristic_{prefix}bytes": heuristic,
         f"policy_{prefix}bytes": policy,
         f"plan_{prefix}bytes": plan,
-        f"policy_{prefix}reduction_percent": 100 * (1 - policy / heuristic),
-        f"plan_{prefix}reduction_percent": 100 * (1 - plan / heuristic),
-        f"plan_over_policy_{prefix}percent": 100 * (1 - plan / policy),
+        f"policy_{prefix}reduction_percent": _reduction_percent(heuristic, policy),
+        f"plan_{prefix}reduction_percent": _reduction_percent(heuristic, plan),
+        f"plan_over_policy_{prefix}percent": _reduction_percent(policy, plan),
     }
+
+
+def _reduction_percent(before: int, after: int) -> float | None:
+    return 100 * (1 - after / before) if before else None
 
 
 def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:

@@ -132,7 +132,7 @@ def main(start_from: Path | str | None, retrain_state: str | None, run_gin_bindi
     """Train a policy that imitates LLVM's heuristic, or adopt a trained one, as the start of reinforcement learning.
 
     Writes a policy (policy.json, SavedModel, TensorFlow Lite, C++), TensorBoard summaries, and report.json with the
-    agreement on decisions of held-out modules.
+    agreement on decisions of held-out modules, or, for an adopted policy, on the trace's decisions.
     """
     # Before TensorFlow is imported, which takes seconds: --help must not wait for it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -146,10 +146,7 @@ def main(start_from: Path | str | None, retrain_state: str | None, run_gin_bindi
     config = WarmstartConfig(start_from=str(start_from), regressed=deployment.regressed, **arguments)
     report = train(config)
     speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""
-    say(
-        f"{display_path(config.output)}: agrees with the heuristic in {100 * report.agreement:.2f}% of "
-        f"{report.heldout_decisions} held-out decisions{speed}"
-    )
+    say(f"{display_path(config.output)}: {report.summary()}{speed}")
 
 
 if __name__ == "__main__":

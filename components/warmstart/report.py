@@ -16,11 +16,13 @@ class Report:
     """Metrics of the run.
 
     Attributes:
-        agreement: fraction of the held-out decisions in which the policy agrees with the heuristic; NaN, written as
-            null, if none are held out.
-        training_agreement: the same for the training decisions.
-        decisions, heldout_decisions: number of training and of held-out decisions.
-        confusion: number of held-out decisions, int64 [A, A], by the heuristic's action (rows) and the policy's; None
+        agreement: fraction of the compared decisions in which the policy agrees with the heuristic; NaN, written as
+            null, if none are compared.
+        training_agreement: the same for the training decisions; NaN if there was no training.
+        decisions, heldout_decisions: number of training and of held-out decisions, both 0 without a training.
+        compared_decisions: number of the decisions that `agreement` and `confusion` are about: the held-out ones, or,
+            without a training, those of all modules of the trace, or a sample of them.
+        confusion: number of compared decisions, int64 [A, A], by the heuristic's action (rows) and the policy's; None
             where actions have no names.
         action_names: the A actions.
         decisions_per_s, training_s, tracing_s, loss: see `clone.CloneResult`.
@@ -30,6 +32,7 @@ class Report:
     training_agreement: float
     decisions: int
     heldout_decisions: int
+    compared_decisions: int
     epochs: int
     decisions_per_s: float
     training_s: float
@@ -37,6 +40,17 @@ class Report:
     loss: float
     confusion: NDArray[np.int64] | None = None
     action_names: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Return the agreement in words."""
+        share = "agrees with the heuristic in {:.2f}% of {} {}".format
+        if self.heldout_decisions:
+            return share(100 * self.agreement, self.compared_decisions, "held-out decisions")
+        if self.compared_decisions:
+            return share(100 * self.agreement, self.compared_decisions, "decisions of the trace")
+        if self.decisions:
+            return share(100 * self.training_agreement, self.decisions, "training decisions; none are held out")
+        return "not compared with the heuristic: the trace has no decisions"
 
     def figures(self) -> dict[str, float]:
         """Return the metrics that are single numbers, without those that are NaN."""

@@ -73,6 +73,7 @@ def _train(config: WarmstartConfig) -> Report:
             training_agreement=agreement(cloned.policy, decisions.observed[~heldout], decisions.action[~heldout]),
             decisions=int((~heldout).sum()),
             heldout_decisions=int(heldout.sum()),
+            compared_decisions=len(chosen),
             epochs=config.epochs,
             decisions_per_s=cloned.decisions_per_s,
             training_s=cloned.training_s,

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus
+from components.core.policy.pretrained import pretrained_policy
 from components.core.storage import digest
 from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri
@@ -81,6 +84,40 @@ def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, re
     assert sum(int(row["plan_bytes"]) for row in rows) == figures["plan_bytes"]
     assert all(int(row["plan_bytes"]) <= int(row["policy_bytes"]) for row in rows)
     assert f"-mlgo-inline-plan={tmp_path / 'plan' / 'inline.plan'}" in done.stdout
+
+
+def test_totals_are_those_of_the_program_if_the_time_limit_leaves_modules_out(
+    make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
+) -> None:
+    """The plan lists the modules that were reached; the others keep the policy's decisions, and count with these."""
+    corpus = make_corpus(tmp_path / "corpus", {f"app/m{i}.cpp": CPP.format(i=i) for i in range(5)})
+    inputs = ("--corpus", corpus.directory, "--toolchain", training_toolchain, "--size-of", "modules")
+    done = tune(*inputs, "--minutes", 1e-4, "--output", tmp_path / "plan")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "plan" / "tune.json").read_text())
+    assert 0 < figures["modules"] == 5 - figures["unreached_modules"] < 5
+    clang = training_toolchain / "bin" / "clang"
+    policy = pretrained_policy("inlining", clang=clang)
+    compiler = Compiler(clang, "inlining")
+    for side, advisor in (("heuristic", Advisor("default")), ("policy", Advisor("policy", policy=policy))):
+        sizes = [compiler(Request(module, advisor)).samples[0].text_size_bytes for module in corpus.modules]
+        assert figures[f"{side}_bytes"] == sum(sizes)
+    with (tmp_path / "plan" / "modules.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 5 and sum(int(row["plan_bytes"]) for row in rows) == figures["plan_bytes"]
+    assert all(row["plan_bytes"] == row["policy_bytes"] for row in rows if row["rounds"] == "0")
+    reached = sum(int(row["heuristic_bytes"]) for row in rows if row["rounds"] != "0")
+    assert reached == figures["planned_heuristic_bytes"]
+    assert "text of 5 modules:" in done.stdout and f"lists {figures['modules']} of 5 modules" in done.stdout
+
+
+def test_program_without_text_has_no_reduction(
+    make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
+) -> None:
+    corpus = make_corpus(tmp_path / "corpus", {"app/empty.c": "int nothing;\n"}).directory
+    done = tune("--corpus", corpus, "--toolchain", training_toolchain, "--minutes", 0.1, "--output", tmp_path / "plan")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "plan" / "tune.json").read_text())["plan_reduction_percent"] is None
 
 
 def test_function_of_two_modules_counts_by_the_share_that_the_link_keeps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import pytest
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, load_policy_info
+from components.core.formats.trace import load_trace
 from components.core.formats.vocab import write_vocab
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
 from components.core.storage import digest, publish
 from components.warmstart.config import WarmstartConfig
+from components.warmstart.report import Report
 from components.warmstart.train import train
 
 FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks"))
@@ -56,6 +59,28 @@ def test_adopted_policy_keeps_its_normalization(inputs: dict[str, Path], tmp_pat
     assert 0.5 < report.agreement < 1 and report.epochs == 0
     written = json.loads((tmp_path / "warmstart" / "report.json").read_text())
     assert written["agreement"] == report.agreement and written["loss"] is None
+    # Nothing is trained, so nothing is held out: all decisions of the trace are compared.
+    assert (written["decisions"], written["heldout_decisions"]) == (0, 0)
+    assert written["compared_decisions"] == load_trace(inputs["trace"]).decisions
+    assert sum(map(sum, written["confusion_matrix"]["rows"])) == written["compared_decisions"]
+    assert report.summary().endswith(f"of {written['compared_decisions']} decisions of the trace")
+
+
+@pytest.mark.parametrize(
+    ("decisions", "heldout", "compared", "summary"),
+    [
+        (80, 20, 20, "agrees with the heuristic in 75.00% of 20 held-out decisions"),
+        (100, 0, 0, "agrees with the heuristic in 50.00% of 100 training decisions; none are held out"),
+        (0, 0, 100, "agrees with the heuristic in 75.00% of 100 decisions of the trace"),
+        (0, 0, 0, "not compared with the heuristic: the trace has no decisions"),
+    ],
+)
+def test_summary_names_the_decisions_that_were_compared(
+    decisions: int, heldout: int, compared: int, summary: str
+) -> None:
+    agreement = 0.75 if compared else math.nan
+    report = Report(agreement, 0.5, decisions, heldout, compared, 1, 0.0, 0.0, 0.0, 0.0)
+    assert report.summary() == summary
 
 
 @pytest.mark.parametrize("given", ["trace", "other"])

@@ -42,6 +42,7 @@ def test_step_writes_a_complete_policy(inputs, tmp_path):
     verify(output)
     report = json.loads((output / "report.json").read_text())
     assert report["agreement"] > 0.95 and (report["decisions"], report["heldout_decisions"]) == (5400, 600)
+    assert report["compared_decisions"] == 600
     info = load_policy_info(output)
     assert (info.trained_by, info.llvm_version, info.corpus_digest) == ("warmstart", "19.1.7", "corpus digest")
     assert (info.trace_digest, info.vocab_digest) == (digest(inputs["trace"]), digest(inputs["vocab"]))
