@@ -19,7 +19,8 @@ RESULTS = ROOT / "components" / "core" / "policy" / "pretrained" / "inlining" / 
 SMALLER, LARGER, GREY = "#1f5fa8", "#e08a1e", "#8a8f98"
 _TITLES = {
     "toolchain-training": "training\nclang",
-    "toolchain-release": "release\nclang\n(if better)",
+    "toolchain-release": "release\nclang",
+    "select-policy": "select\npolicy",
     "tune": "tune\n(optional)",
     "ppo": "ppo\n(train)",
 }
@@ -71,7 +72,7 @@ def _pipeline() -> Figure:
         for column, names in columns.items()
         for row, name in enumerate(names)
     }
-    figure = Figure(figsize=(11, 2.2), layout="constrained")
+    figure = Figure(figsize=(12, 2.2), layout="constrained")
     axes = figure.subplots()
     axes.axis("off")
     for name, waits in tasks.items():

@@ -17,6 +17,8 @@ from pipelines.local.unsupported import ON_KFP
 COMPILED_PIPELINES = {name: Path(__file__).parent / "compiled" / f"{name}.yaml" for name in ("training", "sdk")}
 """This project's pipelines: the one that trains, and the one that builds an LLVM SDK for it."""
 COMPILED = COMPILED_PIPELINES["training"]
+REPORT_STEP = "release-report"
+"""The step of the training pipeline that evaluates the release clang."""
 _SDK_PIPELINE = "mlgo-sdk"
 """`pipelineInfo.name` of compiled/sdk.yaml."""
 

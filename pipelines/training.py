@@ -1,10 +1,12 @@
 """The KFP pipeline: the order of the steps. `mlgo pipeline compile` compiles it to pipelines/compiled/.
 
-    toolchain (training) ─┐                                          ┌─ if it is good enough ─────────────────┐
-    corpus ───────────────┴─ trace ── vocab ── warmstart ── ppo ── evaluation ── toolchain (release) ── size report
-                                                                      │                 promote, if asked ─┤
-                                                                      │                    tune, if asked ─┘
-                                                                      └─ else: record the refusal, if asked
+    toolchain (training) ─┐
+    corpus ───────────────┴─ trace ── vocab ── warmstart ── ppo ── evaluation
+    evaluation ── select policy ── toolchain (release) ── release report ─┬─ tune, if asked
+                                                                          └─ promote, if asked
+    The release clang embeds the trained policy or, if that is not better, the one that training started from, or a
+    pretrained one (components/evaluation/release_policy.py). A trained policy that it does not embed is not promoted;
+    the refusal is recorded, if asked.
 
 Imports kfp, so it runs only in the environment `pipelines`.
 """
@@ -16,6 +18,7 @@ from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.corpus.component import corpus as make_corpus
 from components.evaluation.component import evaluation as evaluate
 from components.evaluation.component import release_report as report_release
+from components.evaluation.component import select_policy
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace
@@ -38,11 +41,12 @@ def notification() -> dsl.PipelineTask:
 
 
 # A separate pipeline, because kfp 2.17's local runner looks up a condition's operands only among a pipeline's inputs.
-@dsl.pipeline(name="release-if-good")
-def release_if_good(
-    good: str,
+@dsl.pipeline(name="release-and-promote")
+def release_and_promote(
+    release_policy: str,
     corpus: dsl.Input[dsl.Dataset],
     training: dsl.Input[dsl.Artifact],
+    warmstart: dsl.Input[dsl.Model],
     policy: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
     recipe: str,
@@ -62,14 +66,19 @@ def release_if_good(
     model_registry: str,
     seed: int,
 ) -> None:
-    """If `good` is "yes", build a release clang and report on it; search for a plan and promote the policy if asked.
+    """Build a release clang with the chosen policy unless it is "none", and report on it; search for a plan if asked.
 
-    Otherwise record in the state of retraining, if there is one, that the policy is not promoted.
+    If there is a state of retraining, promote the trained policy, or record that it is not promoted because another one
+    was chosen.
     """
-    with dsl.If(good == "yes", name="good-enough"):
+    with dsl.If(release_policy != "none", name="release-wanted"):
+        selected = sized(
+            select_policy(evaluation=evaluation, policy=policy, warmstart=warmstart, training=training), "1", "4G"
+        )
+        chosen = selected.outputs["release_policy"]
         released = sized(
             toolchain_release(
-                policy=policy,
+                policy=chosen,
                 extra_policy=extra_policy,
                 strategy=strategy,
                 targets=targets,
@@ -85,7 +94,7 @@ def release_if_good(
             report_release(
                 corpus=corpus,
                 training=training,
-                policy=policy,
+                policy=chosen,
                 evaluation=evaluation,
                 release=released.outputs["release"],
                 recipe=recipe,
@@ -98,7 +107,7 @@ def release_if_good(
             "8G",
         )
         reported.set_caching_options(False)  # the content behind `recipe` may change, as for the corpus
-        with dsl.If(retrain_state != "", name="promotion-wanted"):
+        with dsl.If(release_policy == "trained", name="trained"), dsl.If(retrain_state != "", name="promotion-wanted"):
             promoted = sized(
                 promote(
                     policy=policy,
@@ -122,7 +131,7 @@ def release_if_good(
                 search_plan(
                     corpus=corpus,
                     training=training,
-                    policy=policy,
+                    policy=chosen,
                     release=released.outputs["release"],
                     minutes=tune_minutes,
                     workers=workers,
@@ -132,7 +141,7 @@ def release_if_good(
                 "16G",
             )
 
-    with dsl.If(good != "yes", name="not-good-enough"), dsl.If(retrain_state != "", name="refusal-wanted"):
+    with dsl.If(release_policy != "trained", name="not-trained"), dsl.If(retrain_state != "", name="refusal-wanted"):
         refused = sized(
             record_refusal(
                 policy=policy,
@@ -220,8 +229,9 @@ def training_pipeline(
             `better`, a number. Empty: the problem's default.
         max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
             more than this percentage of additional instructions, a number. Empty: no limit.
-        release_if: `better`: build a release clang only if the verdict is `better`. `always`: build one
-            whatever the verdict. A policy that is not better than the trained policy of `start_from` never gets one.
+        release_if: `better`: the release clang embeds the trained policy only if the verdict is `better`; otherwise the
+            policy of `start_from`, or from `heuristic` a pretrained one, takes its place if the verdict on that is, and
+            else none is built. `always`: it embeds the trained policy whatever the verdict, unless its start is better.
         oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`. Empty: those of
             `retrain_state`.
         extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
@@ -334,10 +344,11 @@ def training_pipeline(
             "4",
             "8G",
         )
-        release_if_good(
-            good=judged.outputs["release"],
+        release_and_promote(
+            release_policy=judged.outputs["release_policy"],
             corpus=code.outputs["corpus"],
             training=training.outputs["training"],
+            warmstart=cloned.outputs["warmstart"],
             policy=trained.outputs["policy"],
             evaluation=judged.outputs["evaluation"],
             recipe=recipe,

@@ -10,14 +10,14 @@ from click.core import ParameterSource
 
 from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import UserError, preset_option, run_step
+from components.core.console import UserError, preset_option, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
 from components.core.workers.factory import HELP as WORKERS_HELP
-from components.evaluation.config import RELEASE_IF, THRESHOLDS, EvaluationConfig
+from components.evaluation.config import MATCHING, RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
     LINK_VARIANT,
@@ -27,6 +27,7 @@ from components.evaluation.projects.commands import (
     compare_programs,
 )
 from components.evaluation.report import terminal_report
+from components.evaluation.report.policy_choice import release_notes
 
 
 class _DefaultCommand(click.Group):
@@ -69,21 +70,24 @@ def main() -> None:
 @click.option("--warmstart", type=ARTIFACT, help="Warmstart policy to compare with.")
 @click.option(
     "--compare-with",
-    type=ArtifactOr(*PRETRAINED_NAMES),
-    help="Another policy to compare with. A pretrained one is left out where it does not fit the training clang.",
+    type=ArtifactOr(*PRETRAINED_NAMES, MATCHING),
+    help="Another policy to compare with; matching: the pretrained one that could replace the policy. A pretrained one "
+    "is left out where it does not fit the training clang.",
 )
 @click.option(
     "--evaluation",
     type=ARTIFACT,
-    help="Earlier evaluation by the training clang: its measurements are reused, only the release clang compiles.",
+    help="Earlier evaluation by the training clang: its measurements are reused, only the release clang compiles. The "
+    "policy may be the one that it evaluated, its warmstart policy, or the pretrained one that it compared with.",
 )
 @click.option(
     "--release-if",
     type=click.Choice(RELEASE_IF),
     default="better",
     show_default=True,
-    help="Verdict for which a release clang is built: `release` in metrics.json is yes or no. It is no, also with "
-    "always, for a policy that is not better than the trained policy it started from.",
+    help="Verdict for which the release clang embeds this policy; otherwise the one that training started from, or a "
+    "pretrained one, takes its place, or none is built: `release_policy` in metrics.json. always: whatever the "
+    "verdict, unless the policy is not better than its start.",
 )
 @click.option(
     "--ppo-root",
@@ -161,6 +165,7 @@ def run(
       mlgo evaluation compare-binaries   linked programs and libraries of whole projects
       mlgo evaluation compare-builds     two build trees of your own
       mlgo evaluation compare-programs   instructions that such programs execute
+      mlgo evaluation select-policy      copy the policy that a release clang is to embed
       mlgo evaluation show               print the table of a finished evaluation
     """
     sweep = _thresholds(thresholds)
@@ -188,6 +193,28 @@ def run(
 main.add_command(compare_binaries)
 main.add_command(compare_builds)
 main.add_command(compare_programs)
+
+
+@main.command("select-policy", short_help="Copy the policy that a release clang is to embed.")
+@click.option("--evaluation", type=ARTIFACT, required=True, help="Evaluation of the trained policy.")
+@click.option("--policy", type=ARTIFACT, required=True, help="The trained policy.")
+@click.option("--start", type=ARTIFACT, required=True, help="Policy that training started from: the warmstart.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="Training clang, which compiles a pretrained policy.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the copy.")
+def select_policy(evaluation: Path, policy: Path, start: Path, toolchain: Path, output: Path) -> None:
+    """Copy the policy that an evaluation chose for the release clang: `release_policy` in its metrics.json.
+
+    \b
+    Example:
+      mlgo evaluation select-policy --evaluation runs/demo/evaluation --policy runs/demo/policy \\
+          --start runs/demo/warmstart --toolchain runs/demo/training --output runs/demo/release_policy
+    """
+    from components.evaluation.release_policy import publish_release_policy
+
+    chosen = publish_release_policy(evaluation, policy, start, toolchain, output)
+    say(f"policy for the release clang: {chosen}")
+    for note in release_notes(terminal_report.read_metrics(evaluation)):
+        say(note)
 
 
 @main.command("show")

@@ -1,4 +1,4 @@
-"""KFP components of the evaluation step: the verdict on a policy, and the report on a release clang."""
+"""KFP components of the evaluation step: verdict, policy of the release clang, report on the release clang."""
 
 from kfp import dsl
 
@@ -20,9 +20,9 @@ def evaluation(  # type: ignore[no-untyped-def]
     metrics: dsl.Output[dsl.Metrics],
     page: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
-    release: dsl.OutputPath(str),  # type: ignore[valid-type]
+    release_policy: dsl.OutputPath(str),  # type: ignore[valid-type]
 ):
-    """Evaluate a policy on held-out modules, and decide whether to build a release clang with it.
+    """Evaluate a policy on held-out modules, and choose the policy that the release clang embeds.
 
     Args:
         corpus: Corpus with the held-out modules.
@@ -34,13 +34,14 @@ def evaluation(  # type: ignore[no-untyped-def]
         preset: `tiny` compares with fewer inlining thresholds.
         min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
             problem's default.
-        release_if: `better`: build a release clang only if the verdict is `better`. `always`: build one
-            whatever the verdict. A policy that is not better than the trained policy it started from never gets one.
+        release_if: `better`: the release clang embeds the policy only if the verdict is `better`; otherwise the policy
+            that training started from, or a pretrained one, takes its place if the verdict on it is. `always`: it
+            embeds the policy whatever the verdict, unless another one is better.
         evaluation: Measurements, metrics, report and verdict.
         metrics: Metrics for the KFP UI.
         page: HTML report.
         summary: Markdown summary of the report.
-        release: "yes" if a release clang is to be built.
+        release_policy: Policy that the release clang embeds: `trained`, `start` or `pretrained`; `none`: none is built.
     """
     return step(
         "toolchain",
@@ -53,7 +54,7 @@ def evaluation(  # type: ignore[no-untyped-def]
             "--warmstart",
             warmstart.uri,
             "--compare-with",
-            "pretrained",
+            "matching",
             "--policy",
             policy.uri,
             "--problem",
@@ -72,8 +73,45 @@ def evaluation(  # type: ignore[no-untyped-def]
         ],
         hours=6,
         copies={"report.html": page.path, "summary.md": summary.path},
-        values={"metrics.json:release": release},
+        values={"metrics.json:release_policy": release_policy},
         metrics={"metrics.json": "metrics"},
+    )
+
+
+@dsl.container_component
+def select_policy(  # type: ignore[no-untyped-def]
+    evaluation: dsl.Input[dsl.Artifact],
+    policy: dsl.Input[dsl.Model],
+    warmstart: dsl.Input[dsl.Model],
+    training: dsl.Input[dsl.Artifact],
+    release_policy: dsl.Output[dsl.Model],
+):
+    """Copy the policy that the release clang embeds: the trained one, the one it started from, or a pretrained one.
+
+    Args:
+        evaluation: Evaluation that chose it.
+        policy: Trained policy.
+        warmstart: Policy that training started from.
+        training: Training clang.
+        release_policy: The chosen policy.
+    """
+    return step(
+        "toolchain",
+        "evaluation",
+        [
+            "select-policy",
+            "--evaluation",
+            evaluation.uri,
+            "--policy",
+            policy.uri,
+            "--start",
+            warmstart.uri,
+            "--toolchain",
+            training.uri,
+            "--output",
+            release_policy.uri,
+        ],
+        hours=1,
     )
 
 
@@ -100,7 +138,7 @@ def release_report(  # type: ignore[no-untyped-def]
         corpus: Corpus with the held-out modules.
         training: Training clang.
         policy: Policy that the release clang embeds.
-        evaluation: Evaluation of the policy by the training clang.
+        evaluation: Evaluation by the training clang, which measured this policy, too.
         release: Release clang to measure.
         recipe: Recipe of the programs to build and run. Empty: no whole programs.
         problem: Decision that the policy makes: `inlining` or `regalloc`.

@@ -14,10 +14,12 @@ from components.evaluation.projects.link_variants import LINK_VARIANTS
 THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: values that a user without a policy would try."""
 
-
 RELEASE_IF = ("better", "always")
-"""Verdicts for which a release clang is built. A policy that is not better than the trained policy it started from gets
-none in either case."""
+"""Verdicts for which the release clang embeds the trained policy. Otherwise it embeds another one, or none is built
+(components/evaluation/release_policy.py)."""
+
+MATCHING = "matching"
+"""Given instead of a policy to compare with: the pretrained one that could replace the evaluated policy."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class EvaluationConfig:
         release_toolchain: release clang that embeds the policy: compiles the modules for their sizes, and builds the
             projects of `recipe`. None: the training clang runs the policy.
         warmstart: warmstart policy artifact to compare with; None for no comparison.
-        compare_with: another policy to compare with, an artifact or one of PRETRAINED_NAMES; None for no comparison.
-        evaluation: an earlier evaluation of the same policy by the training clang. All its scores are reused, or all
-            its sizes except the policy's: only the release clang compiles. None compiles everything.
+        compare_with: another policy to compare with: an artifact, one of PRETRAINED_NAMES or MATCHING; None for none.
+        evaluation: an earlier evaluation by the training clang that measured the policy, also as the start of another
+            one or as a pretrained one. All its scores are reused, or all its sizes except the policy's: only the
+            release clang compiles. None compiles everything.
         release_if: one of RELEASE_IF.
         ppo_root: directory with the training's TensorBoard events; None looks in the policy artifact.
         recipe: builds the held-out projects of these recipes whole and compares the instructions that their benchmarks

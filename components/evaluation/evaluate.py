@@ -20,6 +20,7 @@ from components.core.storage import digest, publish
 from components.core.workers.factory import make_pool
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inputs import (
+    ReferencePolicy,
     check_policy,
     find_reference,
     heldout_modules,
@@ -34,12 +35,14 @@ from components.evaluation.metrics_types import (
     BinariesComparison,
     Inputs,
     Metrics,
+    PolicyRole,
     SizeMetrics,
     VariantDescription,
     WholeProjects,
     encode_json,
 )
 from components.evaluation.projects.whole_projects import compare_whole_projects, require_tools
+from components.evaluation.release_policy import choose_release_policy, described_in_place
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import model_card, write_card
@@ -71,9 +74,10 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     if recipes and release is not None:
         require_tools(objective, config, release, recipes)
     curve = read_curve(config.ppo_root or config.policy)
-    reference = find_reference(config, training)
-    variants = plan_variants(objective, config, training, release, reference)
-    earlier_metrics, earlier = load_earlier(config) if config.evaluation else (None, None)
+    reference = find_reference(config, training, modules)
+    compiled_reference = None if reference is None or reference.is_warmstart else reference.directory
+    variants = plan_variants(objective, config, training, release, compiled_reference)
+    earlier_metrics, earlier, role = load_earlier(config) if config.evaluation else (None, None, "trained")
     with publish(config.output) as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
@@ -83,18 +87,14 @@ def evaluate(config: EvaluationConfig) -> Metrics:
             judge_whole_projects(metrics, config.max_slowdown_percent)
         metrics.inputs = inputs = _inputs(config, training, release, reference)
         if earlier_metrics:
-            start = earlier_metrics.inputs
-            inputs.warmstart, inputs.warmstart_trained_by = start.warmstart, start.warmstart_trained_by
-            inputs.warmstart_digest = None if start.warmstart_digest is UNSET else start.warmstart_digest
-            inputs.reference, inputs.reference_digest = start.reference, start.reference_digest
-            inputs.reference_trained_on = start.reference_trained_on
-            inputs.reference_knows_corpus = start.reference_knows_corpus
+            _take_over_inputs(inputs, earlier_metrics, role)
         elif inputs.reference in PRETRAINED_NAMES:
             known = pretrained_projects(config.problem, inputs.reference)
             inputs.reference_trained_on = sorted(known.intersection(measured.projects))
         no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
-        build_release = metrics.verdict == "better" or (config.release_if == "always" and not no_gain)
-        metrics.release = "yes" if build_release else "no"
+        # A report on a release clang is about the policy that the earlier evaluation chose for it.
+        chosen = role if earlier_metrics else choose_release_policy(metrics, measured, config, no_gain)
+        metrics.release_policy = chosen
         if earlier and compiled_by(objective, release) == "release":
             same = measured.values[POLICY] == earlier.policy_values_for(measured)
             metrics.as_under_the_training_clang = int(same.sum())
@@ -102,7 +102,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         metrics.problem = config.problem
         metrics.variants = [_describe(variant, config.problem) for variant in variants]
         if earlier_metrics:
-            _restore_earlier_variants(earlier_metrics, metrics)
+            _restore_earlier_variants(earlier_metrics, metrics, role)
         write_report_csv(directory / "report.csv", measured)
         write_measurements(directory, measured)
         (directory / terminal_report.METRICS).write_text(encode_json(metrics), encoding="utf-8")
@@ -113,19 +113,43 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     return metrics
 
 
-def _restore_earlier_variants(earlier: Metrics, metrics: Metrics) -> None:
+def _take_over_inputs(inputs: Inputs, earlier: Metrics, role: PolicyRole) -> None:
+    """Complete the inputs of a report on a release clang by those of the earlier evaluation, whose values it reuses."""
+    before = earlier.inputs
+    if role == "trained":
+        inputs.policy = before.policy  # the release clang may be built from a copy
+        inputs.reference, inputs.reference_digest = before.reference, before.reference_digest
+        inputs.reference_trained_on = before.reference_trained_on
+        inputs.reference_knows_corpus = before.reference_knows_corpus
+    else:
+        inputs.policy_role, inputs.trained_verdict = role, terminal_report.verdict(earlier)
+        inputs.reference, inputs.reference_digest = before.policy, before.policy_digest
+        inputs.reference_knows_corpus = True
+    inputs.warmstart_pretrained = before.warmstart_pretrained
+    if role != "start":
+        inputs.warmstart, inputs.warmstart_trained_by = before.warmstart, before.warmstart_trained_by
+        inputs.warmstart_digest = None if before.warmstart_digest is UNSET else before.warmstart_digest
+
+
+def _restore_earlier_variants(earlier: Metrics, metrics: Metrics, role: PolicyRole) -> None:
     """Describe the variants whose values are reused as the earlier evaluation describes them."""
     variants = {variant.name: variant for variant in metrics.variants}
     updated = {POLICY} if metrics.policy_compiled_by == "release" else set()
-    metrics.variants = [variants[variant.name] if variant.name in updated else variant for variant in earlier.variants]
+    metrics.variants = [
+        variants[variant.name] if variant.name in updated else variant
+        for variant in described_in_place(earlier.variants, role)
+    ]
 
 
 def _describe(variant: Variant, problem: str) -> VariantDescription:
     return VariantDescription(variant.name, str(variant.clang), variant.flags(problem))
 
 
-def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | None, reference: Path | None) -> Inputs:
-    place = config.compare_with
+def _inputs(
+    config: EvaluationConfig, training: Toolchain, release: Toolchain | None, reference: ReferencePolicy | None
+) -> Inputs:
+    compared = None if reference is None or reference.is_warmstart else reference
+    pretrained_start = reference is not None and reference.is_warmstart and reference.place in PRETRAINED_NAMES
     return Inputs(
         corpus=str(config.corpus.absolute()),
         policy=str(config.policy.absolute()),
@@ -133,10 +157,11 @@ def _inputs(config: EvaluationConfig, training: Toolchain, release: Toolchain | 
         warmstart=str(config.warmstart.absolute()) if config.warmstart else None,
         warmstart_digest=digest(config.warmstart) if config.warmstart else None,
         warmstart_trained_by=load_policy_info(config.warmstart).trained_by if config.warmstart else None,
-        reference=None if reference is None else str(place.absolute() if isinstance(place, Path) else place),
-        reference_digest=None if reference is None else digest(reference),
-        reference_knows_corpus=reference is not None
-        and load_policy_info(reference).corpus_digest == digest(config.corpus),
+        warmstart_pretrained=str(reference.place) if reference is not None and pretrained_start else "",
+        reference=None if compared is None else compared.name,
+        reference_digest=None if compared is None else digest(compared.directory),
+        reference_knows_corpus=compared is not None
+        and load_policy_info(compared.directory).corpus_digest == digest(config.corpus),
         training_clang=str(training.clang),
         release_clang=str(release.clang) if release else None,
         llvm_version=training.llvm_version,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,14 @@ from components.core.compiler.upstream import UpstreamCompiler, compiler_class, 
 from components.core.console import UserError, say
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import check_features, load_policy_info
+from components.core.formats.policy import (
+    PRETRAINED,
+    PRETRAINED_FOLDERS,
+    PRETRAINED_LLVM,
+    PRETRAINED_THUMB,
+    check_features,
+    load_policy_info,
+)
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.dense import WEIGHTS_FILE, read_dense
@@ -21,9 +30,10 @@ from components.core.policy.pretrained import pretrained_policy, pretrained_prob
 from components.core.policy.shared_object import SHARED_OBJECT
 from components.core.projects.recipe import Recipe, load_recipes
 from components.core.storage import digest, require_artifact
-from components.evaluation.config import EvaluationConfig
+from components.evaluation.config import MATCHING, EvaluationConfig
 from components.evaluation.measurements import Measurements, read_measurements
-from components.evaluation.metrics_types import Metrics
+from components.evaluation.metrics_types import Metrics, PolicyRole
+from components.evaluation.release_policy import in_place_of_trained, role_of
 from components.evaluation.report import terminal_report
 
 
@@ -99,11 +109,56 @@ def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain)
         require_model(directory)
 
 
-def find_reference(config: EvaluationConfig, training: Toolchain) -> Path | None:
+@dataclass(frozen=True)
+class ReferencePolicy:
+    """The policy of --compare-with.
+
+    Attributes:
+        place: as it was named: the artifact, or the name of a pretrained policy.
+        directory: the policy as the training clang loads it.
+        is_warmstart: whether it is the warmstart policy, because training started from it; it then is not compiled.
+    """
+
+    place: Path | str
+    directory: Path
+    is_warmstart: bool = False
+
+    @property
+    def name(self) -> str:
+        """The absolute path of the artifact, or the name of the pretrained policy."""
+        return str(self.place.absolute()) if isinstance(self.place, Path) else self.place
+
+
+def matching_pretrained(config: EvaluationConfig, training: Toolchain, modules: Sequence[Module]) -> str:
+    """Return the name of the pretrained policy that could replace the evaluated one.
+
+    That is the one for Thumb-2 if most modules are such code, the one of LLVM's own features if the evaluated policy
+    has no others, and otherwise the one of all features.
+    """
+    thumb = sum(_is_thumb(module) for module in modules)
+    if 2 * thumb > len(modules) and config.problem in pretrained_problems(PRETRAINED_THUMB):
+        return PRETRAINED_THUMB
+    upstream = set(training.upstream_features.get(config.problem) or ())
+    same = PRETRAINED_FOLDERS[PRETRAINED_LLVM].get(config.problem) == PRETRAINED_FOLDERS[PRETRAINED].get(config.problem)
+    if same or not {feature.name for feature in load_policy_info(config.policy).features} <= upstream:
+        return PRETRAINED
+    return PRETRAINED_LLVM
+
+
+def _is_thumb(module: Module) -> bool:
+    words = module.arguments()
+    return any(flag == "-triple" and triple.startswith("thumb") for flag, triple in pairwise(words))
+
+
+def find_reference(
+    config: EvaluationConfig, training: Toolchain, modules: Sequence[Module] = ()
+) -> ReferencePolicy | None:
     """Return the policy of `config.compare_with`, which the training clang can load; None for no comparison.
 
-    A pretrained policy is not compared where this problem has none, where the training clang lacks its features, and
-    where training started from it, because it then is the warmstart policy.
+    A pretrained policy is not compared where this problem has none, and where the training clang lacks its features.
+
+    Args:
+        modules: the held-out modules, by which MATCHING chooses.
 
     Raises:
         UserError: a policy that is not a pretrained one does not fit.
@@ -115,7 +170,9 @@ def find_reference(config: EvaluationConfig, training: Toolchain) -> Path | None
         check_policy(place, config, training)
         if not (place / SHARED_OBJECT).is_file():
             raise UserError(f"{place} has no {SHARED_OBJECT}, which the training clang loads", "export it again")
-        return place
+        return ReferencePolicy(place, place)
+    if place == MATCHING:
+        place = matching_pretrained(config, training, modules)
     if config.problem not in pretrained_problems(place):
         return None
     if compiler_class(training) is UpstreamCompiler:
@@ -127,7 +184,7 @@ def find_reference(config: EvaluationConfig, training: Toolchain) -> Path | None
     except UserError as error:
         say(f"not compared with the {place} policy: {error.problem}")
         return None
-    return None if config.warmstart is not None and _same_weights(config.warmstart, policy) else policy
+    return ReferencePolicy(place, policy, config.warmstart is not None and _same_weights(config.warmstart, policy))
 
 
 def _same_weights(one: Path, other: Path) -> bool:
@@ -141,12 +198,20 @@ def _same_weights(one: Path, other: Path) -> bool:
     return all(np.array_equal(a, b) for left, right in layers for a, b in zip(left, right, strict=True))
 
 
-def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements]:
-    """Load metrics.json and measurements of the earlier evaluation. UserError if it is of other policies."""
+def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements, PolicyRole]:
+    """Load metrics.json and measurements of the earlier evaluation, which may have another policy than the trained one.
+
+    Returns:
+        The metrics as they are, the measurements of `config.policy`, and its role in that evaluation.
+
+    Raises:
+        UserError: that evaluation did not measure the policy.
+    """
     assert config.evaluation is not None
     metrics = terminal_report.read_metrics(config.evaluation)
     inputs = metrics.inputs
-    if inputs.policy_digest != digest(config.policy):
+    role = role_of(digest(config.policy), inputs)
+    if role is None:
         raise UserError(
             f"the evaluation in {config.evaluation} evaluated another policy than {config.policy}",
             "pass the evaluation of this policy, or leave --evaluation out",
@@ -162,7 +227,7 @@ def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements]:
                 "and only the policy is compiled again",
                 "leave --warmstart out, or leave --evaluation out",
             )
-    return metrics, read_measurements(config.evaluation)
+    return metrics, in_place_of_trained(read_measurements(config.evaluation), role), role
 
 
 def heldout_recipes(objective: Objective, path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:

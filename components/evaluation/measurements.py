@@ -98,11 +98,11 @@ class Measurements:
         found = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
         return dict(sorted(found.items()))
 
-    def compare(self, variant: str, modules: np.ndarray | None = None) -> Comparison:
-        """Compare a variant with the baseline, for the modules of a mask (bool [M], None for all)."""
+    def compare(self, variant: str, modules: np.ndarray | None = None, baseline: str = BASELINE) -> Comparison:
+        """Compare a variant with another one, for the modules of a mask (bool [M], None for all)."""
         chosen = np.ones(len(self.module), bool) if modules is None else modules[self.module]
-        baseline, other = self.values[BASELINE][chosen], self.values[variant][chosen]
-        return Comparison(self.objective, baseline, other, self.module[chosen])
+        before, after = self.values[baseline][chosen], self.values[variant][chosen]
+        return Comparison(self.objective, before, after, self.module[chosen])
 
     def compare_policies(
         self, other: Measurements, seed: int, modules: Collection[str] | None = None

@@ -169,8 +169,20 @@ def _compare_sizes(measured: Measurements, modules: np.ndarray, seed: int, varia
     return measured.compare(variant, modules).size_figures(seed)
 
 
+def _sizes_against(measured: Measurements, modules: np.ndarray, seed: int, variant: str) -> SizeComparison | None:
+    if variant not in measured.values:
+        return None
+    return measured.compare(POLICY, modules, baseline=variant).size_figures(seed)
+
+
 def _compare_scores(measured: Measurements, modules: np.ndarray, seed: int, variant: str = POLICY) -> ScoreComparison:
     return measured.compare(variant, modules).score_figures(seed)
+
+
+def _scores_against(measured: Measurements, modules: np.ndarray, seed: int, variant: str) -> ScoreComparison | None:
+    if variant not in measured.values:
+        return None
+    return measured.compare(POLICY, modules, baseline=variant).score_figures(seed)
 
 
 def _score_group(measured: Measurements, modules: np.ndarray, seed: int) -> ScoreGroup:
@@ -179,6 +191,8 @@ def _score_group(measured: Measurements, modules: np.ndarray, seed: int) -> Scor
         **asdict(_compare_scores(measured, modules, seed)),
         warmstart=_compare_scores(measured, modules, seed, WARMSTART) if WARMSTART in measured.values else None,
         reference=_compare_scores(measured, modules, seed, REFERENCE) if REFERENCE in measured.values else None,
+        against_warmstart=_scores_against(measured, modules, seed, WARMSTART),
+        against_reference=_scores_against(measured, modules, seed, REFERENCE),
     )
 
 
@@ -194,6 +208,8 @@ def _size_group(measured: Measurements, modules: np.ndarray, seed: int) -> SizeG
         **asdict(_compare_sizes(measured, modules, seed)),
         warmstart=_compare_sizes(measured, modules, seed, WARMSTART) if WARMSTART in measured.values else None,
         reference=_compare_sizes(measured, modules, seed, REFERENCE) if REFERENCE in measured.values else None,
+        against_warmstart=_sizes_against(measured, modules, seed, WARMSTART),
+        against_reference=_sizes_against(measured, modules, seed, REFERENCE),
         sweep={str(threshold): comparison for threshold, comparison in sweep.items()},
         best_threshold=min(sweep, key=lambda threshold: sweep[threshold].policy_bytes) if has_best else None,
         languages={

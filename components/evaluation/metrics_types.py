@@ -21,6 +21,8 @@ Interval = tuple[float, float]
 Verdict = Literal["better", "not better"]
 Group = Literal["unseen_modules", "unseen_projects"]
 CompiledBy = Literal["training", "release"]
+PolicyRole = Literal["trained", "start", "pretrained"]
+"""A policy of a run: the one that it trained, the one that training started from, or a pretrained one."""
 G = TypeVar("G")
 Kind = Literal["program", "shared library", "static library", "object"]
 
@@ -90,6 +92,7 @@ class SizeGroup(SizeComparison, kw_only=True):
     Attributes:
         warmstart: the same modules under the warmstart policy, if there is one.
         reference: the same modules under the policy of --compare-with, if there is one.
+        against_warmstart, against_reference: the policy compared with these two in place of the heuristic.
         sweep: -inline-threshold -> the same modules under the heuristic with that threshold.
         best_threshold: threshold with the smallest text, chosen on these modules; None without a sweep or modules.
         languages: language -> its modules under the policy.
@@ -98,6 +101,8 @@ class SizeGroup(SizeComparison, kw_only=True):
 
     warmstart: SizeComparison | None = None
     reference: SizeComparison | None = None
+    against_warmstart: SizeComparison | None = None
+    against_reference: SizeComparison | None = None
     sweep: dict[str, SizeComparison] = {}
     best_threshold: int | None = None
     languages: dict[str, SizeComparison] = {}
@@ -109,6 +114,8 @@ class ScoreGroup(ScoreComparison, kw_only=True):
 
     warmstart: ScoreComparison | None = None
     reference: ScoreComparison | None = None
+    against_warmstart: ScoreComparison | None = None
+    against_reference: ScoreComparison | None = None
 
 
 class Groups(Struct, Generic[G]):
@@ -328,6 +335,9 @@ class Inputs(Struct, kw_only=True):
         reference_trained_on: for a pretrained policy, the projects with held-out modules that it was trained on: on
             other modules of them, or with another split even on these.
         reference_knows_corpus: whether the reference was trained on this corpus.
+        warmstart_pretrained: name of the pretrained policy that the warmstart policy is, "" if it is none.
+        policy_role: which policy of the run was evaluated. If it is not the trained one, the reference is the trained
+            one, and `trained_verdict` the text of its verdict.
         training_clang, release_clang: paths of the compilers; release_clang is None if there was none.
         llvm_version: version of both.
     """
@@ -342,9 +352,17 @@ class Inputs(Struct, kw_only=True):
     reference_digest: str | None = None
     reference_trained_on: list[str] = []
     reference_knows_corpus: bool = False
+    warmstart_pretrained: str = ""
+    policy_role: PolicyRole = "trained"
+    trained_verdict: str = ""
     training_clang: str = ""
     release_clang: str | None = None
     llvm_version: str = ""
+
+    @property
+    def starts_from_trained(self) -> bool:
+        """Whether training started from a trained policy, and not from one that imitates the heuristic."""
+        return self.warmstart_trained_by not in (None, "", "warmstart")
 
 
 class VariantDescription(Struct):
@@ -379,7 +397,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         judged_by: whose reduction decides the verdict.
         max_slowdown_percent: maximum increase of the executed instructions in sum; None for no limit.
         inputs: what was evaluated.
-        release: whether a release clang is built.
+        release_policy: the policy that the release clang embeds; "none" if none is built.
         as_under_the_training_clang: number of cases with the same value under both clangs; UNSET unless an earlier
             evaluation was completed.
         policy_compiled_by: the clang that yields the policy's values.
@@ -403,7 +421,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
     judged_by: Literal["modules", "linked"] = "modules"
     max_slowdown_percent: float | None = None
     inputs: Inputs = msgspec.field(default_factory=Inputs)
-    release: Literal["yes", "no"] = "no"
+    release_policy: PolicyRole | Literal["none"] = "none"
     as_under_the_training_clang: int | UnsetType = UNSET
     policy_compiled_by: CompiledBy = "release"
     problem: str = "inlining"
@@ -446,7 +464,7 @@ class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
     binaries: list[BinaryEntry] = []
     programs: BenchmarkSummary | None = None
     inputs: Inputs = msgspec.field(default_factory=Inputs)
-    release: Literal["yes", "no"] = "no"
+    release_policy: PolicyRole | Literal["none"] = "none"
     as_under_the_training_clang: int | UnsetType = UNSET
     policy_compiled_by: CompiledBy = "release"
     problem: str = "inlining"

@@ -10,7 +10,7 @@ from typing import NoReturn, get_args
 import click
 
 from components.core import problems
-from components.core.console import PRESETS, UserError, run_step, say
+from components.core.console import PRESETS, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, POSITIVE_MINUTES, REDUCTION_PERCENT, SEED
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
@@ -19,7 +19,7 @@ from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
 from pipelines.cli.images import images_group
-from pipelines.cli.pipeline import pipeline_group, program_path
+from pipelines.cli.pipeline import pipeline_group, print_result, program_path
 from pipelines.cli.retrain import retrain_group
 from pipelines.cli.storage import storage_group
 from pipelines.cli.submit import SERVER_COMMANDS
@@ -264,6 +264,10 @@ def run(
     Where an option takes a word or a path, such as --recipe NAME|FILE, the word wins: write a path that equals a word
     as ./WORD.
 
+    The release clang embeds the trained policy, or, if that is not better than the policy that training started from,
+    the latter; a training from the heuristic that gains nothing embeds a pretrained policy that does. The report says
+    which one, and the exit status is 0.
+
     \b
     Examples:
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
@@ -275,11 +279,9 @@ def run(
       mlgo run --problem regalloc --recipe demo --extra-policy runs/demo/policy --output runs/both
     """
     from components.core.compiler.inline_plan import PLAN_FILE
-    from components.evaluation.report.terminal_report import print_table, read_metrics
     from pipelines.local.options import RunOptions
     from pipelines.local.run_locally import run_locally
     from pipelines.local.runners.process import ProcessRunner
-    from pipelines.retrain.retraining import REPORT_STEP
     from pipelines.spec import COMPILED
     from pipelines.validation import as_option, place_words
 
@@ -313,36 +315,9 @@ def run(
         check_external_clang(options.clang, llvm_major, problem, options.start_from, bool(sdk))
     runner = ProcessRunner(llvm_major=llvm_major)
     skipped = run_locally(COMPILED, options.parameters(), options.output, runner, spelled=as_option)
-    if REPORT_STEP in skipped:
-        evaluation = options.output / "evaluation"
-        metrics = read_metrics(evaluation)
-        print_table(metrics, evaluation)
-        start = metrics.warmstart.reduction_percent if metrics.warmstart else None
-        raise _not_released(metrics.reduction_percent, start, options.start_from, options.output)
-    report = options.output / "release_report"
-    print_table(read_metrics(report), report)
+    print_result(str(options.output), skipped)
     if tune_minutes is not None:
         say(f"plan for this code: {options.output / 'plan' / PLAN_FILE} (docs/tune.md)")
-
-
-def _not_released(reduction: float | None, start: float | None, start_from: str, output: Path) -> UserError:
-    """Return the error for a run whose policy is not better than the trained policy that it started from.
-
-    Args:
-        reduction, start: reductions in percent of the policy and of its start.
-        output: directory of the run, which may contain a clang of an earlier run.
-    """
-    policy = start_from if start_from in PRETRAINED_NAMES else f"the policy {start_from}"
-    earlier = f"; {output / 'release'} is of an earlier run" if (output / "release").exists() else ""
-    figures = (
-        "" if start is None or reduction is None else (f" (reduction {reduction:.2f}%, that of its start {start:.2f}%)")
-    )
-    return UserError(
-        f"no release clang is built, because the fine-tuned policy is not better than {policy}, from which training "
-        f"started{figures}{earlier}",
-        f"embed the start itself (mlgo toolchain --mode release --policy {start_from} --output DIR), or train longer "
-        "(--train-minutes)",
-    )
 
 
 def _absolute(path: Path | None) -> Path | None:

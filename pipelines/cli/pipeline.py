@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from components.core.console import UserError, say
-from components.core.storage.uri import USAGE, in_object_storage
+from components.core.storage.fetch import fetch
+from components.core.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
+from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner
-from pipelines.spec import COMPILED, COMPILED_PIPELINES, builds_sdk, load_spec, used_images
+from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
 from pipelines.validation import PLACES, check_llvm_in_images, place_words
 
 
@@ -101,7 +104,26 @@ def run_command(
     from pipelines.local.run_locally import run_locally
 
     given = local_parameters(params)
-    run_locally(pipeline, given, output, make_runner(runner, images, given, pipeline), pipeline_root)
+    skipped = run_locally(pipeline, given, output, make_runner(runner, images, given, pipeline), pipeline_root)
+    if pipeline == COMPILED:
+        print_result(artifact_root(pipeline_root, output), skipped)
+
+
+def print_result(root: str, skipped: Collection[str]) -> None:
+    """Print the figures of a finished run of the training pipeline, and what its release clang embeds.
+
+    Args:
+        root: directory or URI of the run's artifacts.
+        skipped: names of the steps that a condition skipped.
+    """
+    from components.evaluation.report.terminal_report import print_table, read_metrics
+
+    artifact = "evaluation" if REPORT_STEP in skipped else "release_report"
+    place = parse_place(f"{root}/{artifact}")
+    report = fetch(place) if isinstance(place, ObjectUri) else place
+    print_table(read_metrics(report), report)
+    if REPORT_STEP in skipped and artifact_digest(f"{root}/release"):
+        say(f"{root}/release is of an earlier run")
 
 
 def parameters(params: tuple[str, ...]) -> dict[str, str]:

@@ -58,8 +58,8 @@ class RunOptions:
     def parameters(self) -> dict[str, str]:
         """Return the parameters of the pipeline (pipelines/training.py), as text.
 
-        A release clang is built whatever the verdict, because a user who starts a run by hand wants to see it; only a
-        fine-tuned policy that is not better than its start gets none (components/evaluation/config.py).
+        A release clang is built whatever the verdict, because a user who starts a run by hand wants to see it; what it
+        embeds: components/evaluation/release_policy.py.
         """
         return {
             "recipe": str(self.recipe or ""),

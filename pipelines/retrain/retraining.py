@@ -17,10 +17,7 @@ from pipelines.local.step import RunLocations, Step
 from pipelines.retrain.evaluate_deployed import evaluation_arguments
 from pipelines.retrain.promote import other_problem, promote, require_deployed, run_artifacts
 from pipelines.retrain.state import State
-from pipelines.spec import COMPILED, load_spec, parameter_values
-
-REPORT_STEP = "release-report"
-"""The step of the pipeline that evaluates the release clang."""
+from pipelines.spec import COMPILED, REPORT_STEP, load_spec, parameter_values
 
 
 def retrain(
@@ -55,7 +52,8 @@ def retrain(
     require_deployed(state)
     given = {"start_from": training_start(state, given), **given}
     skipped = run_locally(COMPILED, given, output, runner, pipeline_root)
-    # If the report was skipped, one of an earlier run may be there.
+    # If the report was skipped, one of an earlier run may be there. One on another policy than the trained one, which
+    # took its place, is not read: then the evaluation refuses the trained one.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
     return promote(place, artifacts, evaluator(root, given, output, runner), by, seed)
 

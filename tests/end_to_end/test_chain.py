@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.storage import verify
+from components.core.formats.toolchain import load_toolchain
+from components.core.storage import digest, verify
 from tests.end_to_end.chain import command, mlgo_run, reused
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
@@ -24,10 +25,22 @@ STEPS = (
     "warmstart",
     "ppo",
     "evaluation",
+    "select-policy",
     "toolchain-release",
     "release-report",
 )
-ARTIFACTS = ("training", "corpus", "trace", "vocab", "warmstart", "policy", "evaluation", "release", "release_report")
+ARTIFACTS = (
+    "training",
+    "corpus",
+    "trace",
+    "vocab",
+    "warmstart",
+    "policy",
+    "evaluation",
+    "release_policy",
+    "release",
+    "release_report",
+)
 
 HELLO = """
 #include <algorithm>
@@ -63,8 +76,13 @@ def test_metrics_agree_with_report_and_table(finished: tuple[Path, str]) -> None
     assert metrics["warmstart"]["policy_bytes"] > 0
     table = output[output.rindex("Text size of the held-out modules") :]
     assert f"{metrics['baseline_bytes']:,}" in table and f"{metrics['policy_bytes']:,}" in table
-    for path in ("release", "policy", "release_report/report.html"):
+    chosen = judged["release_policy"]
+    for path in ("release", "policy" if chosen == "trained" else "release_policy", "release_report/report.html"):
         assert str(run / path) in table
+    assert metrics["release_policy"] == metrics["inputs"]["policy_role"] == chosen != "none"
+    policies = {"trained": "policy", "start": "warmstart"}
+    expected = digest(run / policies[chosen]) if chosen in policies else judged["inputs"]["reference_digest"]
+    assert load_toolchain(run / "release").built["policies"] == {"inlining": expected}
     assert "<html" in (run / "release_report" / "report.html").read_text()[:500].lower()
 
 

@@ -74,7 +74,7 @@ def test_release_clang_embeds_and_uses_both_policies(
     release = load_toolchain(run / "release")
     assert release.built["policies"] == {
         "inlining": digest(finished[0] / "policy"),
-        "regalloc": digest(run / "policy"),
+        "regalloc": digest(run / "release_policy"),
     }
     (tmp_path / "s.c").write_text(SOURCE)
     for level, flag in (("-Oz", "-enable-ml-inliner=release"), ("-O2", "-regalloc-enable-advisor=release")):

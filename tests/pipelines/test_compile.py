@@ -87,7 +87,7 @@ TASKS = tasks("training") | {name: task for name, task in tasks("sdk").items() i
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_has_requests_limits_retries_and_timeout(name: str) -> None:
     task, _component, container = TASKS[name]
-    assert len(TASKS) == 14
+    assert len(TASKS) == 15
     resources = container["resources"]
     for kind in ("Cpu", "Memory"):
         assert 0 < resources[f"{kind.lower()}Request"] <= resources[f"{kind.lower()}Limit"]

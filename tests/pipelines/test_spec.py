@@ -108,7 +108,7 @@ def test_duplicate_artifact_names_are_refused(spec: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("condition", ["1 == 1", "inputs.parameter_values['x'] > '3'", "a || b"])
 def test_unsupported_conditions_are_refused(spec: dict[str, Any], condition: str) -> None:
-    tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
+    tasks = spec["components"]["comp-release-and-promote"]["dag"]["tasks"]
     tasks["condition-1"]["triggerPolicy"]["condition"] = condition
     with pytest.raises(UserError, match="unsupported condition") as raised:
         steps(spec)
@@ -118,12 +118,12 @@ def test_unsupported_conditions_are_refused(spec: dict[str, Any], condition: str
 @pytest.mark.parametrize("operator", ["==", "!="])
 @pytest.mark.parametrize("negated", [False, True])
 def test_conditions_are_parsed(spec: dict[str, Any], operator: str, negated: bool) -> None:
-    term = f"inputs.parameter_values['pipelinechannel--good'] {operator} 'yes'"
-    tasks = spec["components"]["comp-release-if-good"]["dag"]["tasks"]
+    term = f"inputs.parameter_values['pipelinechannel--release_policy'] {operator} 'start'"
+    tasks = spec["components"]["comp-release-and-promote"]["dag"]["tasks"]
     tasks["condition-1"]["triggerPolicy"]["condition"] = f"!({term})" if negated else term
     (condition,) = steps(spec)["release-report"].conditions
-    assert condition.holds("yes") is ((operator == "==") is not negated)
-    assert condition.holds("no") is not condition.holds("yes")
+    assert condition.holds("start") is ((operator == "==") is not negated)
+    assert condition.holds("none") is not condition.holds("start")
 
 
 @pytest.mark.parametrize("text", ["", "{", "a: b", "[]", "schemaVersion: 2.1.0\nroot: {}\n"])

@@ -40,6 +40,7 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report import linked_tables
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, markdown_table
+from components.evaluation.report.policy_choice import comparison_notes, release_notes
 from components.evaluation.report.regressions import WorstCase
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
@@ -114,6 +115,8 @@ class ModelCard(Struct, kw_only=True):
             built.
         worst_modules, worst_functions: entries of `worst_cases`; the objective decides which one is written.
         programs: executed instructions of whole projects; UNSET if no program was run.
+        release_policy: the policy that the release clang embeds, as in `SizeMetrics`.
+        notes: how the policy compares with its start and with a pretrained one, and what the release clang embeds.
     """
 
     version: int = 1
@@ -134,6 +137,8 @@ class ModelCard(Struct, kw_only=True):
     worst_modules: list[dict[str, Any]] | UnsetType = UNSET
     worst_functions: list[dict[str, Any]] | UnsetType = UNSET
     programs: BenchmarkSummary | UnsetType = UNSET
+    release_policy: str = "none"
+    notes: list[str] = []
 
 
 def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[WorstCase]) -> ModelCard:
@@ -186,6 +191,8 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
         worst_modules=entries if sizes else UNSET,
         worst_functions=entries if isinstance(metrics, ScoreMetrics) else UNSET,
         programs=metrics.programs or UNSET,
+        release_policy=metrics.release_policy,
+        notes=[*comparison_notes(metrics), *release_notes(metrics)],
     )
 
 
@@ -235,6 +242,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         f"clang; at least {gate.min_reduction_percent:g}% is required"
         + (" of linked files" if gate.judged_by == "linked" else ""),
         *([f"- Programs: {summary(programs)}"] if programs else []),
+        *(f"- {note[0].upper()}{note[1:]}" for note in card.notes),
         f"- Policy: `{card.policy_digest}`, {len(card.features)} features, made by the step {card.trained_by}",
         *([f"- Assumed where a compiler lacks the feature: {assumed}"] if assumed else []),
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",

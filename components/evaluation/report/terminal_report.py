@@ -32,6 +32,7 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report import linked_tables
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, markdown_table, policy_title
+from components.evaluation.report.policy_choice import comparison_notes, reference_title, release_notes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,7 +104,7 @@ def _size_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
     if metrics.warmstart:
         rows.append(("warmstart policy", [_pair(group.warmstart) for group in columns if group.warmstart]))
     if metrics.reference:
-        rows.append((_reference_title(metrics), [_pair(group.reference) for group in columns if group.reference]))
+        rows.append((reference_title(metrics), [_pair(group.reference) for group in columns if group.reference]))
     rows.append((policy_title(metrics), [_pair(group) for group in columns]))
     return rows
 
@@ -122,7 +123,7 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
         rows.append(row("warmstart policy", starts))
     if metrics.reference:
         others = [group.reference.reduction_percent for group in columns if group.reference]
-        rows.append(row(_reference_title(metrics), others))
+        rows.append(row(reference_title(metrics), others))
     rows.append(row(policy_title(metrics), [group.reduction_percent for group in columns]))
     rows.append(("95% interval, policy", [interval(group.reduction_percent_ci95) for group in columns]))
     counts = [
@@ -130,28 +131,6 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
     ]
     rows.append((f"{labels.cases} {' / '.join(labels.directions)}", counts))
     return rows
-
-
-def _reference_title(metrics: Metrics) -> str:
-    reference = metrics.inputs.reference or ""
-    return "policy of --compare-with" if "/" in reference else f"{reference} policy"
-
-
-def reference_notes(metrics: Metrics) -> list[str]:
-    """Return what must be known of the row of --compare-with: what it is, what it has seen, whether it is better."""
-    if metrics.reference is None:
-        return []
-    title = _reference_title(metrics)
-    knows = "trained on this corpus" if metrics.inputs.reference_knows_corpus else "trained on another corpus"
-    notes = [f"{title}: {knows}, run by the training clang"]
-    if known := ", ".join(metrics.inputs.reference_trained_on):
-        notes.append(f"the {title} was trained on modules of {known}, perhaps on some of these")
-    ours, other = metrics.reduction_percent, metrics.reference.reduction_percent
-    if ours is not None and other is not None and other > ours:
-        name = metrics.inputs.reference
-        remedy = f" or fine-tune it (--start-from {name})" if title.startswith("pretrained") else ""
-        notes.append(f"the {title} alone is better: embed it{remedy}")
-    return notes
 
 
 def _pair(comparison: SizeComparison | SectionComparison) -> Cell:
@@ -207,7 +186,8 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
     if (programs := metrics.programs) is not None:
         text.append(program_rows.summary(programs))
     text += _linked_lines(metrics)
-    text += reference_notes(metrics)
+    text += comparison_notes(metrics)
+    text += release_notes(metrics)
     if metrics.excluded:
         text.append(f"left out: {len(metrics.excluded)} modules that did not compile, listed in {REPORT}")
     for title, path in (("release clang", metrics.inputs.release_clang), ("policy", metrics.inputs.policy)):
@@ -224,9 +204,11 @@ def markdown(metrics: Metrics) -> str:
         text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
         text += ["", *(f"- {line}" for line in _linked_lines(metrics)), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
-    if notes := reference_notes(metrics):
+    if notes := comparison_notes(metrics):
         text += ["", *(f"- {note}" for note in notes)]
     text += ["", f"Verdict: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
+    if embedded := release_notes(metrics):
+        text += [*(f"**{note[0].upper()}{note[1:]}.**" for note in embedded), ""]
     if (programs := metrics.programs) is not None:
         program_table = markdown_table(program_rows.columns(programs), program_rows.rows(programs))
         text += [f"{program_rows.summary(programs)}:", "", *program_table, ""]

@@ -63,7 +63,7 @@ def test_scores_equal_those_in_the_training_log(
     assert [variant["name"] for variant in metrics["variants"]] == ["baseline", "warmstart", "reference", "policy"]
     assert metrics["reference"]["reduction_percent"] == metrics["reduction_percent"]
     assert metrics["inputs"]["reference"] == str(other)
-    assert (metrics["verdict"], metrics["release"]) == ("not better", "no")
+    assert (metrics["verdict"], metrics["release_policy"]) == ("not better", "none")
 
     with open(output / "report.csv", newline="") as file:
         rows = {(row["module_name"], row["identifier"]): row for row in csv.DictReader(file)}
@@ -114,7 +114,7 @@ def test_scores_equal_those_in_the_training_log(
     assert done.returncode == 0, done.stderr
     assert "compiling held-out modules" not in done.stdout + done.stderr
     report = json.loads((tmp_path / "report" / "metrics.json").read_text())
-    metrics["inputs"]["release_clang"] = str(release / "bin" / "clang")
+    metrics["inputs"]["release_clang"], metrics["release_policy"] = str(release / "bin" / "clang"), "trained"
     assert report == metrics and report["inputs"]["warmstart"] == str(one) and len(report["variants"]) == 4
     assert (tmp_path / "report" / "report.csv").read_bytes() == (output / "report.csv").read_bytes()
 
@@ -140,7 +140,8 @@ def test_scores_equal_those_in_the_training_log(
     assert done.returncode == 0, done.stderr
     evaluated = json.loads((tmp_path / "one" / "metrics.json").read_text())
     assert evaluated["reduction_percent"] == metrics["warmstart"]["reduction_percent"] != metrics["reduction_percent"]
-    assert (evaluated["verdict"], evaluated["release"], evaluated["warmstart"]) == ("better", "yes", None)
+    assert (evaluated["verdict"], evaluated["release_policy"]) == ("better", "trained")
+    assert evaluated["warmstart"] is None
 
     # A policy of another problem is refused.
     done = step(*inputs[2:], "--output", tmp_path / "mixed")

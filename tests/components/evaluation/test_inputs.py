@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
+from components.core.formats.corpus import Module
 from components.core.formats.policy import IMPORTED, PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import Toolchain
 from components.core.policy.pretrained import pretrained_policy
 from components.core.policy.shared_object import SHARED_OBJECT
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.inputs import find_pretrained, find_reference
+from components.evaluation.inputs import find_pretrained, find_reference, matching_pretrained
+
+NAMES = ("pretrained", "pretrained-llvm")
 
 
 def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path: Path) -> None:
@@ -22,11 +25,37 @@ def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path:
     info = load_policy_info(pretrained)
     training = Toolchain(llvm, "training", "19.1.7", "", {"inlining": info.features}, {})
     write_policy_info(tmp_path, PolicyInfo("inlining", info.features, 2, IMPORTED))
-    for warmstart, expected in ((pretrained, None), (tmp_path, pretrained)):
+    for warmstart, is_warmstart in ((pretrained, True), (tmp_path, False)):
         config = EvaluationConfig(
             tmp_path, tmp_path, tmp_path, tmp_path, compare_with="pretrained", warmstart=warmstart
         )
-        assert find_reference(config, training) == expected
+        found = find_reference(config, training)
+        assert found is not None and (found.name, found.directory) == ("pretrained", pretrained)
+        assert found.is_warmstart is is_warmstart
+
+
+@pytest.mark.parametrize(
+    ("triple", "trained", "expected"),
+    [
+        ("x86_64-pc-linux-gnu", "pretrained", "pretrained"),
+        ("x86_64-pc-linux-gnu", "pretrained-llvm", "pretrained-llvm"),
+        ("thumbv7em-none-unknown-eabihf", "pretrained", "pretrained-thumb"),
+    ],
+)
+def test_matching_policy_has_features_and_target_of_the_evaluated_one(
+    triple: str, trained: str, expected: str, tmp_path: Path
+) -> None:
+    llvm = Path("/usr/lib/llvm-19")
+    features, upstream = (load_policy_info(pretrained_policy("inlining", name=name)).features for name in NAMES)
+    known = {"inlining": tuple(feature.name for feature in upstream)}
+    training = Toolchain(llvm, "training", "19.1.7", "", {"inlining": features}, {}, known)
+    policy = pretrained_policy("inlining", name=trained)
+    config = EvaluationConfig(tmp_path, tmp_path, policy, tmp_path, compare_with="matching")
+    (tmp_path / "a.cmd").write_text("\0".join(["-cc1", "-triple", triple, "-Oz"]))
+    module = Module("a", tmp_path)
+    assert matching_pretrained(config, training, [module]) == expected
+    found = find_reference(config, training, [module])
+    assert found is not None and found.name == expected
 
 
 def test_pretrained_policy_is_evaluated_as_the_release_clang_embeds_it(tmp_path: Path) -> None:

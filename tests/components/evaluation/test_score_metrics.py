@@ -301,8 +301,11 @@ def test_every_problem_has_an_objective() -> None:
 
 def test_keys_of_metrics_keep_their_order(scored: Measurements, measured: Measurements) -> None:
     """Files are compared as text, for example by whoever keeps them in version control."""
-    start = "modules {} warmstart reference {}verdict min_reduction_percent groups per_project excluded bootstrap_seed"
-    middle = "refused_because binaries programs {}inputs release policy_compiled_by problem variants"
+    start = (
+        "modules {} warmstart reference against_warmstart against_reference {}verdict min_reduction_percent groups "
+        "per_project excluded bootstrap_seed"
+    )
+    middle = "refused_because binaries programs {}inputs release_policy policy_compiled_by problem variants"
     scores = "functions reduction_percent functions_lower functions_equal functions_higher reduction_percent_ci95"
     sizes = (
         "baseline_bytes policy_bytes reduction_percent modules_smaller modules_equal modules_larger "

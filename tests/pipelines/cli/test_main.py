@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
 from components.core.launcher.images import IMAGES
-from components.evaluation.metrics_types import Groups, SizeComparison, SizeGroup, SizeMetrics, encode_json
+from components.core.storage import publish
+from components.evaluation.metrics_types import Groups, SizeGroup, SizeMetrics, encode_json
 from pipelines.cli.image_help import IMAGE_HELP
 from pipelines.cli.main import STEPS, cli
 from pipelines.images import ON_IMAGE, ROOT
-from pipelines.retrain.retraining import REPORT_STEP
+from pipelines.spec import REPORT_STEP
 
 
 def mlgo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -168,43 +169,30 @@ def test_cli_does_not_import_tensorflow() -> None:
     assert done.stdout == "False\n"
 
 
-def test_run_whose_policy_is_not_better_than_its_start_delivers_no_clang(
+def test_run_without_a_release_clang_says_so_and_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compared: dict[str, Any] = {
-        "modules": 2,
-        "baseline_bytes": 1000,
-        "modules_smaller": 1,
-        "modules_equal": 1,
-        "modules_larger": 0,
-    }
-    start = SizeComparison(**compared, policy_bytes=900, reduction_percent=10.0)
-    group = SizeGroup(**compared, policy_bytes=950, reduction_percent=5.0, warmstart=start)
+    compared: dict[str, Any] = {"modules": 2, "modules_smaller": 1, "modules_equal": 1, "modules_larger": 0}
+    sizes: dict[str, Any] = compared | {"baseline_bytes": 1000, "policy_bytes": 998, "reduction_percent": 0.2}
+    group = SizeGroup(**sizes)
     metrics = SizeMetrics(
-        **compared,
-        policy_bytes=950,
-        reduction_percent=5.0,
-        warmstart=start,
-        verdict="not better",
-        min_reduction_percent=0.5,
-        groups=Groups(group, group),
-        per_project={},
-        refused_because="it is not better than the policy that training started from",
+        **sizes, verdict="not better", min_reduction_percent=0.5, groups=Groups(group, group), per_project={}
     )
     run = tmp_path / "run"
 
     def skip_release(
-        _pipeline: Path, given: dict[str, str], output: Path, _runner: object, **_more: object
+        _pipeline: Path, _given: dict[str, str], output: Path, *_others: object, **_more: object
     ) -> set[str]:
-        assert given["start_from"] == "pretrained"
         (output / "evaluation").mkdir(parents=True)
         (output / "evaluation" / "metrics.json").write_text(encode_json(metrics))
-        (output / "release").mkdir()
+        with publish(output / "release") as directory:
+            (directory / "toolchain.json").touch()
         return {REPORT_STEP}
 
     monkeypatch.setattr("pipelines.local.run_locally.run_locally", skip_release)
-    arguments = ["run", "--recipe", "demo", "--start-from", "pretrained", "--output", str(run)]
-    with pytest.raises(UserError, match=r"not better than pretrained.*5\.00%.*10\.00%.*is of an earlier run") as raised:
-        cli.main(arguments, standalone_mode=False)
-    assert "--mode release --policy pretrained" in raised.value.remedy
-    assert "verdict: not better" in capsys.readouterr().out
+    for command in (["run", "--recipe", "demo"], ["pipeline", "run", "--param", "recipe=demo"]):
+        shutil.rmtree(run, ignore_errors=True)
+        cli.main([*command, "--output", str(run)], standalone_mode=False)
+        said = capsys.readouterr().out
+        assert "verdict: not better" in said and f"{run}/release is of an earlier run" in said
+        assert "no release clang is built: the trained policy is not better" in said and "use stock clang" in said

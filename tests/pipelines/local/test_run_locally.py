@@ -27,6 +27,8 @@ from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED
 
 ROOT = Path(__file__).parents[3]
+ROLES = ("trained", "start", "pretrained", "none")
+"""Values of the evaluation's output `release_policy`."""
 
 
 def source(tmp_path: Path, kind: str) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def test_every_artifact_read_is_written_by_a_step(tmp_path: Path) -> None:
         "policy",
         "release",
         "evaluation",
+        "release_policy",
         "release_report",
     }
     for step in steps(tmp_path):
@@ -94,10 +97,27 @@ def test_every_step_accepts_its_arguments(tmp_path: Path, preset: str, kind: str
 
 
 def test_release_steps_depend_on_the_verdict(tmp_path: Path) -> None:
-    for name in ("toolchain-release", "release-report"):
+    for name in ("select-policy", "toolchain-release", "release-report"):
         (condition,) = one(tmp_path, name).conditions
-        assert (condition.step, condition.parameter) == ("evaluation", "release")
-        assert condition.holds("yes") and not condition.holds("no")
+        assert (condition.step, condition.parameter) == ("evaluation", "release_policy")
+        assert [condition.holds(chosen) for chosen in ROLES] == [True, True, True, False]
+
+
+def test_release_clang_and_its_report_have_the_selected_policy(tmp_path: Path) -> None:
+    assert one(tmp_path, "select-policy").output == "release_policy"
+    for name in ("toolchain-release", "release-report"):
+        assert one(tmp_path, name).inputs["policy"] == "release_policy"
+
+
+def test_only_a_trained_policy_is_promoted(tmp_path: Path) -> None:
+    """A start or a pretrained policy that the release clang embeds in its place is recorded as a refusal."""
+    given = {"recipe": "demo", "retrain_state": str(tmp_path / "state.json")}
+    found = {step.name: step for step in local_steps(COMPILED, given)}
+    for name, expected in (("promote", [True, False, False, False]), ("record-refusal", [False, True, True, True])):
+        conditions = found[name].conditions
+        assert {condition.parameter for condition in conditions} == {"release_policy"}
+        assert [all(condition.holds(chosen) for condition in conditions) for chosen in ROLES] == expected
+        assert found[name].inputs["policy"] == "policy"
 
 
 def test_corpus_is_built_by_clang_of_the_runs_llvm(tmp_path: Path) -> None:

@@ -1,0 +1,133 @@
+"""Says which policy to take: the trained one, the one that training started from, a pretrained one, or none.
+
+All reports print these notes. Imports nothing heavy, as terminal_report.py.
+"""
+
+from __future__ import annotations
+
+from components.core import problems
+from components.core.objectives import OBJECTIVES
+from components.evaluation.benchmarks import program_rows
+from components.evaluation.metrics_types import Interval, Metrics, ScoreComparison, SizeComparison
+from components.evaluation.report.formatting import change
+
+Compared = SizeComparison | ScoreComparison | None
+
+
+def reference_title(metrics: Metrics) -> str:
+    """Return the title of the reference: the policy of --compare-with, or the trained policy that is not embedded."""
+    if metrics.inputs.policy_role != "trained":
+        return "trained policy, not embedded"
+    reference = metrics.inputs.reference or ""
+    return "policy of --compare-with" if "/" in reference else f"{reference} policy"
+
+
+def start_title(metrics: Metrics) -> str:
+    """Return the title of the policy that training started from."""
+    name = metrics.inputs.warmstart_pretrained
+    return f"{name} policy, from which training started" if name else "policy that training started from"
+
+
+def release_notes(metrics: Metrics) -> list[str]:
+    """Return what the release clang embeds, unless that is a trained policy with the verdict "better"."""
+    chosen, inputs = metrics.release_policy, metrics.inputs
+    labels = OBJECTIVES[metrics.measure].labels
+    if chosen == "trained":
+        if metrics.verdict == "better" or inputs.policy_role != "trained":
+            return []
+        if (metrics.reduction_percent or 0.0) > 0:
+            return ["the release clang embeds the trained policy although the verdict is not better"]
+        flags = " ".join(f"-mllvm {option}" for option in problems.get(metrics.problem).llvm.release_options)
+        return [
+            f"no policy of this run makes held-out {labels.values} {labels.less} than LLVM's heuristic does: use stock "
+            f"clang, or the release clang without {flags}, which compiles as stock clang"
+        ]
+    if chosen == "none":
+        return [
+            f"no release clang is built: the trained policy is {_trained_verdict(metrics)}, and no other policy was "
+            "measured that is better than stock clang; use stock clang (release_if=always builds one nevertheless)"
+        ]
+    title = start_title(metrics) if chosen == "start" else "pretrained policy"
+    ours, other = metrics.warmstart if chosen == "start" else metrics.reference, metrics.reduction_percent
+    if inputs.policy_role != "trained":
+        ours, other = metrics, metrics.reference.reduction_percent if metrics.reference else None
+    reduction = ours.reduction_percent if ours else None
+    return [
+        f"the release clang embeds the {title}, not the trained policy, which is {_trained_verdict(metrics)}: held-out "
+        f"{labels.cases} are {change(reduction, labels.comparative)} with the embedded policy, "
+        f"{change(other, labels.comparative)} with the trained one"
+    ]
+
+
+def _trained_verdict(metrics: Metrics) -> str:
+    return metrics.inputs.trained_verdict or program_rows.verdict(metrics, metrics.programs)
+
+
+def comparison_notes(metrics: Metrics) -> list[str]:
+    """Return how the trained policy compares with its start and with a pretrained policy, and which one to take."""
+    inputs = metrics.inputs
+    if inputs.policy_role != "trained":
+        return []
+    notes, unseen = [], metrics.groups.unseen_projects
+    if inputs.starts_from_trained:
+        notes += _against(metrics, start_title(metrics), metrics.against_warmstart, unseen.against_warmstart)
+        if name := inputs.warmstart_pretrained:
+            notes += _choice(metrics, name, metrics.warmstart, metrics.against_warmstart, unseen.against_warmstart)
+    if metrics.reference is not None:
+        title = reference_title(metrics)
+        notes += _against(metrics, title, metrics.against_reference, unseen.against_reference)
+        knows = "trained on this corpus" if inputs.reference_knows_corpus else "trained on another corpus"
+        notes.append(f"{title}: {knows}, run by the training clang")
+        if known := ", ".join(inputs.reference_trained_on):
+            notes.append(f"the {title} was trained on modules of {known}, perhaps on some of these")
+        if (name := inputs.reference or "") and "/" not in name:  # not a path, but the name of a pretrained policy
+            notes += _choice(metrics, name, metrics.reference, metrics.against_reference, unseen.against_reference)
+    return notes
+
+
+def _against(metrics: Metrics, title: str, everything: Compared, unseen: Compared) -> list[str]:
+    labels = OBJECTIVES[metrics.measure].labels
+    if everything is None or everything.reduction_percent is None:
+        return []
+
+    def described(compared: SizeComparison | ScoreComparison) -> str:
+        bounds = compared.reduction_percent_ci95
+        interval = f" (95% interval {bounds[0]:+.2f}% to {bounds[1]:+.2f}%)" if bounds else ""
+        return change(compared.reduction_percent, labels.comparative) + interval
+
+    text = f"this policy against the {title}: held-out {labels.cases} {described(everything)}"
+    if unseen is not None and unseen.reduction_percent is not None:
+        text += f", those of unseen projects {described(unseen)}"
+    return [text]
+
+
+def _choice(metrics: Metrics, name: str, pretrained: Compared, everything: Compared, unseen: Compared) -> list[str]:
+    """Return which of the trained and a pretrained policy to take, [] if the release clang embeds the latter anyway.
+
+    A difference counts if its 95% interval excludes 0.
+    """
+    if metrics.release_policy in ("start", "pretrained") or everything is None or pretrained is None:
+        return []
+    if max(metrics.reduction_percent or 0.0, pretrained.reduction_percent or 0.0) <= 0:
+        return []
+    here, elsewhere = _direction(everything), _direction(unseen)
+    embed = f"mlgo toolchain --mode release --policy {name} --output DIR"
+    if metrics.inputs.warmstart_pretrained != name:
+        embed += f"; to train on from it: --start-from {name}"
+    if here == elsewhere == 0:
+        return [f"take either this policy or the {name} one: the difference is within noise"]
+    if min(here, elsewhere) >= 0:
+        return [f"take this policy, not the {name} one"]
+    if max(here, elsewhere) <= 0:
+        return [f"take the {name} policy, not this one ({embed})"]
+    if here > 0:
+        return [f"take this policy for these projects, the {name} one for other code ({embed})"]
+    return [f"take the {name} policy for these projects, this one for other code ({embed})"]
+
+
+def _direction(compared: Compared) -> int:
+    """Return 1 if the trained policy is better by more than noise, -1 if it is worse, else 0."""
+    bounds: Interval | None = compared.reduction_percent_ci95 if compared is not None else None
+    if bounds is None:
+        return 0
+    return 1 if bounds[0] > 0 else -1 if bounds[1] < 0 else 0

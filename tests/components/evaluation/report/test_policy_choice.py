@@ -1,0 +1,138 @@
+"""Tests of the notes that say which policy the release clang embeds, and which one to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.objectives import SIZE
+from components.evaluation.measurements import Measurements
+from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import Inputs, Metrics
+from components.evaluation.report import terminal_report
+from components.evaluation.report.html_report import write_page
+from components.evaluation.report.policy_choice import comparison_notes, release_notes
+
+BASE = np.full(40, 1000)
+"""Modules of a known project, then as many of an unseen one."""
+
+
+def measured(known: tuple[int, int], unseen: tuple[int, int], other: str = "reference") -> Measurements:
+    """Return sizes: (bytes less under the policy, under the other one) of each known and each unseen module."""
+    noise = np.tile([-3, 3, -2, 2], 5)
+    policy = np.concatenate([BASE[:20] - known[0] + noise, BASE[20:] - unseen[0] - noise])
+    compared = np.concatenate([BASE[:20] - known[1] - noise, BASE[20:] - unseen[1] + noise])
+    return Measurements(
+        objective=SIZE,
+        modules=tuple(f"{index}.o" for index in range(40)),
+        projects=("known",) * 20 + ("unseen",) * 20,
+        unseen_project=np.arange(40) >= 20,
+        values={"baseline": BASE, "policy": policy, other: compared},
+        languages=("c++",) * 40,
+    )
+
+
+def metrics_of(values: Measurements, **inputs: Any) -> Metrics:
+    metrics = summarize(values, 0.5, seed=1)
+    metrics.inputs = Inputs(**inputs)
+    metrics.release_policy = "trained" if metrics.verdict == "better" else "none"
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("known", "unseen", "expected"),
+    [
+        ((30, 20), (30, 20), "take this policy, not the pretrained one"),
+        ((20, 30), (20, 30), "take the pretrained policy, not this one ("),
+        ((25, 25), (25, 25), "take either this policy or the pretrained one: the difference is within noise"),
+        ((60, 20), (20, 30), "take this policy for these projects, the pretrained one for other code ("),
+        ((20, 60), (30, 20), "take the pretrained policy for these projects, this one for other code ("),
+        ((30, 20), (25, 25), "take this policy, not the pretrained one"),
+        ((25, 25), (20, 30), "take the pretrained policy, not this one ("),
+    ],
+)
+def test_notes_say_which_of_trained_and_pretrained_policy_to_take(
+    known: tuple[int, int], unseen: tuple[int, int], expected: str, tmp_path: Path
+) -> None:
+    values = measured(known, unseen)
+    metrics = metrics_of(values, reference="pretrained")
+    *_others, choice = comparison_notes(metrics)
+    assert choice.startswith(expected)
+    embed = (
+        "mlgo toolchain --mode release --policy pretrained --output DIR; to train on from it: --start-from pretrained"
+    )
+    assert (embed in choice) is expected.endswith("(")
+    compared = 100 * (known[0] - known[1] + unseen[0] - unseen[1]) / (2 * (1000 - (known[1] + unseen[1]) / 2))
+    figures = f"{abs(compared):.2f}% {'smaller' if compared > 0 else 'larger'}" if compared else "same"
+    against = comparison_notes(metrics)[0]
+    assert against.startswith(f"this policy against the pretrained policy: held-out modules {figures} (95% interval ")
+    assert ", those of unseen projects " in against
+    write_page(tmp_path / "report.html", metrics, values, None)
+    page = (tmp_path / "report.html").read_text()
+    for note in (choice, against):
+        assert note in terminal_report.footer_lines(metrics, tmp_path)
+        assert f"- {note}" in terminal_report.markdown(metrics) and note in page
+
+
+def test_fine_tuned_policy_is_compared_with_its_start() -> None:
+    start = {"warmstart_trained_by": "ppo", "warmstart_pretrained": "pretrained"}
+    metrics = metrics_of(measured((20, 30), (20, 30), "warmstart"), **start)
+    against, choice = comparison_notes(metrics)
+    assert "against the pretrained policy, from which training started: held-out modules 1.03% larger" in against
+    assert choice.startswith("take the pretrained policy, not this one (") and "--start-from" not in choice
+    metrics.inputs.warmstart_pretrained = ""
+    (against,) = comparison_notes(metrics)
+    assert "against the policy that training started from: held-out modules 1.03% larger" in against
+    metrics.inputs.warmstart_trained_by = "warmstart"
+    assert comparison_notes(metrics) == [], "a policy that imitates the heuristic is no alternative"
+
+
+def test_policy_that_loses_to_the_heuristic_is_not_recommended() -> None:
+    metrics = metrics_of(measured((-30, -20), (-30, -20)), reference="pretrained")
+    assert not any(note.startswith("take ") for note in comparison_notes(metrics))
+
+
+def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[..., Measurements]) -> None:
+    metrics = metrics_of(measured((30, 0), (30, 0)))
+    assert (metrics.verdict, release_notes(metrics)) == ("better", [])
+    metrics = metrics_of(measured((2, 30), (2, 30)), reference="pretrained")
+    (note,) = release_notes(metrics)
+    assert note.startswith("no release clang is built: the trained policy is not better") and "use stock clang" in note
+    metrics.release_policy = "trained"
+    assert release_notes(metrics) == ["the release clang embeds the trained policy although the verdict is not better"]
+    metrics.release_policy = "pretrained"
+    (note,) = release_notes(metrics)
+    assert note == (
+        "the release clang embeds the pretrained policy, not the trained policy, which is not better: held-out modules "
+        "are 3.00% smaller with the embedded policy, 0.20% smaller with the trained one"
+    )
+    assert not any(note.startswith("take ") for note in comparison_notes(metrics)), "the release clang has it"
+    metrics = metrics_of(measured((-30, 0), (-30, 0)))
+    metrics.release_policy = "trained"
+    (note,) = release_notes(metrics)
+    assert "or the release clang without -mllvm -enable-ml-inliner=release, which compiles as stock clang" in note
+
+
+def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
+    """The report on a release clang that embeds the start is about the start; its reference is the trained policy."""
+    metrics = metrics_of(
+        measured((30, 20), (30, 20)),
+        policy_role="start",
+        trained_verdict="not better, because it is not better than the policy that training started from",
+        reference="/run/policy",
+        warmstart_pretrained="pretrained",
+    )
+    metrics.release_policy = "start"
+    assert "trained policy, not embedded" in dict(terminal_report.value_rows(metrics))
+    (note,) = release_notes(metrics)
+    assert note.startswith(
+        "the release clang embeds the pretrained policy, from which training started, not the trained policy, which is "
+        "not better, because it is not better than"
+    )
+    assert note.endswith("are 3.00% smaller with the embedded policy, 2.00% smaller with the trained one")
+    assert comparison_notes(metrics) == []
+    assert f"**{note[0].upper()}{note[1:]}.**" in terminal_report.markdown(metrics)
