@@ -58,8 +58,8 @@ class CommandEdits:
         )
         for group in group_options(arguments):
             name = _option_name(group)
-            if name in remove:
-                found.add(name)
+            if removed := remove & {name, *(word for word in group if word.startswith("@"))}:
+                found |= removed
             elif name in replace:
                 found.add(name)
                 changed += _with_value(group, name, replace[name])
@@ -181,7 +181,7 @@ def _normalized_name(name: str) -> str:
 
 
 def _option_name(group: Sequence[str]) -> str:
-    option = group[-1] if group[0] == "-mllvm" else group[0]
+    option = group[1] if group[0] == "-mllvm" else group[0]
     name = option.partition("=")[0]
     return f"-mllvm {name}" if group[0] == "-mllvm" else name
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from components.core.compiler.profiles import profile_resolver
-from components.core.compiler.replay_options import MissingValue, Selection, select_options
+from components.core.compiler.replay_options import MissingValue, Selection, is_response_file, select_options
 from components.core.console import UserError
 from components.core.formats.corpus import Module
 
@@ -100,10 +100,21 @@ def _refused_options_error(refused: Mapping[str, Sequence[str]]) -> UserError:
     for name, modules in refused.items():
         more = f" and {len(modules) - _MAX_LISTED_MODULES} more" if len(modules) > _MAX_LISTED_MODULES else ""
         lines.append(f"  {name}: {', '.join(modules[:_MAX_LISTED_MODULES])}{more}")
-    options = [name for name in refused if name.startswith("-")]
-    allow = " ".join(f"--allow-cc1-option={shlex.quote(name)}" for name in options)
     return UserError(
         "some modules were compiled with options that are refused on replay, because they are unknown, could run code "
         "or could access other files:\n" + "\n".join(lines),
-        "remove these modules from the corpus" + (f"; or, if you trust its author, pass {allow}" if allow else ""),
+        _remedy(list(refused)),
     )
+
+
+def _remedy(refused: Sequence[str]) -> str:
+    """Return what a user can do about refused options: not each can be allowed, and mlgo run allows none."""
+    remove = shlex.join(word for name in refused for word in ("--cmd-remove", name))
+    text = f"compile the modules without them: mlgo corpus import --input CORPUS --output NEW {remove}"
+    if any(is_response_file(name) for name in refused):
+        text += " --cmd-add 'ARGUMENTS OF THE FILE'"
+    allowed = [name for name in refused if name.startswith("-") and not is_response_file(name)]
+    if allowed and len(allowed) == len(refused):
+        options = shlex.join(f"--allow-cc1-option={name}" for name in allowed)
+        text += f"; or, if you trust who made the corpus, pass {options} to mlgo trace, ppo and evaluation"
+    return text

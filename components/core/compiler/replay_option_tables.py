@@ -1,4 +1,4 @@
-"""The options of clang and LLVM that a replay drops, keeps or refuses; replay_options.py applies these tables.
+"""The options of clang that a replay drops, keeps or refuses; replay_options.py applies these tables.
 
 Options with a separate value that the pattern for flags would match are listed explicitly: if a replay took such an
 option for a flag, clang would parse the next argument differently than the replay does.
@@ -27,6 +27,16 @@ DROPPED = frozenset(
         "-pedantic-errors",
         "-print-stats",
         "-H",
+        "-v",
+        "-W",
+        "-C",
+        "-CC",
+        "-P",
+        "-dD",
+        "-dI",
+        "-dM",
+        "-index-header-map",
+        "-relocatable-pch",
         "-ftime-trace",
         "-stats-file-append",
         "-fstack-usage",
@@ -50,6 +60,18 @@ DROPPED_DRIVER = frozenset(
         "-no-pie",
         "-rdynamic",
         "-s",
+        "-static-pie",
+        "-nolibc",
+        "-nostdlib++",
+        "-canonical-prefixes",
+        "-no-canonical-prefixes",
+        "-fno-integrated-as",
+        "-no-integrated-as",
+        "-gen-reproducer",
+        "--coverage",
+        "--verbose",
+        "--start-no-unused-arguments",
+        "--end-no-unused-arguments",
     }
 )
 DROPPED_WITH_VALUE = frozenset(
@@ -90,6 +112,10 @@ DROPPED_WITH_VALUE = frozenset(
         "-isystem-after",
         "-stdlib++-isystem",
         "-add-plugin",
+        "--vfsoverlay",
+        "--serialize-diagnostics",
+        "-serialize-diagnostics",
+        "-gcc-toolchain",
     }
 )
 DROPPED_WITH_VALUE_OR_JOINED = (
@@ -97,6 +123,7 @@ DROPPED_WITH_VALUE_OR_JOINED = (
     "-F",
     "-I",
     "-MF",
+    "-MJ",
     "-MQ",
     "-MT",
     "-U",
@@ -118,7 +145,8 @@ DROPPED_WITH_VALUE_OR_JOINED = (
     "-vfsoverlay",
     "-x",
 )
-DROPPED_LIBRARIES = ("-L", "-l")
+DROPPED_SEARCH_PATHS = ("-B", "-L", "-T", "-l")
+"""Where the driver looks for programs, libraries and linker scripts, none of which a replay uses."""
 DROPPED_JOINED_WITH_VALUE = "-plugin-arg-"
 """Plugins that inspect source, such as Chromium's, are useless here; -load, which may add passes, is refused."""
 DROPPED_PREFIXES = (
@@ -158,12 +186,20 @@ DROPPED_PREFIXES = (
     "--sysroot=",
     "-fuse-ld=",
     "-gsplit-dwarf=",
+    "-fcrash-diagnostics",
+    "-gen-reproducer=",
+    "-fproc-stat-report",
+    "-fsave-optimization-record",
+    "-foptimization-record-",
+    "--gcc-toolchain=",
+    "--gcc-install-dir=",
+    "--gcc-triple=",
+    "--stdlib=",
+    "--rtlib=",
+    "--unwindlib=",
     "-Wl,",
     "-Wp,",
 )
-DROPPED_LLVM_PREFIX = "lto-embed-bitcode"
-"""This option produced the bitcode; the replay needs no copy of it in its object."""
-
 KEPT = frozenset(
     {
         "--crel",
@@ -176,6 +212,8 @@ KEPT = frozenset(
         "-clear-ast-before-backend",
         "-no-clear-ast-before-backend",
         "-compress-debug-sections",
+        "--compress-debug-sections",
+        "-debug-forward-template-params",
         "-debug-info-macro",
         "-disable-O0-optnone",
         "-disable-free",
@@ -232,6 +270,7 @@ KEPT_CC1 = frozenset({"-no-integrated-as"})
 """For the driver, this option would start another program, the assembler."""
 KEPT_WITH_VALUE = frozenset(
     {
+        "--param",
         "-aux-target-cpu",
         "-aux-target-feature",
         "-aux-triple",
@@ -279,7 +318,9 @@ KEPT_WITH_VALUE = frozenset(
 # Names before "=". Their values are words, numbers and strings that end up in the object, never files to open.
 KEPT_JOINED = frozenset(
     {
+        "--compress-debug-sections",
         "--no-system-header-prefix",
+        "--param",
         "--product-name",
         "--system-header-prefix",
         "--target",
@@ -456,7 +497,7 @@ KEPT_PATTERN = re.compile(
     | -m[a-z0-9][\w+.-]* (=.*)?
     | -g[a-z0-9-]* (=[\w+,-]+)?
     | -fbasic-block-sections=(all|labels|none)  # list= reads a file
-    | -cl-[a-z-]+ (=[\w.+]+)?
+    | -cl-[a-z0-9-]+ (=[\w.+]+)?
     | -[WR] [a-zA-Z][\w+-]* (=.*)?
     """,
     re.VERBOSE | re.DOTALL,
@@ -471,11 +512,8 @@ REFUSED_PREFIXES = (
     "-fprofile-instr-use",
     "-fprofile-sample-use",
     "-fauto-profile",
-    "-fsave-optimization-record",
     "-fno-integrated-",
     "-fdriver-only",
-    "-fproc-stat-report",
-    "-fcrash-diagnostics",
     "-fget-definition",
     "-fintrinsic-modules-path",
     "-fmodule-header",
@@ -494,30 +532,14 @@ REFUSED_PREFIXES = (
     "-gcc",
     "-gen-",
 )
-ASSEMBLER_FLAGS = frozenset({"--noexecstack", "--fatal-warnings", "--no-warn", "-mrelax-relocations=no"})
-"""Allowed values of -Wa, (clang passes them to its integrated assembler)."""
-
-LLVM_OPTION = re.compile(r"--?([A-Za-z0-9][\w.-]*)(?:=(.*))?", re.DOTALL)
-LLVM_VALUE = re.compile(r"[+-]?\d+(\.\d+)?|true|false|TRUE|FALSE")
-LLVM_WITH_WORD = frozenset({"x86-asm-syntax", "x86-align-branch", "aarch64-neon-syntax", "align-all-functions"})
-"""LLVM options that may have a word as their value."""
-LLVM_REFUSED = frozenset({"load", "load-pass-plugin", "o"})
-LLVM_REFUSED_WORDS = frozenset(
-    {
-        "file",
-        "filename",
-        "files",
-        "path",
-        "paths",
-        "dir",
-        "directory",
-        "plugin",
-        "plugins",
-        "dot",
-        "view",
-        "output",
-        "replay",
-        "mlgo",
-    }
+ASSEMBLER_FLAG = re.compile(
+    r"""
+    --(noexecstack | fatal-warnings | no-warn | crel | (no-)?gsframe)
+    | -(L | W | g | gdwarf-\d | mbig-obj | mno-warn-deprecated | mno-fsgsbase | mimplicit-it=\w+)
+    | --?compress-debug-sections (=\w+)?
+    | --?mrelax-relocations=(yes|no)
+    | -m(arch|cpu|fpu|tune|abi)=[\w.+-]+
+    """,
+    re.VERBOSE,
 )
-"""Options whose names contain one of these words take a file, or are options of the training clang."""
+"""Allowed values of -Wa, and -Xassembler, which clang passes to its integrated assembler."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from components.core.compiler.elf import Elf
 from components.core.compiler.replay_options import MissingValue, select_options
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module
+from components.corpus.command_edits import CommandEdits
 
 BITCODE = Path("corpus/m.bc")
 END = ["-emit-obj", "-x", "ir", "corpus/m.bc", "-o", "out.o"]
@@ -48,6 +50,9 @@ def replay(*recorded: str, **options) -> list[str]:
         ["-save-temps=obj", "-as-secure-log-file", "/b/log"],
         ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"],
         ["-mllvm", "--lto-embed-bitcode=optimized"],
+        ["-mllvm", "-crash-diagnostics-dir=/e", "-mllvm", "-crash-diagnostics-dir", "-mllvm", "/e"],
+        ["-mllvm", "-enable-ml-inliner=release", "-mllvm", "-regalloc-enable-advisor=release"],
+        ["-v", "-C", "-dD", "-W"],
     ],
 )
 def test_options_that_write_files_or_name_the_source_are_dropped(dropped: list[str]) -> None:
@@ -62,6 +67,11 @@ def test_options_that_write_files_or_name_the_source_are_dropped(dropped: list[s
         ["-mllvm", "-H"],
         ["-mllvm", "-inline-threshold", "-mllvm", "3"],
         ["-mllvm", "-x86-asm-syntax=intel"],
+        ["-mllvm", "-asan-mapping-offset=0xdffffc0000000000"],
+        ["-mllvm", "-enable-machine-outliner=never", "-mllvm", "-regalloc", "-mllvm", "greedy"],
+        ["-mllvm", "-pass-remarks=inline|gvn", "-mllvm", "-x86-align-branch=fused+jcc"],
+        ["-mllvm", "-enable-order-file-instrumentation"],
+        ["-debug-forward-template-params", "--compress-debug-sections=zlib"],
         ["-mllvm", "-inline-threshold=3"],
         ["-fdebug-compilation-dir=/b", "-debug-info-kind=constructor"],
         ["-ferror-limit", "19", "-fcolor-diagnostics", "-Wall", "-Wno-unused"],
@@ -76,7 +86,19 @@ def test_options_that_affect_code_are_kept(kept: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "dropped",
-    [["-c"], ["-o", "a.o"], ["-MD", "-MF", "a.d"], ["-flto=thin"], ["-save-temps"], ["-Wl,-z,now", "-lm", "-shared"]],
+    [
+        ["-c"],
+        ["-o", "a.o"],
+        ["-MD", "-MF", "a.d"],
+        ["-MJ", "commands.json"],
+        ["-flto=thin"],
+        ["-save-temps"],
+        ["-Wl,-z,now", "-lm", "-shared"],
+        ["-v", "-fcrash-diagnostics-dir=/e", "-fcrash-diagnostics=all", "-gen-reproducer=error"],
+        ["-fproc-stat-report=/e", "-fsave-optimization-record=yaml", "-foptimization-record-file=/e"],
+        ["-B", "/e/bin", "-B/e/bin", "--gcc-toolchain=/e", "-no-canonical-prefixes"],
+        ["-fno-integrated-as", "-no-integrated-as"],
+    ],
 )
 def test_arguments_without_leading_cc1_are_those_of_the_driver(dropped: list[str]) -> None:
     assert replay("-Oz", *dropped, "-fPIC") == ["-c", "-Oz", "-fPIC", "-fno-crash-diagnostics", *END[1:]]
@@ -108,6 +130,16 @@ CC1_ATTACKS = {
     "-mllvm -info-output-file": ["-mllvm", "-info-output-file=/e/out"],
     "-mllvm -pgo-test-profile-file": ["-mllvm", "-pgo-test-profile-file=/e/profile"],
     "-mllvm -ml-inliner-model-under-training": ["-mllvm", "-ml-inliner-model-under-training=/e"],
+    "-mllvm -exec-on-ir-change": ["-mllvm", "-exec-on-ir-change=true"],
+    "-mllvm --exec-on-ir-change": ["-mllvm", "--exec-on-ir-change", "-mllvm", "1"],
+    "-mllvm -chr-module-list": ["-mllvm", "-chr-module-list=1"],
+    "-mllvm -wholeprogramdevirt-write-summary": ["-mllvm", "-wholeprogramdevirt-write-summary=1"],
+    "-mllvm -print-changed": ["-mllvm", "-print-changed=diff"],
+    "-mllvm -training-log": ["-mllvm", "-training-log=1"],
+    "-mllvm -stop-after": ["-mllvm", "-stop-after=1"],
+    "-mllvm -help": ["-mllvm", "-help"],
+    "-mllvm -regalloc": ["-mllvm", "-regalloc", "-mllvm", "/e/evil"],
+    "-mllvm @/e/text": ["-mllvm", "-regalloc", "-mllvm", "@/e/text"],
     "-mllvm @/e/options": ["-mllvm", "@/e/options"],
     "-mllvm evil": ["-mllvm", "evil"],
     "-fprofile-instrument-use-path=": ["-fprofile-instrument-use-path=/e/profile"],
@@ -129,12 +161,9 @@ DRIVER_ATTACKS = {
     "-fplugin-arg-x-y": ["-fplugin-arg-x-y"],
     "-load": ["-Xclang", "-load", "-Xclang", "/e/evil.so"],
     "-Wa,-I/e": ["-Wa,-I/e"],
-    "-B": ["-B", "/e/bin"],
-    "-B/e/bin": ["-B/e/bin"],
     "--config=": ["--config=/e/evil.cfg"],
-    "-fno-integrated-as": ["-fno-integrated-as"],
     "-fprofile-use=": ["-fprofile-use=/e/profile"],
-    "-fcrash-diagnostics-dir=": ["-fcrash-diagnostics-dir=/e"],
+    "-Wa,-I/f": ["-Xassembler", "-I/f"],
     "-mllvm=": ["-mllvm=-load=/e/evil.so"],
 }
 
@@ -145,7 +174,7 @@ def test_cc1_options_not_known_to_be_harmless_are_refused_by_name(name: str, att
         with pytest.raises(UserError) as caught:
             replay("-cc1", *recorded)
         assert caught.value.problem.splitlines()[1:] == [f"  {name}: corpus/m.bc"]
-        assert ("--allow-cc1-option" in caught.value.remedy) == name.startswith("-")
+        assert ("--allow-cc1-option" in caught.value.remedy) == (name.startswith("-") and "@" not in name)
 
 
 @pytest.mark.parametrize(("name", "attack"), DRIVER_ATTACKS.items())
@@ -153,6 +182,19 @@ def test_driver_options_not_known_to_be_harmless_are_refused_by_name(name: str, 
     with pytest.raises(UserError) as caught:
         replay("-Oz", *attack, "-g")
     assert caught.value.problem.splitlines()[1:] == [f"  {name}: corpus/m.bc"]
+
+
+@pytest.mark.parametrize(("name", "attack"), CC1_ATTACKS.items())
+def test_remedy_removes_refused_options_with_their_values(name: str, attack: list[str]) -> None:
+    recorded = ["-cc1", "-O2", *attack, "-triple", "x", "-Oz"]
+    with pytest.raises(UserError) as caught:
+        replay(*recorded)
+    words = shlex.split(caught.value.remedy.partition("--output NEW ")[2].partition(";")[0])
+    assert words[:2] == ["--cmd-remove", name] and (words[2:3] == ["--cmd-add"]) == ("@" in name)
+    edited, found = CommandEdits(remove=(name,)).apply(recorded)
+    kept = replay(*edited)
+    assert found and kept[-len(END) - 3 :] == ["-triple", "x", "-Oz", *END]
+    assert not any("/e/" in word or "evil" in word or name.split()[-1] in word for word in kept)
 
 
 @pytest.mark.parametrize(("name", "attack"), CC1_ATTACKS.items())

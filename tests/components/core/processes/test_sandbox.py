@@ -217,7 +217,7 @@ def test_options_that_load_code_are_refused(
     subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True)
     (tmp_path / "marker").unlink()
     (tmp_path / "loaded").unlink()
-    with pytest.raises(UserError, match=r"--allow-cc1-option|remove these modules"):
+    with pytest.raises(UserError, match="--cmd-remove"):
         Compiler(clang, "inlining")(Request(module, DEFAULT))
     assert not (tmp_path / "marker").exists()
 
