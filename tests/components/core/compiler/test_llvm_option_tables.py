@@ -15,6 +15,7 @@ from components.core.compiler.replay_options import is_text_option, select_optio
 from components.core.formats.strategy import SUPPORTED_LLVM_MAJORS
 
 NUMBERS = re.compile(r"\[?=<(u?int|u?long|number|N|x|ulonglong)>\]?")
+TEXT = re.compile(r"\[?=<(string|filename|path|directory)>\]?")
 RISKY = re.compile(r"\b(files?|filename|director(y|ies)|programs?|window|viewer|graphviz|socket|plugin|dot)\b", re.I)
 HARMLESS = {
     "disable-whole-program-visibility",
@@ -100,7 +101,7 @@ def test_every_option_of_clang_that_takes_a_text_or_opens_a_file_is_classified(m
     options = listed_options(Path(clang))
     require_classified(options)
     for name in tables.LLVM_KEYWORD_OPTIONS & set(options):
-        assert options[name].keywords or not options[name].value, f"{name} takes a text"
+        assert options[name].keywords or not TEXT.fullmatch(options[name].value), f"{name} takes a text"
         kept = select_options([word for key in options[name].keywords for word in ("-mllvm", f"-{name}={key}")], True)
         assert not kept.refused
 
