@@ -37,6 +37,8 @@ DROPPED = frozenset(
         "-dM",
         "-index-header-map",
         "-relocatable-pch",
+        "-fno-integrated-as",
+        "-no-integrated-as",
         "-ftime-trace",
         "-stats-file-append",
         "-fstack-usage",
@@ -65,10 +67,11 @@ DROPPED_DRIVER = frozenset(
         "-nostdlib++",
         "-canonical-prefixes",
         "-no-canonical-prefixes",
-        "-fno-integrated-as",
-        "-no-integrated-as",
         "-gen-reproducer",
         "--coverage",
+        "--save-stats",
+        "--save-temps",
+        "-save-stats",
         "--verbose",
         "--start-no-unused-arguments",
         "--end-no-unused-arguments",
@@ -156,6 +159,9 @@ DROPPED_PREFIXES = (
     "-stats-file",
     "-ftime-trace=",
     "-save-temps=",
+    "--save-temps=",
+    "-save-stats=",
+    "--save-stats=",
     "-header-include-",
     "-fthinlto-index=",
     "-fthin-link-bitcode=",
@@ -266,8 +272,6 @@ KEPT = frozenset(
         "-Wlarge-by-value-copy",
     }
 )
-KEPT_CC1 = frozenset({"-no-integrated-as"})
-"""For the driver, this option would start another program, the assembler."""
 KEPT_WITH_VALUE = frozenset(
     {
         "--param",

@@ -153,7 +153,7 @@ def _is_unknown(option: str) -> bool:
 
 
 def _is_allowed(argument: str, is_cc1: bool) -> bool:
-    if argument in tables.KEPT or (is_cc1 and argument in tables.KEPT_CC1):
+    if argument in tables.KEPT:
         return True
     if argument.startswith("-Wa,"):
         return not is_cc1 and all(map(tables.ASSEMBLER_FLAG.fullmatch, argument.split(",")[1:]))
