@@ -124,7 +124,7 @@ def group_options(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
         if argument in with_value or argument.startswith(tables.DROPPED_JOINED_WITH_VALUE):
             if not rest:
                 raise MissingValue(argument)
-            group = (argument, rest.popleft())
+            group: tuple[str, ...] = (argument, rest.popleft())
             if argument == "-mllvm" and _has_separate_value(group[1], rest):
                 group += (rest.popleft(), rest.popleft())
             yield group

@@ -61,7 +61,7 @@ class Option:
 
 
 def listed_options(clang: Path) -> dict[str, Option]:
-    command = [clang, "-mllvm", "--help-hidden", "-x", "c", "-c", "/dev/null", "-o", "/dev/null"]
+    command = [str(clang), "-mllvm", "--help-hidden", "-x", "c", "-c", "/dev/null", "-o", "/dev/null"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     options: dict[str, Option] = {}
     last: Option | None = None
@@ -70,7 +70,7 @@ def listed_options(clang: Path) -> dict[str, Option]:
             last = options.setdefault(found[1], Option(found[2] or "", found[3]))
         elif (found := re.match(r"^    =(\S*)\s*(- .*)?$", line)) and last is not None:
             last.keywords.append(found[1])
-    assert len(options) > 2000
+    assert len(options) > 1500  # the training clang has only some of the targets
     return options
 
 

@@ -82,7 +82,7 @@ def test_modules_of_public_projects_replay_to_the_same_text(item: FlagSet, clang
     recorded = bytes(command).decode().removesuffix("\0").split("\0")
     driver = [f"--target={item.target}", item.level, *flags]
     for arguments in (recorded, driver):
-        compile_again = [clang, *replay_arguments(arguments, replayed / "m.bc", replayed / "m.o")]
+        compile_again = [str(clang), *replay_arguments(arguments, replayed / "m.bc", replayed / "m.o")]
         done = subprocess.run(compile_again, cwd=replayed, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         text = text_sections(Elf((replayed / "m.o").read_bytes()))
@@ -103,7 +103,8 @@ def test_documented_extraction_of_chromium_and_fuchsia_is_traced(
             directory = tmp_path / "out" / item.name
             directory.mkdir(parents=True)
             compile_source(clang, item, directory, [*shlex.split(item.flags), *EMBED])
-            commands.append({"directory": str(directory), "file": "source.cpp", "command": "clang++ -c -o object.o"})
+            arguments = ["clang++", "-c", f"{item.name}/source.cpp", "-o", f"{item.name}/object.o"]
+            commands.append({"directory": str(directory.parent), "file": arguments[2], "arguments": arguments})
     assert len(commands) >= 3
     database, corpus = tmp_path / "out" / "compile_commands.json", tmp_path / "corpus"
     database.write_text(json.dumps(commands))
