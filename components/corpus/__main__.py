@@ -29,7 +29,7 @@ from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.report import DAMAGED, Report, Skipped
-from components.corpus.split import MIN_CONTENTS, split_modules
+from components.corpus.split import MIN_SOURCES, split_modules
 from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
 
 _PROBLEM = click.option(
@@ -298,10 +298,10 @@ def obtain(
 def _require_parts(directory: Path) -> None:
     """Check that a corpus has modules for each step that follows. UserError if a part of its split is empty."""
     corpus = load_corpus(directory)
-    if len(corpus.modules) < MIN_CONTENTS:
+    if len(corpus.modules) < MIN_SOURCES:
         raise UserError(
             f"{len(corpus.modules)} modules are too few to train on, to select the best policy with, and to report on",
-            f"train on at least {MIN_CONTENTS} modules, better on a hundred; mlgo toolchain --mode release --policy "
+            f"train on at least {MIN_SOURCES} modules, better on a hundred; mlgo toolchain --mode release --policy "
             "pretrained needs no training",
         )
     uses: dict[Part, str] = {"train": "train on", "validation": "select the best policy with", "heldout": "report on"}
@@ -309,8 +309,8 @@ def _require_parts(directory: Path) -> None:
         if not corpus.split(part):
             raise UserError(
                 f"none of the {len(corpus.modules)} modules is left to {use}: {part} is empty in the corpus's split",
-                "add code; or import the corpus with other --validation-fraction, --heldout-fraction (mlgo corpus "
-                "import --help), and pass the result as --corpus",
+                "add code (versions of one source file are in the same part); or import the corpus with other "
+                "--validation-fraction and --heldout-fraction (mlgo corpus import --help), and pass that as --corpus",
             )
 
 

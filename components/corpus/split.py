@@ -1,31 +1,34 @@
-"""Split of a corpus into training, validation and held-out parts, by the content of its modules."""
+"""Split of a corpus into training, validation and held-out parts, by the sources of its modules."""
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.core.console import UserError
 from components.core.formats.corpus import Module
 from components.core.formats.splits import Splits
+from components.corpus.source_groups import group_by_source
 
-MIN_CONTENTS = 3
-"""Distinct contents from which on each part of a split has one."""
+MIN_SOURCES = 3
+"""Number of sources from which on each part of a split has one."""
+_MAX_DEVIATION = 0.5
+"""Maximum relative deviation of a part's number of sources from its fraction."""
 
 
 @dataclass(frozen=True)
 class SplitConfig:
     """Options of the split of a corpus.
 
-    The fractions are of the distinct bitcode contents outside the held-out projects. Each is in [0, 1), and their sum
-    is below 1.
+    The fractions are of the sources outside the held-out projects, see source_groups.py. Each is in [0, 1), and their
+    sum is below 1.
 
     Attributes:
         validation_fraction: fraction that selects the best checkpoint.
         heldout_fraction: fraction that is held out.
         heldout_projects: projects whose modules are all held out.
-        seed: of the order of the contents.
+        seed: of the sources' positions.
     """
 
     validation_fraction: float = 0.1
@@ -42,12 +45,12 @@ class SplitConfig:
 
 
 def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
-    """Assign every module to a part.
+    """Assign every module to a part; modules of one source are in the same part.
 
-    Contents are ordered by the SHA-256 of seed and bitcode, so that the result depends neither on names nor on the
-    order of the corpus. The first contents are held out, the next ones are for validation, the rest for training. Each
-    part with a fraction above 0 gets at least one content if there are at least MIN_CONTENTS. Modules of held-out
-    projects, and modules with the same content as one of them, are held out.
+    A source's pseudorandom position decides: below heldout_fraction it is held out, below the sum of both fractions it
+    is for validation, else for training. So a source remains in its part when other modules are added. In small corpora
+    parts would differ much in size: each is within 50% of its fraction, and has at least one source if there are at
+    least MIN_SOURCES. Modules of held-out projects, and those of a source that one of them has, are held out.
 
     Raises:
         UserError: the corpus does not have a held-out project, or no module is left to train on.
@@ -57,25 +60,24 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
         if project not in projects:
             known = f"choose from: {', '.join(projects[:20])}"
             raise UserError(f"the corpus has no project {project!r} to hold out", known)
-    contents = [_content(module, config.seed) for module in modules]
-    heldout_contents = {c for m, c in zip(modules, contents, strict=True) if m.project in config.heldout_projects}
-    ordered = sorted(set(contents) - heldout_contents)
-    if not ordered:
+    groups = group_by_source(modules, config.seed)
+    free = [g for g in groups if not any(modules[index].project in config.heldout_projects for index in g.indices)]
+    if not free:
         raise UserError(
             "every module belongs to a held-out project: none is left to train on", "hold out fewer projects"
         )
-    heldout = _part_size(len(ordered), config.heldout_fraction)
-    validation = _part_size(len(ordered), config.validation_fraction)
-    if heldout + validation >= len(ordered):
+    heldout, validation = _part_sizes([group.position for group in free], config)
+    if heldout + validation >= len(free):
         taken = f"{heldout} held out and {validation} to validate"
-        problem = f"{len(ordered)} distinct modules: {taken} leave none to train on"
+        problem = f"{len(free)} sources of modules: {taken} leave none to train on"
         raise UserError(problem, "reduce the validation and held-out fractions, or add modules")
-    part_of = dict.fromkeys(heldout_contents, "heldout")
-    for rank, content in enumerate(ordered):
-        part_of[content] = "heldout" if rank < heldout else "validation" if rank < heldout + validation else "train"
+    part_of = ["heldout"] * len(modules)
+    for rank, group in enumerate(free):
+        for index in group.indices:
+            part_of[index] = "heldout" if rank < heldout else "validation" if rank < heldout + validation else "train"
     parts: dict[str, list[str]] = {"train": [], "validation": [], "heldout": []}
-    for module, content in zip(modules, contents, strict=True):
-        parts[part_of[content]].append(module.name)
+    for module, part in zip(modules, part_of, strict=True):
+        parts[part].append(module.name)
     return Splits(
         config.seed,
         tuple(parts["train"]),
@@ -85,14 +87,21 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
     )
 
 
-def _content(module: Module, seed: int) -> str:
-    digest = hashlib.sha256(f"{seed}:".encode())
-    digest.update(module.bitcode.read_bytes())
-    return digest.hexdigest()
+def _part_sizes(positions: Sequence[float], config: SplitConfig) -> tuple[int, int]:
+    """Return the numbers of held-out and of validation sources, of sources at ascending positions."""
+    count = len(positions)
+    both = config.heldout_fraction + config.validation_fraction
+    if count < MIN_SOURCES or both == 0:
+        return 0, 0
+    # With large fractions, less, so that half of the training sources remain at least.
+    deviation = min(_MAX_DEVIATION, (1 - both) / both / 2)
 
+    def bounded(number: int, fraction: float) -> int:
+        if fraction == 0:
+            return 0
+        lowest = max(1, int(count * fraction * (1 - deviation)))
+        return min(max(number, lowest), max(lowest, math.floor(count * fraction * (1 + deviation))))
 
-def _part_size(count: int, fraction: float) -> int:
-    """Return the number of contents for `fraction` of `count`: at least 1 if count >= MIN_CONTENTS, otherwise 0."""
-    if fraction == 0 or count < MIN_CONTENTS:
-        return 0
-    return max(1, int(count * fraction))
+    heldout = bounded(sum(position < config.heldout_fraction for position in positions), config.heldout_fraction)
+    below = sum(position < both for position in positions)
+    return heldout, bounded(below - heldout, config.validation_fraction)

@@ -15,7 +15,7 @@ MAGIC = b"BC\xc0\xde"
 WRAPPER = b"\xde\xc0\x17\x0b"
 _WRAPPER_BYTES = 20
 _ENTER_SUBBLOCK = 1
-_MODULE_BLOCK, _STRTAB_BLOCK = 8, 23
+MODULE_BLOCK, STRTAB_BLOCK = 8, 23
 _HEADER_BYTES = 16
 """Maximum size of a block header: abbreviation id, block id, abbreviation width (together at most 5 bytes), length."""
 
@@ -91,7 +91,7 @@ def read_layout(read: Read, size_bytes: int) -> list[Bitcode]:
 
 
 def _complete(start: int, end: int, blocks: list[Block]) -> Bitcode:
-    if not {_MODULE_BLOCK, _STRTAB_BLOCK} <= {block.id for block in blocks}:
+    if not {MODULE_BLOCK, STRTAB_BLOCK} <= {block.id for block in blocks}:
         raise BitcodeError("is truncated: it has no module with a string table")
     return Bitcode(start, end, tuple(blocks))
 

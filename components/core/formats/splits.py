@@ -24,7 +24,7 @@ _VERSION = 1
 class Splits:
     """A partition of a corpus's modules.
 
-    The three parts are disjoint and cover the corpus. Modules with identical bitcode are in the same part. Every module
+    The three parts are disjoint and cover the corpus. Versions of a source file are in the same part. Every module
     of a project in `heldout_projects` is in `heldout`; the other held-out modules are unseen modules of known projects.
     Report the two kinds separately.
     """

@@ -143,7 +143,7 @@ def test_bad_input_fails_with_one_message(tmp_path: Path, arguments: list[str], 
         (["--input", "{t}/params", "--input-type", "json"], ["not valid JSON"]),
         (["--input", "{t}/params", "--input-type", "bazel_aquery"], ["not valid JSON", "bazel aquery"]),
         (["--input", "{b}/compile_commands.json", "--input-type", "bazel_aquery"], ['no list of "actions"']),
-        (["--input", "{b}/compile_commands.json", "--input-type", "params"], ["yields no module"]),
+        (["--input", "{b}/compile_commands.json", "--input-type", "params"], ["names no object"]),
     ],
 )
 def test_bad_extract_input_fails_with_one_message(

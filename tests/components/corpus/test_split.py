@@ -1,4 +1,4 @@
-"""The split of a corpus is a partition by content, independent of the order and the directory of its modules."""
+"""The split of a corpus is a partition by source, independent of the order and the directory of its modules."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_any_split_is_a_partition_by_content(
     if rest >= 3:
         assert bool(splits.validation) == (validation > 0)
         assert (len(found[2] - heldout_contents) > 0) == (heldout > 0)
-        assert len(found[2] - heldout_contents) <= max(1, heldout * rest) and len(found[1]) <= max(1, validation * rest)
+        assert len(found[2] - heldout_contents) <= max(1, 1.5 * heldout * rest)
+        assert len(found[1]) <= max(1, 1.5 * validation * rest)
     assert split_modules(modules[::-1], config).train == splits.train[::-1]
 
 
@@ -66,8 +67,17 @@ def test_split_depends_only_on_content_and_seed(tmp_path: Path) -> None:
     renamed = {f"q/{name}": text for name, text in contents.items()}
     there = split_modules(write(tmp_path / "there", renamed), SplitConfig())
     assert there.heldout == tuple(f"q/{name}" for name in here.heldout)
-    assert (len(here.train), len(here.validation), len(here.heldout)) == (38, 5, 7)
+    assert 30 <= len(here.train) <= 46 and 2 <= len(here.validation) <= 7 and 3 <= len(here.heldout) <= 11
     assert split_modules(write(tmp_path / "here", contents), SplitConfig(seed=1)).heldout != here.heldout
+
+
+def test_modules_remain_in_their_parts_when_others_are_added(tmp_path: Path) -> None:
+    contents = {f"p/{i}.o": f"content {i}" for i in range(200)}
+    modules = write(tmp_path, contents)
+    for seed in range(5):
+        few, many = (split_modules(modules[:count], SplitConfig(seed=seed)) for count in (120, 200))
+        for part in ("train", "validation", "heldout"):
+            assert set(few.part(part)) <= set(many.part(part))
 
 
 def test_content_of_a_heldout_project_is_held_out_everywhere(tmp_path: Path) -> None:
