@@ -28,6 +28,7 @@ from components.core.console import UserError, say
 from components.core.launcher.images import CLUSTER, STEPS
 from components.core.storage.directory import make_directory
 from components.core.storage.input_files import MissingFile, read_json, typed
+from components.core.storage.output_files import replace_text
 from pipelines.local.source_digests import ROOT
 
 IMAGES_JSON = Path("build/images.json")
@@ -161,9 +162,7 @@ def read_images(path: Path) -> dict[str, Image]:
 def write_images(path: Path, images: dict[str, Image]) -> None:
     """Write images.json, atomically."""
     make_directory(path.parent, path)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
-    os.replace(fresh, path)
+    replace_text(path, json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
 
 
 @contextmanager

@@ -105,7 +105,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         gcs._client.cache_clear()
         corpus = parse_place(VALUES["vars.MLGO_CORPUS"])
         assert not isinstance(corpus, Path)
-        with publish(mirror(corpus)) as directory:
+        with publish(mirror(corpus), "corpus") as directory:
             for name in "abc":
                 (directory / f"{name}.bc").write_text(f"bitcode of {name}")
         yield

@@ -132,7 +132,7 @@ def build(
     major, *_ = clang_version(found, "pass another --clang")
     cache = (cache_dir or default_cache_dir()).absolute()
     cache.mkdir(parents=True, exist_ok=True)
-    with publish(output) as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
+    with publish(output, "corpus") as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
         config = BuildConfig(
             Path(found).absolute(),
             Path(work),
@@ -167,7 +167,7 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
     from components.corpus.sources.bitcode_files import make_corpus
 
     splits = split_config(split)
-    with publish(output) as partial:
+    with publish(output, "corpus") as partial:
         names, damaged = make_corpus(source, partial, default_args.split(), skip_damaged)
         project = source.absolute().name
         report = Report({project: len(names)}, _damaged(damaged, project))
@@ -225,7 +225,7 @@ def import_corpus(
     keep = (source / SPLITS_FILE).is_file() and all(value in (None, ()) for value in split.values())
     splits = split_config(split)
     edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
-    with publish(output, packing=layout == "packed") as partial:
+    with publish(output, "corpus", packing=layout == "packed") as partial:
         corpus, damaged = import_modules(source, partial, skip_damaged, edits, max_modules_per_project)
         projects = Counter(module.project for module in corpus)
         report = Report(dict(projects), _damaged(damaged))
@@ -345,18 +345,14 @@ def combine(root_dir: Path, **split: Any) -> None:
     Example: combine corpora/zstd and corpora/lz4 into the corpus corpora
       mlgo corpus combine --root-dir corpora --heldout-project lz4
     """
-    from components.core.storage import write_manifest
+    from components.corpus.rewrite import rewriting
     from components.corpus.sources.bitcode_files import combine_corpora
 
     splits = split_config(split)
-    (root_dir / "manifest.json").unlink(missing_ok=True)
-    names = combine_corpora(root_dir)
-    projects: dict[str, int] = {}
-    for name in names:
-        projects[name.split("/")[0]] = projects.get(name.split("/")[0], 0) + 1
-    report = Report(projects, ())
-    done = write_split_and_report(root_dir, splits, report)
-    write_manifest(root_dir)
+    with rewriting(root_dir, verified=False):
+        names = combine_corpora(root_dir)
+        report = Report(dict(Counter(name.split("/")[0] for name in names)), ())
+        done = write_split_and_report(root_dir, splits, report)
     announce(root_dir, report, done)
 
 
@@ -370,14 +366,12 @@ def split(corpus: Path, **split: Any) -> None:
     Example:
       mlgo corpus split --corpus corpus --heldout-project lz4 --heldout-fraction 0.2
     """
-    from components.core.storage import write_manifest
+    from components.corpus.rewrite import rewriting
 
     config = split_config(split)
     splits = split_modules(load_corpus(corpus).modules, config)
-    # Without a manifest, readers do not see a corpus until both files are complete.
-    (corpus / "manifest.json").unlink(missing_ok=True)
-    write_splits(corpus, splits)
-    write_manifest(corpus)
+    with rewriting(corpus, verified=True):
+        write_splits(corpus, splits)
     say(describe(corpus, splits))
 
 

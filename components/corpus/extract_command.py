@@ -109,7 +109,7 @@ def extract(
         raise UserError("local ThinLTO saves no arguments to edit", "pass the final arguments in --default-args")
     config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, thinlto)
     found = read_input(kind, path, base)
-    with publish(output) as partial:
+    with publish(output, "corpus") as partial:
         outcomes = extract_objects(found.objects, partial, config)
         report = make_report(found.project, outcomes, found.left)
         names = [outcome.object.name for outcome in outcomes if outcome.kind == EXTRACTED]

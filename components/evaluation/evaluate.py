@@ -78,7 +78,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     compiled_reference = None if reference is None or reference.is_warmstart else reference.directory
     variants = plan_variants(objective, config, training, release, compiled_reference)
     earlier_metrics, earlier, role = load_earlier(config) if config.evaluation else (None, None, "trained")
-    with publish(config.output) as directory:
+    with publish(config.output, "evaluation") as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
         whole_projects = _compare_whole_projects(objective, config, recipes, release, directory / "build")

@@ -90,7 +90,7 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
             "gin": gin.operative_config_str(),
         },
     }
-    with publish(config.output) as partial:
+    with publish(config.output, "policy") as partial:
         export_policy(trained.policy, partial, trainer.clang, _policy_info(trainer, trained), config.warmstart)
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         # The policy includes its training curve, so that an evaluation elsewhere can plot it.

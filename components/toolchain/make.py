@@ -41,7 +41,7 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
     sdk = find_sdk(config.llvm_major, config.sdk, config.strategy)
     policies = _check_policies(config)
     make = _make_plugin if config.strategy == "plugin" else _make_clang
-    with publish(config.output) as partial:
+    with publish(config.output, "toolchain") as partial:
         built = {"strategy": config.strategy, **make(config, sdk, policies, partial)}
         say("probing the new clang")
         toolchain = _describe(partial, config, policies, sdk, built)
@@ -59,7 +59,7 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
 def _wrap_external(config: ToolchainConfig) -> Toolchain:
     """Publish a toolchain whose bin/clang runs a training clang that others built, where that is now."""
     external = inspect_clang(config.clang, config.llvm_major, config.problem)
-    with publish(config.output) as partial:
+    with publish(config.output, "toolchain") as partial:
         install_wrapper(external.clang, partial)
         # The digest of the clang makes steps run again that used another one at the same place.
         built = {"strategy": EXTERNAL, "clang": str(external.clang), "clang_sha256": digest_of_clang(external.clang)}

@@ -72,7 +72,7 @@ def make_sdk(config: SdkConfig) -> Path:
     tree.mkdir(parents=True, exist_ok=True)
     with (
         exclusive_lock(tree.with_name(f"{name}.lock"), f"waiting for another build in {tree}"),
-        publish(config.output) as partial,
+        publish(config.output, "SDK") as partial,
     ):
         _build(tree, source, definitions, config.jobs)
         _install(tree, source, partial, config.llvm_major)

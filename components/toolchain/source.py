@@ -169,7 +169,7 @@ def _from_deb(sdk: Sdk, cache: Path) -> Path:
     archive = _deb_archive(sdk.major, cache)
     names = source_files(sdk.major)
     say(f"unpacking {len(names)} files of {archive.name}")
-    with publish(into) as partial:
+    with publish(into, "LLVM source tree") as partial:
         # Stop after the last file.
         unpack(archive, partial, names, ["--occurrence=1"])
         # The directory is named after the SDK's version, so it must not hold another version.
@@ -182,7 +182,7 @@ def _whole_deb(major: int, cache: Path) -> Path:
     into = cache.absolute() / "llvm-source" / f"whole-{_top_directory(archive)}"
     if not (into / MANIFEST).is_file():
         say(f"unpacking {archive.name}")
-        with publish(into) as partial:
+        with publish(into, "LLVM source tree") as partial:
             unpack(archive, partial, PARTS, [f"--exclude={name}" for name in _TESTS])
     return into
 
@@ -225,7 +225,7 @@ def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
     into = _git_directory(cache, "git", tag)
     if _complete(into, sdk.major):
         return into
-    with publish(into) as partial:
+    with publish(into, "LLVM source tree") as partial:
         _clone(tag, partial, source_files(sdk.major))
         check_source(partial, sdk, f"git:{tag}")
     return into
@@ -234,7 +234,7 @@ def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
 def _whole_git(tag: str, cache: Path) -> Path:
     into = _git_directory(cache, "whole-git", tag)
     if not (into / MANIFEST).is_file():
-        with publish(into) as partial:
+        with publish(into, "LLVM source tree") as partial:
             _clone(tag, partial, PARTS)
     return into
 

@@ -68,7 +68,7 @@ def collect(config: TraceConfig) -> TraceStatistics:
     require_replayable(modules, config.allowed_options)
     pool = make_pool(config.workers)
     try:
-        with publish(config.output) as directory, Progress("tracing modules", len(modules)) as progress:
+        with publish(config.output, "trace") as directory, Progress("tracing modules", len(modules)) as progress:
             writer = TraceWriter(directory, config.problem, problems.get(config.problem).policy.decision, features)
             quarantine = Quarantine(config.max_failed_fraction, len(modules))
             compiler = compiler_for(toolchain, config.problem, config.timeout_s, config.allowed_options)

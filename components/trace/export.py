@@ -38,7 +38,7 @@ def export_tfrecord(trace_directory: Path, output: Path) -> int:
     bounds = [0, *changes.tolist(), len(module)] if len(module) else []
     num_sequences = max(0, len(bounds) - 1)
     with (
-        publish(output) as directory,
+        publish(output, "TFRecord trace") as directory,
         open(directory / TFRECORD_FILE, "wb") as stream,
         Progress("exporting sequences", num_sequences) as progress,
     ):

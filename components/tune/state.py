@@ -157,7 +157,7 @@ class SearchDirectory:
         if self._uri is None or not self._unpublished:
             self._lease.update()
         else:
-            with publish(self._folder / _STATE) as partial:
+            with publish(self._folder / _STATE, "state of a search") as partial:
                 shutil.copyfile(self._folder / _SEARCH, partial / _SEARCH)
                 shutil.copytree(self._modules, partial / _MODULES)
                 # After `publish` has read the manifest that it will replace. Whoever has taken over by then is noticed

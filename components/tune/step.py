@@ -62,7 +62,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     with (
         shutdown_deadline(),
         RootLease(folder, "search") as lease,
-        publish(config.output) as partial,
+        publish(config.output, "plan") as partial,
         _loadable(config.policy, toolchain.clang) as policy,
         closing(make_pool(config.workers)) as pool,
     ):

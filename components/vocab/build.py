@@ -37,7 +37,7 @@ def build(config: VocabConfig) -> int:
     columns = read_columns(config.trace, names if problem.policy.mask is None else [*names, problem.policy.mask])
     allowed = None if problem.policy.mask is None else columns[problem.policy.mask].reshape(trace.decisions, -1) != 0
     buckets = {}
-    with publish(config.output) as directory, Progress("quantiles of features", len(names)) as progress:
+    with publish(config.output, "vocab") as directory, Progress("quantiles of features", len(names)) as progress:
         for name in names:
             values = columns[name].reshape(trace.decisions, -1)
             if allowed is not None:

@@ -64,7 +64,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
         confusion=confusion(action, chosen, len(names)) if names else None,
         action_names=names,
     )
-    with publish(config.output) as partial:
+    with publish(config.output, "policy") as partial:
         adopted = dataclasses.replace(
             info,
             trace_digest=digest(config.trace),

@@ -55,7 +55,7 @@ def _train(config: WarmstartConfig) -> Report:
     say(f"{(~heldout).sum()} training decisions, {heldout.sum()} held-out decisions of other modules")
     rows = np.flatnonzero(heldout)[:SAMPLE_DECISIONS]
     sample, sample_action = decisions.observed[rows], decisions.action[rows]
-    with publish(config.output) as partial:
+    with publish(config.output, "policy") as partial:
         writer = tf.summary.create_file_writer(str(partial / TENSORBOARD))
         with Progress("cloning the heuristic, epochs", config.epochs) as progress, writer.as_default():
 

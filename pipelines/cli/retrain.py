@@ -358,7 +358,7 @@ def promote(
     )
     say(why)
     if decision is not None:
-        with publish(decision) as directory:
+        with publish(decision, "promotion decision") as directory:
             (directory / "promotion.json").write_text(
                 json.dumps(
                     {

@@ -41,7 +41,7 @@ def check_bucket(pipeline_root: str) -> Finding:
         raise UserError(f"--pipeline-root {pipeline_root} is on this machine", f"pass {USAGE}")
     place = root / f"mlgo-check-{secrets.token_hex(6)}"
     try:
-        with publish(mirror(place)) as directory:
+        with publish(mirror(place), "test of a bucket") as directory:
             (directory / "probe").write_text("mlgo cluster check\n")
         with tempfile.TemporaryDirectory() as work:
             fetch(place, Path(work, "probe"))

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.core.console import UserError
-from components.core.storage import digest, require_artifact
+from components.core.storage import require_artifact
 from components.core.storage.manifest import NotAManifest, manifest_digest
 from components.core.storage.uri import ObjectUri, parse_place
 
 
-def artifact_digest(place: str) -> str:
-    """Return the digest of the artifact at `place`, "" if it is missing or damaged."""
+def artifact_digest(place: str, verify_content: bool = False) -> str:
+    """Return the digest of the artifact at `place`, "" if it is missing or damaged.
+
+    Args:
+        verify_content: whether every file of a local artifact is read and compared with its checksum.
+    """
     where = parse_place(place)
     try:
         if isinstance(where, ObjectUri):
@@ -19,8 +23,7 @@ def artifact_digest(place: str) -> str:
 
             remote = read_verified_manifest(where)
             return manifest_digest(remote.files) if remote.version else ""
-        require_artifact(where, where.name)
-        return digest(where)
+        return manifest_digest(require_artifact(where, "artifact", verify_content).files)
     except UserError as error:
         if isinstance(where, ObjectUri) and not isinstance(error, NotAManifest):
             raise  # no answer or no access does not mean that there is no artifact

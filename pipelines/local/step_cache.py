@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.storage.digests import json_digest
+from components.core.storage.output_files import replace_text
 from pipelines.local.locations import artifact_digest, local_directory
 from pipelines.local.step import RunLocations, Step
 
@@ -60,7 +61,8 @@ class StepRecords:
         except (KeyError, ValueError):
             return None  # never finished
         # If the artifact was damaged or replaced since, the step runs again.
-        intact = artifact_digest(self.locations.artifact(step.output)) == record.digest if step.output else True
+        place = self.locations.artifact(step.output) if step.output else ""
+        intact = not place or artifact_digest(place, verify_content=True) == record.digest
         has_parameters = all(Path(self.locations.file(step.name, name)).is_file() for name in step.parameters)
         return record if intact and has_parameters else None
 
@@ -109,6 +111,4 @@ class StepRecords:
     def _write(self, name: str, document: dict[str, object]) -> None:
         path = self.run / ".steps" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        os.replace(fresh, path)
+        replace_text(path, json.dumps(document, indent=1) + "\n")

@@ -119,7 +119,7 @@ def _run(act: Callable[..., None], host: str, cache: str, result: str, arguments
 
 def write(uri: ObjectUri, text: str, begun: Path) -> None:
     """Publish an artifact whose files all hold `text`, then read the winner; `begun` is created before the upload."""
-    with publish(mirror(uri)) as directory:
+    with publish(mirror(uri), "trace") as directory:
         for number in range(FILES):
             (directory / f"{number:03}").write_text(text)
         (directory / "large").write_text(text * (LARGE_BYTES // len(text)))

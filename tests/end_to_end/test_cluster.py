@@ -189,7 +189,7 @@ def test_ppo_step_trains_on_cluster_of_its_rayjob(
     finished: tuple[Path, str], nodes: Nodes, storage: str, tmp_path: Path
 ) -> None:
     for name in ("corpus", "training", "trace", "warmstart"):
-        with publish(mirror(ObjectUri("gs", BUCKET, name))) as partial:
+        with publish(mirror(ObjectUri("gs", BUCKET, name)), "corpus") as partial:
             shutil.copytree(finished[0] / name, partial, dirs_exist_ok=True, symlinks=True)
             (partial / "manifest.json").unlink()
     kubernetes = Cluster([[("Initializing", ""), ("Running", "RUNNING"), ("Complete", "SUCCEEDED")]])

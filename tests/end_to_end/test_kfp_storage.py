@@ -97,7 +97,7 @@ def publish_toolchain(launcher: KfpLauncher, places: RunLocations, toolchain: Pa
         "from components.core.storage.uri import mirror, parse_place\n"
         "_flag, document, output, source = sys.argv[1:]\n"
         "(output,) = use_kfp_directories([output], parse_executor_input(document), '')\n"
-        "with publish(mirror(parse_place(output))) as directory:\n"
+        "with publish(mirror(parse_place(output)), 'trace') as directory:\n"
         "    ignored = shutil.ignore_patterns('manifest.json')\n"
         "    shutil.copytree(source, directory, symlinks=True, dirs_exist_ok=True, ignore=ignored)\n"
     )

@@ -1,8 +1,8 @@
 """Runs a step's click command with uniform exit statuses and error messages.
 
 Exit statuses: 0 success, 1 an error that the user can fix (one message on stderr), 2 wrong usage (click's status), 130
-interrupted by Ctrl-C, 143 terminated by SIGTERM (128 plus the signal's number, as in shells). Any other exception is a
-bug in this project and keeps its traceback (Python's status 1).
+interrupted by Ctrl-C, 143 terminated by SIGTERM, 129 by SIGHUP (128 plus the signal's number, as in shells). Any other
+exception is a bug in this project and keeps its traceback (Python's status 1).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _CLICK_SETTINGS: dict[str, Any] = {
 def run_step(command: Callable[..., Any]) -> NoReturn:
     """Call `command` (a click command, or a function without arguments) and exit with a status as described above.
 
-    SIGTERM is handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children are killed,
-    regardless of whether a user, a job runner or a container engine stops the step.
+    SIGTERM and SIGHUP are handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children
+    are killed, regardless of whether a user, a job runner, a container engine or a lost connection stops the step.
     """
     raise_on_signals()
     sys.exit(_status_of(command))

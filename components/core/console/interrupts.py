@@ -1,4 +1,4 @@
-"""Turns SIGTERM and Ctrl-C into exceptions that end a step, but not while TensorFlow or an `uninterrupted` block runs.
+"""Turns signals such as SIGTERM into exceptions that end a step, but not inside TensorFlow or an `uninterrupted` block.
 
 Python runs a signal's handler between any two bytecode instructions, also those of Python code that TensorFlow's C++
 code calls to convert values to tensors. An exception that is raised there ends the process with SIGABRT ("Check failed:
@@ -12,10 +12,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
+TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
+"""Signals that end a step in order: of job runners, of a terminal or a connection that closes, of a limit of CPU time.
+SIGQUIT (Ctrl-\\) ends it at once, for users whom Ctrl-C is too slow; the next run removes what it leaves."""
 RETRY_S = 0.01
 """How often it is checked whether a pending exception may be raised."""
 _PACKAGES = ("tensorflow.", "keras.", "tf_agents.")
@@ -26,22 +30,33 @@ _terminated = False
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM."""
+    """Raised on a signal in TERMINATING.
+
+    Attributes:
+        number: the signal.
+    """
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        self.number = number
 
 
 def interrupted_status(error: BaseException) -> int:
     """Return the exit status for the signal that interrupted a command."""
-    return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+    return 128 + error.number if isinstance(error, Terminated) else EXIT_INTERRUPTED
 
 
 def raise_on_signals() -> None:
-    """Raise Terminated on SIGTERM and KeyboardInterrupt on SIGINT, in the main thread and outside TensorFlow.
+    """Raise Terminated on TERMINATING and KeyboardInterrupt on SIGINT, in the main thread and outside TensorFlow.
 
-    A process that ignores SIGINT, such as a job that a shell started in the background, continues to ignore it.
+    A process that ignores SIGINT or SIGHUP, such as a job that a shell started in the background or with nohup,
+    continues to ignore it.
     """
     global _terminated
     _terminated = False
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in TERMINATING:
+        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _terminate)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda _number, frame: raise_soon(KeyboardInterrupt, frame))
 
@@ -77,13 +92,13 @@ def uninterrupted() -> Iterator[None]:
         _blocks -= 1
 
 
-def _terminate(_number: int, frame: FrameType | None) -> None:
+def _terminate(number: int, frame: FrameType | None) -> None:
     # A second signal must not interrupt the clean-up that the first one started. It is not ignored by SIG_IGN, which
     # children would inherit.
     global _terminated
     if not _terminated:
         _terminated = True
-        raise_soon(Terminated, frame)
+        raise_soon(partial(Terminated, number), frame)
 
 
 def _raise_pending(_number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Ends a step in time after SIGTERM or Ctrl-C: Kubernetes kills it after 30 s."""
+"""Ends a step in time after SIGTERM, SIGHUP or Ctrl-C: Kubernetes kills it after 30 s."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from components.core.console.interrupts import TERMINATING
+
 LIMIT_S = 18.0
 
 
 @contextmanager
 def shutdown_deadline(limit_s: float = LIMIT_S) -> Iterator[None]:
-    """End the process `limit_s` seconds after SIGTERM or SIGINT if it still runs.
+    """End the process `limit_s` seconds after a signal that interrupts it if it still runs.
 
     The caller installs the signal handlers. Python runs them only between bytecode instructions, and they may wait for
     object storage that does not answer. Therefore a thread reads the signals as they arrive (signal.set_wakeup_fd). A
@@ -43,7 +45,7 @@ def shutdown_deadline(limit_s: float = LIMIT_S) -> Iterator[None]:
 def _watch(reading: int, limit_s: float) -> None:
     with open(reading, "rb", buffering=0) as stream:
         while number := stream.read(1):
-            if number[0] in (signal.SIGTERM, signal.SIGINT):
+            if number[0] in (*TERMINATING, signal.SIGINT):
                 break
         else:
             return

@@ -166,7 +166,7 @@ def _export_again(
     if compiler.mode == "training" and info.optional_features:
         dense, info = fit_to_compiler(dense, info, compiler.features.get(info.problem, ()))
 
-    with publish(output) as partial:
+    with publish(output, "policy") as partial:
         export_policy(dense, partial, compiler.clang, info, policy)
         for name in ("report.json", "tensorboard"):
             source = policy / name
@@ -211,7 +211,7 @@ def _export_for_llvm(
     found = shutil.which(clang) if clang else str(compiler.clang)
     if found is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
-    with publish(output) as partial:
+    with publish(output, "export for LLVM") as partial:
         export_for_llvm(by_problem, compiler.upstream_features, partial, Path(found), target, saved_models)
     say(f"cmake -C {display_path(output / CACHE_FILE)} ...; see {display_path(output / 'README.md')}")
 
@@ -246,7 +246,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
     from components.core.policy.import_saved_model import import_policy
 
     compiler = load_toolchain(toolchain).require_mode("training")
-    with publish(output) as partial:
+    with publish(output, "policy") as partial:
         info = import_policy(source, partial, compiler)
     say(
         f"{display_path(output)}: a policy for {info.problem} of {len(info.features)} features, "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from components.core.console import UserError
@@ -30,6 +32,22 @@ def make_directory(directory: Path, wanted: Path | None = None) -> None:
                 f"set {VARIABLE} to a writable directory",
             ) from None
         raise UserError(f"{wanted} cannot be created: {error.strerror}", "choose a writable place") from None
+
+
+@contextmanager
+def removed_if_unused(directory: Path) -> Iterator[None]:
+    """When the block ends, remove `directory` and its parents again that did not exist before and are empty."""
+    missing = []
+    for parent in (directory, *directory.parents):
+        if parent.exists():
+            break
+        missing.append(parent)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty, or never created
+            for parent in missing:
+                parent.rmdir()
 
 
 def empty(directory: Path) -> None:

@@ -45,7 +45,7 @@ def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
             return target
         make_directory(target.parent)
         try:
-            with publish_local(target, replace_anything=place is None) as partial:
+            with publish_local(target, remote.kind, replace_anything=place is None) as partial:
                 if place is not None:
                     remote = download(remote, partial.directory)
                 elif not _link_published(uri, remote.files, partial.directory):
@@ -90,7 +90,7 @@ def fetch_tree(uri: ObjectUri) -> Path:
         place = hold_version(uri, _digest(folder))
         if place.is_dir():
             return place
-        with suppress(_Changed), publish_local(place, replace_anything=True) as partial:
+        with suppress(_Changed), publish_local(place, "", replace_anything=True) as partial:
             partial.vouched = False
             download_folder(uri, folder, partial.directory)
             if list_folder(uri) != folder:
@@ -116,7 +116,7 @@ def fetch_files_outside_artifacts(uri: ObjectUri) -> Path:
     loose = {name: version for name, version in folder.items() if not name.startswith(artifacts)}
     place = hold_version(uri, _digest(loose | {"": ("", 0)}))  # differs from the mirror of `fetch_tree`
     if not place.is_dir():
-        with publish_local(place, replace_anything=True) as partial:
+        with publish_local(place, "", replace_anything=True) as partial:
             partial.vouched = False
             download_folder(uri, loose, partial.directory)
     return place

@@ -1,6 +1,7 @@
 """manifest.json: the list of an artifact's files. It is written last; a directory without it is not an artifact.
 
-The file is `{"version": 1, "files": [{"name", "bytes", "crc32c"} ...]}`, sorted by name. Names are relative, with "/".
+The file is `{"version": 1, "kind": ..., "files": [{"name", "bytes", "crc32c"} ...]}`, sorted by name. Names are
+relative, with "/". The kind is one of components.core.storage.kinds; manifests of earlier versions have none.
 `crc32c` is the base64 of the big-endian checksum, as Google Cloud Storage reports it for an object, so that local and
 remote files are compared without reading the data again. A symbolic link has "link", its target, instead of bytes and
 crc32c. An executable file has "executable": true, because object storage keeps no permissions.
@@ -24,6 +25,7 @@ import google_crc32c
 
 from components.core.console import UserError
 from components.core.storage.input_files import MissingFile, read_json
+from components.core.storage.kinds import KINDS, described, kind_by_files
 from components.core.storage.uri import display_path
 
 MANIFEST = "manifest.json"
@@ -56,36 +58,43 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of one artifact, sorted by name, without manifest.json itself."""
+    """The files of one artifact, sorted by name, without manifest.json itself.
+
+    Attributes:
+        kind: one of components.core.storage.kinds, "" if unknown.
+    """
 
     directory: Path
     files: tuple[ManifestEntry, ...]
+    kind: str = ""
 
 
-def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = None) -> Manifest:
+def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = None, kind: str = "") -> Manifest:
     """Write the manifest.json of `directory` and flush it to disk.
 
     Args:
         files: the result of `scan_directory`, if already known; `scan_directory` reads every byte.
+        kind: what the artifact is; "" leaves it to the names of its files.
     """
     entries = scan_directory(directory) if files is None else files
     with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
-        json.dump(manifest_document(entries), stream, indent=1)
+        json.dump(manifest_document(entries, kind), stream, indent=1)
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
-    return Manifest(directory, entries)
+    return Manifest(directory, entries, kind)
 
 
-def scan_directory(directory: Path) -> tuple[ManifestEntry, ...]:
-    """Read every file below `directory` except its manifest; return their entries, sorted by name."""
-    paths = [path for path in _walk(directory) if path != directory / MANIFEST]
+def scan_directory(directory: Path, only: Iterable[Path] | None = None) -> tuple[ManifestEntry, ...]:
+    """Read every file below `directory` except its manifest, or `only` these; return their entries, sorted by name."""
+    paths = [path for path in (_walk(directory) if only is None else only) if path != directory / MANIFEST]
     return tuple(sorted(_parallel(lambda path: _entry(directory, path), paths)))
 
 
-def manifest_document(entries: Iterable[ManifestEntry]) -> dict[str, object]:
+def manifest_document(entries: Iterable[ManifestEntry], kind: str = "") -> dict[str, object]:
     """Return the JSON document that manifest.json holds."""
-    return {"version": VERSION, "files": [entry.to_json() for entry in entries]}
+    head: dict[str, object] = {"version": VERSION, "kind": kind} if kind else {"version": VERSION}
+    return head | {"files": [entry.to_json() for entry in entries]}
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -98,7 +107,14 @@ def read_manifest(directory: Path) -> Manifest:
             f"{display_path(directory)} is not a finished artifact: it has no {MANIFEST}",
             "check the path; if the step that makes it was interrupted, run that step again",
         ) from None
-    return Manifest(directory, parse_manifest(document, display_path(path), "delete the directory and make it again"))
+    entries = parse_manifest(document, display_path(path), "delete the directory and make it again")
+    return Manifest(directory, entries, manifest_kind(document, entries))
+
+
+def manifest_kind(document: Any, entries: Iterable[ManifestEntry]) -> str:
+    """Return the kind of the artifact with this valid manifest, "" if unknown."""
+    kind = document.get("kind")
+    return kind if kind in KINDS else kind_by_files(entry.name for entry in entries)
 
 
 class NotAManifest(UserError):
@@ -199,10 +215,29 @@ def _leaves(entry: ManifestEntry, links: set[str]) -> bool:
 
 def verify(directory: Path) -> None:
     """Read every file of the artifact and compare size and crc32c. UserError names the first files that differ."""
-    manifest = read_manifest(directory)
+    require_whole(read_manifest(directory))
+
+
+def require_whole(manifest: Manifest) -> None:
+    """Read every file of an artifact. UserError names the first files that differ from the manifest."""
     _check_sizes(manifest)
-    present = {e.name: e for e in _parallel(lambda e: _entry(directory, directory / e.name), manifest.files)}
-    _refuse(directory, [e.name for e in manifest.files if present[e.name] != e], "whose content differs")
+    _refuse(manifest, differing_files(manifest), "whose content differs")
+
+
+def differing_files(manifest: Manifest) -> list[str]:
+    """Read every file of an artifact; return the names of those that are missing or differ from the manifest."""
+    whole = _parallel(lambda entry: _is_whole(manifest.directory / entry.name, entry), manifest.files)
+    return [entry.name for entry, same in zip(manifest.files, whole, strict=True) if not same]
+
+
+def _is_whole(path: Path, entry: ManifestEntry) -> bool:
+    try:
+        if entry.link or not _has_size(path, entry):
+            return _has_size(path, entry)
+        may_run = not entry.executable or bool(path.stat().st_mode & stat.S_IXUSR)
+        return may_run and checksum(path) == (entry.size_bytes, entry.crc32c)
+    except OSError:
+        return False
 
 
 def digest(directory: Path) -> str:
@@ -222,7 +257,7 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
     Args:
         directory: the path that the user passed.
         kind: the expected artifact, which also names the step that makes it: "corpus", "trace", "vocab", "warmstart",
-            ...
+            ...; one of components.core.storage.kinds is compared with the manifest's.
         verify_content: also compare checksums, not only existence and sizes.
     """
     step = STEP_OF.get(kind.split()[-1], kind.split()[-1])
@@ -237,30 +272,52 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
             f"make it with `mlgo {step}`; if that was interrupted, run it again",
         )
     manifest = read_manifest(directory)
-    _check_sizes(manifest)
+    if kind in KINDS and manifest.kind not in ("", kind):
+        raise UserError(
+            f"{display_path(directory)} is {described(manifest.kind)}, not {described(kind)}",
+            f"pass {described(kind)}, or make one: mlgo {step} --help",
+        )
     if verify_content:
         verify(directory)
+    else:
+        _check_sizes(manifest)
     return manifest
 
 
 def _check_sizes(manifest: Manifest) -> None:
     wrong = [e.name for e in manifest.files if not _has_size(manifest.directory / e.name, e)]
-    _refuse(manifest.directory, wrong, "missing or of the wrong size")
+    _refuse(manifest, wrong, "missing or of the wrong size")
 
 
 def _has_size(path: Path, entry: ManifestEntry) -> bool:
     try:
         if entry.link:
             return os.readlink(path) == entry.link
-        return not path.is_symlink() and path.stat().st_size == entry.size_bytes
+        status = path.lstat()
+        return stat.S_ISREG(status.st_mode) and status.st_size == entry.size_bytes
     except OSError:
         return False
 
 
-def _refuse(directory: Path, names: list[str], what: str) -> None:
+def _refuse(manifest: Manifest, names: list[str], what: str) -> None:
     if names:
-        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        raise UserError(f"{display_path(directory)} is damaged: files {what}: {listed}", "delete it and make it again")
+        place = display_path(manifest.directory)
+        remedy = "make it again, or copy it again from where it is whole"
+        if manifest.kind == "corpus":
+            remedy += f"; if you changed it yourself: mlgo corpus import --input {place} --output NEW"
+        raise UserError(f"{place} is damaged: files {what}: {listed(names)}", remedy)
+
+
+def listed(names: list[str]) -> str:
+    """Return the first names, for messages."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def unlisted_files(manifest: Manifest) -> list[str]:
+    """Return the names of the files below the artifact's directory that its manifest does not list, sorted."""
+    listed = {MANIFEST, *(entry.name for entry in manifest.files)}
+    present = (path.relative_to(manifest.directory).as_posix() for path in _walk(manifest.directory))
+    return sorted(name for name in present if name not in listed)
 
 
 def _walk(directory: Path) -> Iterable[Path]:

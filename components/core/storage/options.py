@@ -1,7 +1,8 @@
 """Click types of options that name a path, file:///PATH, gs://BUCKET/PATH or s3://BUCKET/PATH.
 
-Each converts to a local path. Inputs in object storage are downloaded during conversion; `publish` uploads outputs. A
-command whose work runs elsewhere only computes the paths: see `leave_in_storage`.
+Each converts to a local path. Inputs in object storage are downloaded during conversion, local ones are verified
+(components.core.storage.inputs); `publish` uploads outputs. A command whose work runs elsewhere only computes the
+paths: see `leave_in_storage`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from components.core.console import UserError
 from components.core.storage.fetch import fetch, fetch_file, fetch_files_outside_artifacts, fetch_tree
+from components.core.storage.inputs import add_input
 from components.core.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, Words, mirror, parse_place
 
 _LEFT = "components.core.storage.options.left"
@@ -36,11 +39,16 @@ class PlaceType(click.ParamType):
     Args:
         name: the metavar, in lower case.
         bring: returns the local path of a URI in object storage.
+        directory: whether it is a directory to read: "artifact", whose content is verified, or "any", which other tools
+            may have filled.
     """
 
-    def __init__(self, name: str, bring: Callable[[ObjectUri], Path]) -> None:
+    def __init__(
+        self, name: str, bring: Callable[[ObjectUri], Path], directory: Literal["artifact", "any", ""] = ""
+    ) -> None:
         self.name = name
         self._bring = bring
+        self._directory = directory
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         place = value if isinstance(value, Path) else parse_place(str(value))
@@ -48,6 +56,8 @@ class PlaceType(click.ParamType):
         if why and not (isinstance(place, ObjectUri) and place.scheme in REMOTE_SCHEMES):
             option = parameter.opts[0] if parameter else self.name
             raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")
+        if self._directory:
+            add_input(place, is_artifact=self._directory == "artifact")
         return (mirror(place) if why else self._bring(place)) if isinstance(place, ObjectUri) else place
 
 
@@ -97,7 +107,7 @@ class ProgramType(click.ParamType):
 
 PROGRAM = ProgramType()
 """A program to run."""
-ARTIFACT = PlaceType("dir|uri", fetch)
+ARTIFACT = PlaceType("dir|uri", fetch, "artifact")
 """An artifact to read."""
 OUTPUT = PlaceType("dir|uri", mirror)
 """An artifact to write; nothing is fetched."""
@@ -105,7 +115,7 @@ WORK_DIR = PlaceType("dir|uri", mirror)
 """A directory in which artifacts such as checkpoints are added and removed; the step fetches what it needs from it."""
 LOOSE = PlaceType("dir|uri", fetch_files_outside_artifacts)
 """The files in such a directory that belong to no artifact, to read."""
-TREE = PlaceType("dir|uri", fetch_tree)
+TREE = PlaceType("dir|uri", fetch_tree, "any")
 """An artifact, or a folder that another tool filled; without a manifest nothing shows whether it is complete."""
 FILE = PlaceType("file|uri", fetch_file)
 """A single file to read."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import UserError, say
-from components.core.storage.directory import empty, make_directory
-from components.core.storage.manifest import MANIFEST, Manifest, ManifestEntry, scan_directory, write_manifest
+from components.core.console import say
+from components.core.storage.directory import empty, make_directory, removed_if_unused
+from components.core.storage.inputs import command_inputs
+from components.core.storage.kinds import Kind
+from components.core.storage.manifest import Manifest, ManifestEntry, scan_directory, write_manifest
+from components.core.storage.replaceable import require_apart, require_replaceable
 from components.core.storage.stale_directories import make_locked, remove_stale
 from components.core.storage.uri import uri_of
 
@@ -31,18 +35,20 @@ class Partial:
 
     Attributes:
         directory: the directory to fill.
+        kind: what it becomes.
         files: its entries, if known without reading every file again.
         vouched: whether it gets a manifest; False for folders that other tools filled.
     """
 
     directory: Path
+    kind: str
     files: tuple[ManifestEntry, ...] | None = None
     vouched: bool = True
 
 
 @contextmanager
-def publish(output: Path, packing: bool = True) -> Iterator[Path]:
-    """Yield a new directory to fill; when the block ends without an exception it becomes `output`.
+def publish(output: Path, kind: Kind, packing: bool = True) -> Iterator[Path]:
+    """Yield a new directory to fill; when the block ends without an exception it becomes `output`, of this kind.
 
     The directory is a sibling of `output` (same file system, so that a rename is atomic), named
     `.<name>.partial-<random>`. On success its manifest is written last and it is renamed into place; an older artifact
@@ -58,23 +64,26 @@ def publish(output: Path, packing: bool = True) -> Iterator[Path]:
             outputs that other tools read, which need one object per file.
 
     Raises:
-        UserError: `output` exists and is not an artifact (a file, or a directory with content but no manifest), so it
-            is not ours to replace; or it cannot be created; or object storage refuses or does not answer (checked
-            before the block runs, too).
+        UserError: something else than an artifact of this kind is at `output`, or `output` overlaps with an input or
+            another artifact; or an input was replaced meanwhile; or `output` cannot be created; or object storage
+            refuses or does not answer (all but the second checked before the block runs, too).
     """
     output = Path(os.path.abspath(output))
     uri = uri_of(output)
     if uri is None:
-        with publish_local(output) as partial:
+        with publish_local(output, kind) as partial:
             yield partial.directory
+            _require_unchanged_inputs()
         return
     from components.core.storage.remote import download, read_manifest_to_replace, upload
 
-    before = read_manifest_to_replace(uri)
-    with publish_local(output, replace_anything=True) as partial:
+    require_apart(output, "choose another --output")
+    before = read_manifest_to_replace(uri, kind)
+    with publish_local(output, kind, replace_anything=True) as partial:
         yield partial.directory
+        _require_unchanged_inputs()
         partial.files = scan_directory(partial.directory)
-        after = upload(partial.directory, Manifest(partial.directory, partial.files), before, packing)
+        after = upload(partial.directory, Manifest(partial.directory, partial.files, kind), before, packing)
         if after.files != partial.files:
             say(f"{uri}: another writer published first; using its artifact")
             empty(partial.directory)
@@ -82,35 +91,44 @@ def publish(output: Path, packing: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def publish_local(output: Path, replace_anything: bool = False) -> Iterator[Partial]:
+def publish_local(output: Path, kind: str, replace_anything: bool = False) -> Iterator[Partial]:
     """Publish on this machine only. Args and raises as `publish`; `output` is absolute.
 
     Args:
+        kind: may also be unknown, "", for the artifact of an earlier version.
         replace_anything: whether `output` may be replaced whatever it is, as in the cache.
     """
     if not replace_anything:
-        _require_replaceable(output)
-    make_directory(output.parent, output)
-    remove_stale(output.parent.glob(f".{output.name}.partial-*"))
-    # Held until the directory is published or removed, so that remove_stale leaves it alone.
-    partial, lock = make_locked(output.parent, f".{output.name}.partial-", output)
-    try:
-        filled = Partial(partial)
-        yield filled
-        if filled.vouched:
-            write_manifest(partial, filled.files)
-        _flush_directory(partial)
-        if not replace_anything:
-            _require_replaceable(output)
-        _put_in_place(partial, output)
-        _flush_directory(output.parent)
-    finally:
-        # After an exchange `partial` is the old artifact, after a failure the unfinished one, after a rename missing.
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
-        else:
-            partial.unlink(missing_ok=True)
-        os.close(lock)
+        require_replaceable(output, kind)
+    with removed_if_unused(output.parent):
+        make_directory(output.parent, output)
+        remove_stale(_partial_directories(output))
+        # Held until the directory is published or removed, so that remove_stale leaves it alone.
+        partial, lock = make_locked(output.parent, f".{output.name}.partial-", output)
+        try:
+            filled = Partial(partial, kind)
+            yield filled
+            if filled.vouched:
+                write_manifest(partial, filled.files, filled.kind)
+            _flush_directory(partial)
+            if not replace_anything:
+                require_replaceable(output, kind)
+            _put_in_place(partial, output)
+            _flush_directory(output.parent)
+        finally:
+            # After an exchange `partial` is the old artifact, after a failure the unfinished one, after a rename
+            # missing.
+            if partial.is_dir():
+                shutil.rmtree(partial, ignore_errors=True)
+            else:
+                partial.unlink(missing_ok=True)
+            os.close(lock)
+
+
+def _partial_directories(output: Path) -> list[Path]:
+    """Return the partial directories of `output`, and the scratch directories next to them."""
+    ours = re.compile(re.escape(f".{output.name}.partial-") + r"[0-9a-f]{8}(-old|-packs-[0-9a-f]{8})?")
+    return [path for path in output.parent.iterdir() if ours.fullmatch(path.name)]
 
 
 def discard(directory: Path) -> None:
@@ -125,14 +143,9 @@ def discard(directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=uri is not None)
 
 
-def _require_replaceable(output: Path) -> None:
-    if output.is_symlink() or (output.exists() and not output.is_dir()):
-        raise UserError(f"{output} exists and is not a directory", "remove it, or choose another --output")
-    if output.is_dir() and not (output / MANIFEST).exists() and any(output.iterdir()):
-        raise UserError(
-            f"{output} is not empty and was not made by this program: it has no {MANIFEST}",
-            "choose another --output, or remove the directory if you do not need it",
-        )
+def _require_unchanged_inputs() -> None:
+    if (inputs := command_inputs()) is not None:
+        inputs.require_unchanged()
 
 
 def _put_in_place(partial: Path, output: Path) -> None:

@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
 from components.core.console import Progress, UserError, say
 from components.core.storage.contained import create_file_below, create_link
 from components.core.storage.directory import empty
+from components.core.storage.kinds import described
 from components.core.storage.manifest import (
     MANIFEST,
     VERSION,
@@ -38,6 +39,7 @@ from components.core.storage.manifest import (
     first_escaping_link,
     manifest_digest,
     manifest_document,
+    manifest_kind,
     parse_manifest,
     scan_directory,
 )
@@ -55,6 +57,7 @@ _ATTEMPTS = 5  # to read or publish an artifact that others keep replacing
 _MIN_FILES_FOR_PROGRESS = 100  # fewer are transferred before a progress line would appear
 ABANDONED_AFTER_S = 24 * 3600.0
 """Age at which a folder that no manifest names counts as abandoned; its writer may not publish it any more."""
+_KEYS = {"version", "kind", "data", "files", "packs"}
 DATA_ID = r"[0-9a-f]{12}-[0-9a-f]{8}"
 """Pattern of a writer's folder name: a digest of its content, and random digits."""
 
@@ -69,6 +72,7 @@ class RemoteManifest:
         data: the folder that holds the files; "" if there is no manifest or a damaged one.
         files: all files, packed or not.
         packs: objects that contain several files each; those files have no objects of their own.
+        kind: one of components.core.storage.kinds; "" if unknown.
     """
 
     uri: ObjectUri
@@ -76,6 +80,7 @@ class RemoteManifest:
     data: str = ""
     files: tuple[ManifestEntry, ...] = ()
     packs: tuple[Pack, ...] = ()
+    kind: str = ""
 
     @property
     def packed(self) -> frozenset[str]:
@@ -95,30 +100,65 @@ def read_remote_manifest(uri: ObjectUri) -> RemoteManifest:
     return _parse(uri, text, version)
 
 
-def read_manifest_to_replace(uri: ObjectUri) -> RemoteManifest:
+def read_manifest_to_replace(uri: ObjectUri, kind: str) -> RemoteManifest:
     """Return the manifest at `uri` for a writer: a damaged or truncated manifest of ours counts as one without files.
 
     Raises:
-        UserError: as `read_remote_manifest`; or the manifest.json belongs to another tool or to a newer version of this
-            program.
+        UserError: as `read_remote_manifest`; or the manifest.json belongs to another tool, to a newer version of this
+            program, or to an artifact of another kind; or `uri` lies within an artifact.
     """
     store_of(uri).require_writable(uri / MANIFEST)
     text, version = store_of(uri).read(uri / MANIFEST)
+    for parent in _parents(uri):
+        if (within := _kind_at(parent)) is not None:
+            raise UserError(f"{uri} lies within {described(within)}, {parent}", "choose another --output")
     if text is None:
         return RemoteManifest(uri)
     try:
-        return _parse(uri, text, version)
+        found = _parse(uri, text, version)
+        if found.kind != kind:
+            raise UserError(
+                f"{uri} is {described(found.kind)}, and would be replaced by {described(kind)}",
+                "choose another --output, or delete what is there if you do not need it",
+            )
+        return found
     except NotAManifest as error:
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError):
-            document = {"version": VERSION}  # truncated
-        if not isinstance(document, dict) or document.get("version") != VERSION:
+        if not _is_damaged(text):
             raise NotAManifest(
                 error.problem, f"another tool wrote it: delete {uri / MANIFEST}, or choose another --output"
             ) from None
         say(f"warning: {error.problem}; replacing it")
         return RemoteManifest(uri, version)
+
+
+def _is_damaged(text: bytes) -> bool:
+    """Return whether an invalid manifest is a damaged or truncated one of ours, and not the file of another tool."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        head, start = b'{"version":1,', re.sub(rb"\s", b"", text[:100])
+        return head[: len(start)] == start[: len(head)]
+    return isinstance(document, dict) and document.get("version") == VERSION and set(document) <= _KEYS
+
+
+def _parents(uri: ObjectUri) -> Iterator[ObjectUri]:
+    """Yield the places that `uri` lies below, without the bucket."""
+    while "/" in uri.path:
+        uri = replace(uri, path=uri.path.rpartition("/")[0])
+        yield uri
+
+
+@lru_cache(maxsize=256)
+def _kind_at(uri: ObjectUri) -> str | None:
+    """Return the kind of the artifact at `uri`; None if there is none, or it cannot be read.
+
+    Asked once: the checkpoints of a training lie below the same places.
+    """
+    try:
+        found = read_remote_manifest(uri)
+    except UserError:
+        return None
+    return found.kind if found.version else None
 
 
 def _parse(uri: ObjectUri, text: bytes, version: str) -> RemoteManifest:
@@ -135,7 +175,7 @@ def _parse(uri: ObjectUri, text: bytes, version: str) -> RemoteManifest:
     data = document.get("data")
     if not isinstance(data, str) or not re.fullmatch(f"data/{DATA_ID}", data):
         raise NotAManifest(f"{place} does not name the folder of its files: data is {data!r}"[:400], remedy)
-    return RemoteManifest(uri, version, data, files, packs)
+    return RemoteManifest(uri, version, data, files, packs, manifest_kind(document, files))
 
 
 class _Damaged(UserError):
@@ -228,7 +268,7 @@ def _upload_once(
         except BaseException:
             _remove(uri / data)
             raise
-    document = manifest_document(manifest.files) | {"data": data}
+    document = manifest_document(manifest.files, manifest.kind) | {"data": data}
     document |= {"packs": [pack.to_json() for pack in packs]} if packs else {}
     text = json.dumps(document, indent=1)
     # From here on a manifest may name the files even if this process fails. They are not removed on errors: a lost
@@ -237,7 +277,7 @@ def _upload_once(
     while not after.version:
         try:
             stored = store.write(uri / MANIFEST, text.encode(), version)
-            after = RemoteManifest(uri, stored.version, data, manifest.files, tuple(packs))
+            after = RemoteManifest(uri, stored.version, data, manifest.files, tuple(packs), manifest.kind)
             published = stored.updated
         except VersionConflict:
             after = read_remote_manifest(uri)  # may still be ours, if only the answer to the first attempt was lost

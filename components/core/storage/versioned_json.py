@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from components.core.storage.directory import make_directory
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.input_files import MissingFile, parse_json, read_bytes
 from components.core.storage.object_store import VersionConflict, store_of
+from components.core.storage.output_files import replace_bytes
 from components.core.storage.uri import USAGE, ObjectUri, parse_place
 
 _MISSING_VERSION = "nothing"
@@ -104,10 +104,5 @@ def _write_local(path: Path, text: bytes, version: str) -> str:
     with exclusive_lock(path.with_name(f".{path.name}.lock")):
         if _read_local(path)[1] != version:
             return ""
-        fresh = path.with_name(f".{path.name}.new")
-        with open(fresh, "wb") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(fresh, path)
+        replace_bytes(path, text, flush=True)
     return hashlib.sha256(text).hexdigest()

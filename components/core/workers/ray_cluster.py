@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from components.core.console import UserError
+from components.core.console.interrupts import TERMINATING
 from components.core.processes import supervision
 from components.core.processes.cgroup import available_processors
 from components.core.processes.reaper import REAPER
@@ -146,7 +147,7 @@ def _first_line(error: BaseException) -> str:
 def _keep_signal_handlers() -> Iterator[None]:
     """Restore the signal handlers of the step, which Ray replaces."""
     try:
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {number: signal.getsignal(number) for number in (*TERMINATING, signal.SIGINT)}
         yield
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -11,6 +11,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.formats.corpus import DESCRIPTION, file_problem, load_corpus, write_description
+from components.core.storage.manifest import MANIFEST, require_artifact
 from components.core.storage.output_files import replace_text
 
 _SUFFIX = ".bc"
@@ -70,6 +71,8 @@ def combine_corpora(root: Path) -> list[str]:
     # In glob's order, which is the order of mlgo-utils.
     for found in glob.glob(os.path.join(root, "*", DESCRIPTION)):
         folder = os.path.basename(os.path.dirname(found))
+        if (root / folder / MANIFEST).is_file():
+            require_artifact(root / folder, "corpus", verify_content=True)
         description = dict(load_corpus(root / folder).description)
         names += [os.path.join(folder, name) for name in description.pop("modules")]
         if common is None:

@@ -17,6 +17,7 @@ from components.core.console import UserError, say
 from components.core.console.number_types import JOBS, REDUCTION_PERCENT
 from components.core.processes.cgroup import available_processors
 from components.core.projects.option import RECIPE
+from components.core.storage.kinds import Kind
 from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
 from components.evaluation.metrics_types import encode_json
 from components.evaluation.projects.link_variants import LINK_VARIANTS
@@ -87,7 +88,10 @@ def compare_binaries(
     plan_file = require_plan(plan) if plan else None
     compare = partial(compare_projects, link_variants=link_variants, plan=plan_file)
     recipes = _select_recipes(recipe, projects)
-    content = _compare_and_publish(compare, summarize_binaries, recipes, "binaries.json", problem=problem, **options)
+    kind: Kind = "comparison of binaries"
+    content = _compare_and_publish(
+        compare, summarize_binaries, recipes, "binaries.json", kind, problem=problem, **options
+    )
     subject = "bytes with the policy, without and with the plan" if plan else "bytes with the policy"
     print_binaries(content, f"{subject}, change against stock {problems.get(problem).optimization}")
 
@@ -138,7 +142,7 @@ def compare_builds(
     print_binaries(content, f"bytes of {new}, change against {old}")
     if output is not None:
         left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
-        with publish(output) as directory:
+        with publish(output, "comparison of binaries") as directory:
             document = {**msgspec.structs.asdict(content), **left_out}
             (directory / "binaries.json").write_text(encode_json(document), encoding="utf-8")
     if min_reduction_percent is None:
@@ -184,7 +188,8 @@ def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) ->
             "add `benchmarks` to the recipe, or choose other projects with --project",
         )
     compare, summarize = benchmark_comparison.compare_programs, benchmark_comparison.summarize_programs
-    print_programs(_compare_and_publish(compare, summarize, recipes, "programs.json", **options))
+    kind: Kind = "comparison of programs"
+    print_programs(_compare_and_publish(compare, summarize, recipes, "programs.json", kind, **options))
 
 
 def _select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
@@ -200,6 +205,7 @@ def _compare_and_publish(
     summarize: Callable[[Sequence[Any]], Any],
     recipes: Sequence[Recipe],
     file_name: str,
+    kind: Kind,
     *,
     release_toolchain: Path,
     output: Path,
@@ -215,7 +221,7 @@ def _compare_and_publish(
 
     release = load_toolchain(release_toolchain).require_mode("release")
     stock = find_stock_clang(release, stock_clang)
-    with publish(output) as directory:
+    with publish(output, kind) as directory:
         work = directory / "build"
         try:
             content = summarize(compare(recipes, stock, release, problem, work, default_cache_dir(), jobs))

@@ -69,7 +69,7 @@ def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -
     Args:
         before: the checkpoint that this training published last or resumed from.
     """
-    with publish(directory) as partial:
+    with publish(directory, "checkpoint") as partial:
         write_npz(partial / VARIABLES, **checkpoint.variables)
         for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
             (partial / name).mkdir()

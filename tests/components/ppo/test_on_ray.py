@@ -61,7 +61,7 @@ def bucket(monkeypatch, tmp_path):
 
 def in_bucket(directory: Path, name: str) -> str:
     uri = ObjectUri("gs", BUCKET, name)
-    with publish(mirror(uri)) as partial:
+    with publish(mirror(uri), "corpus") as partial:
         subprocess.run(["cp", "-a", f"{directory}/.", partial], check=True)
         (partial / "manifest.json").unlink(missing_ok=True)
     return str(uri)

@@ -52,7 +52,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 def put(uri: ObjectUri, content: str) -> None:
     """An artifact that is in the bucket only."""
     place = mirror(uri)
-    with publish(place) as partial_:
+    with publish(place, "corpus") as partial_:
         (partial_ / "file").write_text(content)
     shutil.rmtree(place)
 

@@ -49,7 +49,7 @@ def publish_policy(training_toolchain: Path) -> PublishPolicy:
 
     def make(output: Path, features: tuple[FeatureSpec, ...] | None = None) -> Path:
         dense = random_policy(features or toolchain.features["inlining"])
-        with publish(output) as partial:
+        with publish(output, "policy") as partial:
             if features is None:
                 export_fast(dense, partial, toolchain.clang)
                 dense.save(partial)

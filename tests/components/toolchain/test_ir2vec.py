@@ -69,7 +69,7 @@ def policy(toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32)) for a, b in itertools.pairwise(units)
     )
     dense = DensePolicy("inlining", features, {spec.name: np.arange(50.0) for spec in scalars}, layers)
-    with publish(output) as partial:
+    with publish(output, "policy") as partial:
         export_fast(dense, partial, loaded.clang)
         (partial / VOCABULARY).write_bytes((toolchain / VOCABULARY).read_bytes())
         vocabulary = read_vocabulary(partial / VOCABULARY).digest

@@ -68,7 +68,7 @@ def test_own_policy_replaces_the_pretrained_one(
 ) -> None:
     given = []
     monkeypatch.setattr("components.toolchain.__main__.make_toolchain", given.append)
-    with publish(tmp_path / "policy") as partial:
+    with publish(tmp_path / "policy", "policy") as partial:
         write_policy_info(partial, PolicyInfo(own, (), 2, trained_by="ppo"))
     arguments = [
         "--mode=release",

@@ -331,7 +331,7 @@ def test_versions_and_policies_that_a_plugin_cannot_have_are_refused(tmp_path: P
     with pytest.raises(UserError, match="Debian has no source package of LLVM 22") as caught:
         ToolchainConfig("training", tmp_path / "out", "sdk", 22)
     assert "--llvm-source git:llvmorg-22" in caught.value.remedy and "--strategy plugin" in caught.value.remedy
-    with publish(tmp_path / "policy") as partial:
+    with publish(tmp_path / "policy", "policy") as partial:
         write_policy_info(partial, PolicyInfo("regalloc", (), 33, trained_by="ppo"))
     config = ToolchainConfig("release", tmp_path / "out", "plugin", 22, policies=(tmp_path / "policy",))
     with pytest.raises(UserError, match="LLVM lets a plugin decide on inlining only"):

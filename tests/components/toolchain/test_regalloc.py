@@ -49,7 +49,7 @@ def write_policy(directory: Path, toolchain: Path, features: tuple[FeatureSpec, 
         for a, b in itertools.pairwise([inputs_per_feature(masked=True) * len(buckets), 16, 1])
     )
     policy = DensePolicy("regalloc", features, buckets, layers)
-    with publish(directory) as partial:
+    with publish(directory, "policy") as partial:
         export_fast(policy, partial, load_toolchain(toolchain).clang)
         policy.save(partial)
         write_policy_info(partial, PolicyInfo("regalloc", features, policy.num_actions, trained_by="warmstart"))

@@ -40,7 +40,7 @@ def write_trace(directory: Path, sizes: dict[str, int]) -> dict[str, ModuleTrace
     rng = np.random.default_rng(0)
     features = (FeatureSpec("cost", "int64", (1,)), FeatureSpec("weights", "float32", (2, 2)))
     modules = {}
-    with publish(directory) as partial:
+    with publish(directory, "trace") as partial:
         writer = TraceWriter(partial, "inlining", "inlining_decision", features)
         for name, rows in sizes.items():
             zeros = np.zeros(rows, np.int32)

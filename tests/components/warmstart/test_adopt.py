@@ -29,7 +29,7 @@ FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "b
 def made(directory: Path, policy: DensePolicy) -> Path:
     clang = Path(str(shutil.which("clang-19")))
     info = PolicyInfo(policy.problem, policy.features, policy.num_actions, trained_by="ppo", vocab_digest="their own")
-    with publish(directory) as partial:
+    with publish(directory, "policy") as partial:
         export_policy(policy, partial, clang, info)
     return directory
 

@@ -37,7 +37,7 @@ def test_start_depends_on_what_is_deployed(inputs: dict[str, Path], policy: Path
 
 def test_changed_policy_is_refused(inputs: dict[str, Path], policy: Path) -> None:
     promoted = deployed(policy)
-    with publish(policy) as directory:
+    with publish(policy, "policy") as directory:
         (directory / "policy.json").write_text("{}")
     with pytest.raises(UserError, match="has changed since it was promoted"):
         deployed_start(Deployment(promoted), inputs["toolchain"])

@@ -171,7 +171,7 @@ def test_content_behind_uris_is_part_of_the_cache_inputs(place: ObjectUri, tmp_p
     )
     assert changes("corpus", lambda: put(here / "a.bc", "BITCODE"), corpus=here)
     assert not changes("corpus", lambda: put(place / "inside", "beside it"), corpus=here)
-    with publish(mirror(place / "made")) as directory:
+    with publish(mirror(place / "made"), "trace") as directory:
         (directory / "a.bc").write_text("1")
     assert cache_inputs(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
     with pytest.raises(UserError, match="does not exist"):

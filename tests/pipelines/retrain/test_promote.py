@@ -158,16 +158,16 @@ def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dic
     found = measured(policy)
     metrics = summarize(found, 0.0, 0)
     metrics.verdict, metrics.reduction_percent_ci95 = verdict, (3.0, 5.0)
-    with publish(root / "evaluation") as directory:
+    with publish(root / "evaluation", "evaluation") as directory:
         (directory / "metrics.json").write_text(encode_json(metrics))
         write_measurements(directory, found)
-    with publish(root / "policy") as directory:
+    with publish(root / "policy", "policy") as directory:
         spec = FeatureSpec("callee_users", "int64", (1,))
         write_policy_info(
             directory,
             PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7", metrics={"sum": float(sum(policy))}),
         )
-    with publish(root / "corpus") as directory:
+    with publish(root / "corpus", "corpus") as directory:
         for name in found.modules:
             (directory / f"{name}.bc").write_text(f"bitcode {name}")
             (directory / f"{name}.cmd").write_text("-cc1")
@@ -276,7 +276,7 @@ def test_rolled_back_policy_is_promoted_again_only_if_asked(tmp_path: Path) -> N
 def test_changed_deployed_policy_is_refused(run: dict[str, str], tmp_path: Path) -> None:
     place = str(tmp_path / "state.json")
     deploy(place, tmp_path / "old", [990] * 8)
-    with publish(tmp_path / "old" / "policy") as directory:
+    with publish(tmp_path / "old" / "policy", "policy") as directory:
         (directory / "policy.json").write_text("{}")
     before = load_state(place)
     with pytest.raises(UserError, match="is missing or has changed"):
@@ -288,7 +288,7 @@ def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: 
     other = artifacts(tmp_path / "other", [900] * 8)
     metrics = json.loads((tmp_path / "other" / "evaluation" / "metrics.json").read_text())
     metrics["inputs"] = {"policy_digest": "another"}
-    with publish(tmp_path / "alien") as directory:
+    with publish(tmp_path / "alien", "trace") as directory:
         (directory / "metrics.json").write_text(json.dumps(metrics))
         shutil.copy(tmp_path / "other" / "evaluation" / "measurements.json", directory)
     for name, place, named in (
@@ -425,7 +425,7 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
     for policy, promoted in ((1001, False), (1000, True)):
         ran = [BenchmarkComparison("p", "n", "bin/n", RunMetrics(1000, None, 5), RunMetrics(policy, None, 5), "perf")]
         report = summarize(scored([0.95e6] * 8), 0.1, 0, WholeProjects(BinariesComparison(), summarize_programs(ran)))
-        with publish(tmp_path / str(policy)) as directory:
+        with publish(tmp_path / str(policy), "policy") as directory:
             (directory / "metrics.json").write_text(encode_json(report))
         after, why = promotion(State(), {**run, "release_report": str(tmp_path / str(policy))}, none_deployed)
         assert (after.deployed is not None) == promoted
@@ -450,7 +450,7 @@ def test_worse_linked_files_prevent_promotion(
         sizes = [SectionSizes(text=n, total=n, llvm_size_text=n) for n in (stock, size)]
         whole = summarize_binaries([Binary("p", binary, "program", "c", "default", *sizes)])
         metrics = summarize(measured([950] * 8), 0.0, 0, WholeProjects(whole))
-        with publish(place) as directory:
+        with publish(place, "trace") as directory:
             (directory / "metrics.json").write_text(encode_json(metrics))
         return str(place)
 

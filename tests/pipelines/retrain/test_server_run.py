@@ -52,7 +52,7 @@ def publish_at(uri: str, source: Path | None = None) -> str:
     """Publish an artifact, a copy of `source` or one file; return its URI."""
     place = parse_place(uri)
     assert isinstance(place, ObjectUri)
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         if source is None:
             (directory / "file").write_text(uri)
         else:

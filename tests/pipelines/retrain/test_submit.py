@@ -48,7 +48,7 @@ def submit(*arguments: str, command: str = "submit") -> None:
 def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[dict[str, Any]]) -> None:
     place = parse_place("gs://retraining/old")
     assert isinstance(place, ObjectUri)
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "weights.npz").write_text("weights")
     deployed = replace(OLD, policy=str(place), policy_digest=digest(mirror(place)), regressed=("m1",))
     save_state(STATE, load_state(STATE).promoted(deployed))

@@ -67,7 +67,7 @@ def pretrained_policy(
     directory = (cache or default_cache_dir()).absolute() / PRETRAINED / entry
     if not (directory / MANIFEST).is_file():
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with publish(directory) as partial:
+        with publish(directory, "policy") as partial:
             _write_artifact(read_dense(released), released, partial)
             if clang:
                 build_shared_object(partial, clang)

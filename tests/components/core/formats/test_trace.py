@@ -56,7 +56,7 @@ def module_trace(name: str, rows: int, seed: int, contexts: int = 1) -> ModuleTr
 
 
 def write(directory: Path, modules: list[ModuleTrace], rows_per_shard: int) -> None:
-    with publish(directory) as partial:
+    with publish(directory, "trace") as partial:
         writer = TraceWriter(partial, "inlining", "inlining_decision", FEATURES, rows_per_shard)
         for module in modules:
             writer.add(module)
@@ -178,7 +178,7 @@ def test_corrupt_description_is_refused(text: str, message: str, trace: Path) ->
 
 
 def test_other_artifact_is_refused(tmp_path: Path) -> None:
-    with publish(tmp_path / "other") as partial:
+    with publish(tmp_path / "other", "trace") as partial:
         (partial / "x").write_text(json.dumps({}))
     with pytest.raises(UserError, match=r"no trace\.json"):
         load_trace(tmp_path / "other")

@@ -20,7 +20,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 @given(values=hnp.arrays(np.float64, (2, QUANTILES), elements=NUMBERS, fill=NUMBERS))
 def test_written_vocab_is_read_back_exactly(values: np.ndarray, tmp_path: Path) -> None:
     buckets = {"b_second": np.sort(values[0]), "a_first": np.sort(values[1])}
-    with publish(tmp_path / "vocab") as partial:
+    with publish(tmp_path / "vocab", "vocab") as partial:
         write_vocab(partial, buckets, {"problem": "inlining"})
     read = load_vocab(tmp_path / "vocab")
     assert list(read) == list(buckets)
@@ -38,7 +38,7 @@ def test_text_has_one_number_per_line(tmp_path: Path) -> None:
 
 @pytest.fixture
 def vocab(tmp_path: Path) -> Path:
-    with publish(tmp_path / "vocab") as partial:
+    with publish(tmp_path / "vocab", "vocab") as partial:
         write_vocab(partial, {"f": np.arange(QUANTILES, dtype=float)})
     return tmp_path / "vocab"
 

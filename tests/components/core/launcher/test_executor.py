@@ -66,7 +66,7 @@ def test_numbers_of_nested_documents_are_flattened() -> None:
 
 def test_lineage_of_a_policy_has_the_digests_of_its_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGO_GIT_COMMIT", "abc")
-    with publish(tmp_path / "policy") as directory:
+    with publish(tmp_path / "policy", "policy") as directory:
         info = PolicyInfo("inlining", (), 2, "ppo", llvm_version="19.1.7")
         write_policy_info(directory, replace(info, corpus_digest="c" * 64, toolchain_digest="t" * 64))
     found = lineage(tmp_path / "policy")
@@ -85,17 +85,17 @@ def test_lineage_of_a_policy_has_the_digests_of_its_inputs(tmp_path: Path, monke
 
 def test_lineage_of_a_compiler_names_llvm_and_its_policies(tmp_path: Path) -> None:
     described = {"version": 1, "mode": "release", "llvm_version": "19.1.7", "triple": "x86_64-linux", "features": {}}
-    with publish(tmp_path / "release") as directory:
+    with publish(tmp_path / "release", "toolchain") as directory:
         (directory / "toolchain.json").write_text(
             json.dumps(described | {"built": {"policies": {"inlining": "d" * 64}}})
         )
     found = lineage(tmp_path / "release")
     assert found["mode"] == "release" and found["llvm_version"] == "19.1.7" and found["triple"] == "x86_64-linux"
     assert found["inlining_policy_digest"] == "d" * 64 and found["digest"] == digest(tmp_path / "release")
-    with publish(tmp_path / "training") as directory:
+    with publish(tmp_path / "training", "toolchain") as directory:
         (directory / "toolchain.json").write_text(json.dumps(described | {"mode": "training", "built": {}}))
     assert "inlining_policy_digest" not in lineage(tmp_path / "training")
-    with publish(tmp_path / "broken") as directory:
+    with publish(tmp_path / "broken", "trace") as directory:
         (directory / "toolchain.json").write_text("{}")
     with pytest.raises(UserError, match="a toolchain description"):
         lineage(tmp_path / "broken")
@@ -107,11 +107,11 @@ def test_lineage_of_an_evaluation_names_its_policy(tmp_path: Path) -> None:
         "verdict": "better",
         "inputs": {"policy_digest": "d" * 64, "llvm_version": "19.1.7"},
     }
-    with publish(tmp_path / "evaluation") as directory:
+    with publish(tmp_path / "evaluation", "evaluation") as directory:
         (directory / METRICS_JSON).write_text(json.dumps(metrics))
     known = lineage(tmp_path / "evaluation")
     assert (known["policy_digest"], known["llvm_version"]) == ("d" * 64, "19.1.7") and known["verdict"] == "better"
-    with publish(tmp_path / "other") as directory:
+    with publish(tmp_path / "other", "trace") as directory:
         (directory / METRICS_JSON).write_text("[1]")
     assert set(lineage(tmp_path / "other")) <= {"digest", "files", "bytes", "git_commit"}
     assert METRICS_JSON == terminal_report.METRICS

@@ -74,7 +74,7 @@ def dense(training_toolchain: Path) -> DensePolicy:
 @pytest.fixture(scope="module")
 def policy(dense: DensePolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("policy") / "policy"
-    with publish(directory) as partial:
+    with publish(directory, "policy") as partial:
         dense.save(partial)
         write_policy_info(partial, PolicyInfo("inlining", dense.features, 2, trained_by="ppo"))
     return directory
@@ -280,11 +280,11 @@ def test_problem_that_llvms_build_does_not_know_is_refused(
     described = json.loads((training_toolchain / FILE_NAME).read_text())
     for key in ("features", "upstream_features"):
         del described[key]["regalloc"]
-    with publish(tmp_path / "plugin") as partial:
+    with publish(tmp_path / "plugin", "toolchain") as partial:
         (partial / FILE_NAME).write_text(json.dumps(described))
         (partial / "bin").mkdir()
         (partial / "bin" / "clang").touch(mode=0o755)
-    with publish(tmp_path / "policy") as partial:
+    with publish(tmp_path / "policy", "policy") as partial:
         write_policy_info(partial, PolicyInfo(problem, (), 2, trained_by="ppo"))
     arguments = [f"--policy={tmp_path / 'policy'}", f"--toolchain={tmp_path / 'plugin'}"]
     with pytest.raises(UserError, match=message):
@@ -309,7 +309,7 @@ def test_optional_features_are_assumed_or_fixed(
     upstream = set(load_toolchain(training_toolchain).upstream_features["inlining"])
     gone, kept = dense.features[0].name, dense.features[1].name
     info = replace(load_policy_info(policy), optional_features={gone: 3, kept: 7})
-    with publish(tmp_path / "policy") as partial:
+    with publish(tmp_path / "policy", "policy") as partial:
         dense.save(partial)
         write_policy_info(partial, info)
     (tmp_path / "out").mkdir()

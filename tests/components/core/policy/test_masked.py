@@ -131,12 +131,12 @@ def test_all_forms_agree_on_a_trace(
     """All forms include the SavedModel and the TensorFlow Lite model; the decisions are read from a trace."""
     action = policy.logits(columns).argmax(axis=1)
     zeros = np.zeros(400, np.int32)
-    with publish(tmp_path / "trace") as partial:
+    with publish(tmp_path / "trace", "trace") as partial:
         writer = TraceWriter(partial, "regalloc", "index_to_evict", FEATURES)
         step = np.arange(400, dtype=np.int32)
         writer.add(ModuleTrace("m", None, 0.0, ["f"], zeros, step, [], None, None, columns, action, 3.0))
         writer.close("", "")
-    with publish(tmp_path / "policy") as partial:
+    with publish(tmp_path / "policy", "policy") as partial:
         export_policy(policy, partial, clang)
     agreements = compare(tmp_path / "policy", tmp_path / "trace", limit=100)
     assert {a.form for a in agreements} == {"generated C++", "SavedModel", "TensorFlow Lite"}

@@ -35,7 +35,7 @@ def test_nothing_is_lost_if_every_third_request_fails(faults: Faults, cache: Pat
     document = f"{PLACE}/state.json"
     version = read_versioned(document)
     for number in range(6):
-        with publish(mirror(PLACE / f"a{number}")) as directory:
+        with publish(mirror(PLACE / f"a{number}"), "trace") as directory:
             (directory / "text").write_text(str(number))
         version = write_versioned(document, {"n": number}, version)
     assert faults.failed >= 2 * len(FAULTS)

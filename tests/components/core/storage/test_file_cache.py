@@ -19,7 +19,7 @@ from components.core.storage.uri import ObjectUri, mirror
 def artifact(place: ObjectUri) -> tuple[str, str]:
     """URI and digest of ten files of 1,000 bytes."""
     uri = place / "artifact"
-    with publish(mirror(uri)) as partial:
+    with publish(mirror(uri), "trace") as partial:
         (partial / "a").mkdir()
         for i in range(10):
             (partial / "a" / f"{i}.bc").write_bytes(bytes([i]) * 1000)

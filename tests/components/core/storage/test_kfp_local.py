@@ -63,7 +63,7 @@ def test_place_outside_is_refused(uri: str) -> None:
 
 
 def test_published_artifact_is_packed_without_links_and_fetched_unchanged(root: Path, cache: Path) -> None:
-    with publish(mirror(PLACE)) as directory:
+    with publish(mirror(PLACE), "trace") as directory:
         for number in range(100):
             (directory / f"{number}.bc").write_text(str(number))
         (directory / "tool").write_bytes(b"\x7fELF")
@@ -80,7 +80,7 @@ def test_published_artifact_is_packed_without_links_and_fetched_unchanged(root: 
 
 
 def test_damaged_copy_is_detected(root: Path, cache: Path) -> None:
-    with publish(mirror(PLACE)) as directory:
+    with publish(mirror(PLACE), "trace") as directory:
         (directory / "a").write_text("sound")
     (copy,) = (root / "minio/mlpipeline/v2/corpus/data").rglob("a")
     cache.rename(cache.with_name("another pod's"))

@@ -80,7 +80,7 @@ def objects(uri: ObjectUri) -> list[str]:
 def test_artifact_of_many_files_becomes_few_objects(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "PACK_BYTES", 20_000)
     uri = place / "corpus"
-    with publish(mirror(uri)) as partial:
+    with publish(mirror(uri), "trace") as partial:
         fill(partial, MIN_FILES)
     local = digest(mirror(uri))
     remote = read_remote_manifest(uri)
@@ -95,21 +95,21 @@ def test_artifact_of_many_files_becomes_few_objects(place: ObjectUri, monkeypatc
 
 def test_few_files_and_unpacked_artifacts_are_single_objects(place: ObjectUri) -> None:
     for name, count, packing in (("few", 3, True), ("plain", MIN_FILES, False)):
-        with publish(mirror(place / name), packing) as partial:
+        with publish(mirror(place / name), "trace", packing) as partial:
             fill(partial, count)
         assert read_remote_manifest(place / name).packs == ()
         assert len(objects(place / name)) == 2 * count + 3 + 1
-    with publish(mirror(place / "plain")) as partial:
+    with publish(mirror(place / "plain"), "trace") as partial:
         shutil.copytree(mirror(place / "few"), partial, symlinks=True, dirs_exist_ok=True)
         (partial / "manifest.json").unlink()
-    with publish(mirror(place / "plain"), packing=False) as partial:  # replaces a packed artifact
+    with publish(mirror(place / "plain"), "trace", packing=False) as partial:  # replaces a packed artifact
         fill(partial, MIN_FILES)
     assert read_remote_manifest(place / "plain").packs == ()
 
 
 def test_single_files_are_read_by_range(place: ObjectUri, tmp_path: Path) -> None:
     uri = place / "corpus"
-    with publish(mirror(uri)) as partial:
+    with publish(mirror(uri), "trace") as partial:
         fill(partial, MIN_FILES)
     remote = read_remote_manifest(uri)
     names = ["a/007.bc", "a/007.cmd", "a/063.bc", "empty", "large", "a/000.cmd"]
@@ -124,7 +124,7 @@ def test_damaged_pack_is_detected(place: ObjectUri, tmp_path: Path, whole: bool)
     from components.core.storage.gcs import bucket_of
 
     uri = place / "corpus"
-    with publish(mirror(uri)) as partial:
+    with publish(mirror(uri), "trace") as partial:
         fill(partial, MIN_FILES)
     remote = read_remote_manifest(uri)
     (pack,) = remote.packs

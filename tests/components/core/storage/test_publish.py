@@ -17,13 +17,13 @@ from components.core.storage import publish, read_manifest, require_artifact, ve
 
 
 def make(output: Path, text: str = "x") -> None:
-    with publish(output) as directory:
+    with publish(output, "trace") as directory:
         (directory / "file").write_text(text)
 
 
 def test_artifact_appears_atomically_and_leaves_no_other_files(tmp_path: Path) -> None:
     output = tmp_path / "deep" / "trace"
-    with publish(output) as directory:
+    with publish(output, "trace") as directory:
         (directory / "file").write_text("x")
         assert not output.exists()
         assert directory.parent == output.parent
@@ -42,7 +42,7 @@ def test_unwritable_output_is_named(tmp_path: Path, place: str) -> None:
 
 
 def test_exception_leaves_no_files(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), publish(tmp_path / "trace") as directory:
+    with pytest.raises(KeyboardInterrupt), publish(tmp_path / "trace", "trace") as directory:
         (directory / "file").write_text("x")
         raise KeyboardInterrupt
     assert os.listdir(tmp_path) == []
@@ -50,7 +50,7 @@ def test_exception_leaves_no_files(tmp_path: Path) -> None:
 
 def test_exception_keeps_the_older_artifact(tmp_path: Path) -> None:
     make(tmp_path / "trace", "old")
-    with pytest.raises(ValueError), publish(tmp_path / "trace") as directory:
+    with pytest.raises(ValueError), publish(tmp_path / "trace", "trace") as directory:
         (directory / "file").write_text("new")
         raise ValueError
     assert (tmp_path / "trace" / "file").read_text() == "old"
@@ -58,7 +58,7 @@ def test_exception_keeps_the_older_artifact(tmp_path: Path) -> None:
 
 
 def test_older_artifact_is_replaced_completely(tmp_path: Path) -> None:
-    with publish(tmp_path / "trace") as directory:
+    with publish(tmp_path / "trace", "trace") as directory:
         (directory / "old-only").write_text("old")
     make(tmp_path / "trace", "new")
     assert [entry.name for entry in read_manifest(tmp_path / "trace").files] == ["file"]
@@ -92,7 +92,7 @@ def test_refuses_to_replace_files_that_are_not_artifacts(tmp_path: Path) -> None
     (tmp_path / "home" / "thesis.tex").write_text("years of work")
     (tmp_path / "file").write_text("")
     for name in ("home", "file"):
-        with pytest.raises(UserError, match=name), publish(tmp_path / name):
+        with pytest.raises(UserError, match=name), publish(tmp_path / name, "trace"):
             pytest.fail("the block must not run")
     assert (tmp_path / "home" / "thesis.tex").read_text() == "years of work"
 
@@ -104,7 +104,7 @@ def test_concurrent_writers_leave_one_complete_artifact(tmp_path: Path) -> None:
 
     def make_one(text: str) -> None:
         try:
-            with publish(output) as directory:
+            with publish(output, "trace") as directory:
                 (directory / "file").write_text(text)
                 barrier.wait()
         except BaseException as error:
@@ -131,7 +131,7 @@ def test_publishes_into_an_empty_directory(tmp_path: Path) -> None:
 def test_killed_writer_leaves_no_artifact_and_the_next_cleans_up(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom components.core.storage import publish\n"
-        "with publish(Path(sys.argv[1])) as d:\n"
+        "with publish(Path(sys.argv[1]), 'trace') as d:\n"
         "    (d / 'file').write_text('half')\n    print('ready', flush=True)\n    time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "trace"], stdout=subprocess.PIPE, text=True)

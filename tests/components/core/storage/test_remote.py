@@ -33,7 +33,7 @@ def place(any_place: ObjectUri) -> ObjectUri:
 
 
 def write(uri: ObjectUri, **files: str) -> None:
-    with publish(mirror(uri)) as directory:
+    with publish(mirror(uri), "trace") as directory:
         for name, text in files.items():
             (directory / name).write_text(text)
 
@@ -45,7 +45,7 @@ def forget(cache: Path) -> None:
 
 
 def test_published_artifact_is_fetched_unchanged(place: ObjectUri, cache: Path) -> None:
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").write_bytes(b"\x7fELF" + bytes(range(256)) * 40)
         (directory / "bin" / "clang").chmod(0o755)
@@ -60,7 +60,7 @@ def test_published_artifact_is_fetched_unchanged(place: ObjectUri, cache: Path) 
 
 
 def test_large_file_and_many_files_are_published(place: ObjectUri, cache: Path) -> None:
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "large").write_bytes(os.urandom(9 << 20))  # more than one request transfers
         for number in range(150):
             (directory / str(number)).write_text(str(number))
@@ -87,7 +87,7 @@ def test_replacing_an_artifact_removes_the_old_files(place: ObjectUri, cache: Pa
 
 def test_concurrent_replacement_is_not_overwritten(place: ObjectUri) -> None:
     write(place, a="old")
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "a").write_text("slow")
         before = read_remote_manifest(place)
         assert before.version
@@ -100,7 +100,7 @@ def test_concurrent_replacement_is_not_overwritten(place: ObjectUri) -> None:
 
 def test_artifact_removed_concurrently_is_published_again(place: ObjectUri, cache: Path) -> None:
     write(place, a="old")
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "a").write_text("new")
         remove_object(place, "manifest.json")
     assert (mirror(place) / "a").read_text() == "new"
@@ -124,7 +124,7 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
         "import sys\n"
         "from components.core.storage import publish\nfrom components.core.storage.uri import mirror, parse_place\n"
         "place = mirror(parse_place(sys.argv[1]))\n"
-        "with publish(place) as directory:\n"
+        "with publish(place, 'trace') as directory:\n"
         "    (directory / 'who').write_text(sys.argv[2])\n"
         "    print('ready', flush=True)\n    sys.stdin.readline()\n"
         "print((place / 'who').read_text())\n"
@@ -149,7 +149,7 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
 
 
 def test_failed_writer_leaves_no_objects(place: ObjectUri) -> None:
-    with pytest.raises(KeyboardInterrupt), publish(mirror(place)) as directory:
+    with pytest.raises(KeyboardInterrupt), publish(mirror(place), "trace") as directory:
         (directory / "a").write_text("half")
         raise KeyboardInterrupt
     assert names(place) == []
@@ -279,7 +279,7 @@ def test_unwritable_cache_is_an_error(place: ObjectUri, monkeypatch: pytest.Monk
 def test_checkpoints_are_published_discarded_and_fetched_singly(place: ObjectUri, cache: Path) -> None:
     checkpoints = mirror(place) / "checkpoints"
     for number in ("000001", "000002", "000003"):
-        with publish(checkpoints / number) as directory:
+        with publish(checkpoints / number, "checkpoint") as directory:
             (directory / "state").write_text(number)
     discard(checkpoints / "000001")
     forget(cache)
@@ -307,13 +307,16 @@ def test_fetches_files_and_folders_of_other_tools(place: ObjectUri) -> None:
 
 def test_missing_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
     output = mirror(ObjectUri(place.scheme, "no-such-bucket", "a"))
-    with pytest.raises(UserError, match="is there a bucket no-such-bucket"), publish(output):
+    with pytest.raises(UserError, match="is there a bucket no-such-bucket"), publish(output, "trace"):
         pytest.fail("the block must not run")
 
 
 def test_read_only_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
     output = mirror(ObjectUri(place.scheme, READ_ONLY, "a"))
-    with pytest.raises(UserError, match=r"(?s)access is denied: .*(bucket read-only|gs://read-only)"), publish(output):
+    with (
+        pytest.raises(UserError, match=r"(?s)access is denied: .*(bucket read-only|gs://read-only)"),
+        publish(output, "trace"),
+    ):
         pytest.fail("the block must not run")
 
 

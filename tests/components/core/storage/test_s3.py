@@ -49,7 +49,7 @@ def behaviour(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviou
 
 
 def write(uri: ObjectUri, text: str) -> None:
-    with publish(mirror(uri)) as directory:
+    with publish(mirror(uri), "trace") as directory:
         (directory / "a").write_text(text)
 
 
@@ -64,7 +64,7 @@ def test_server_without_conditional_writes_is_refused_before_anything_is_written
     with pytest.raises(StorageError, match=f"{verb} the header If-Match.*concurrent writers") as raised:
         write_versioned(document, {"n": 2}, found)
     assert "use a server with conditional writes" in raised.value.remedy
-    with pytest.raises(StorageError, match="the header If-Match"), publish(mirror(PLACE / "corpus")):
+    with pytest.raises(StorageError, match="the header If-Match"), publish(mirror(PLACE / "corpus"), "corpus"):
         pytest.fail("the block must not run")
     assert names(PLACE) == ["state.json"] and read_versioned(document).content == {"n": 1}
 

@@ -27,7 +27,7 @@ def place(any_place: ObjectUri) -> ObjectUri:
 
 
 def write(place: ObjectUri, text: str) -> None:
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "a").write_text(text)
 
 

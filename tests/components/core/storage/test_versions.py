@@ -26,7 +26,7 @@ def publish_elsewhere(uri: ObjectUri, text: str, monkeypatch: pytest.MonkeyPatch
     """Publish as another machine does: with a separate cache."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("MLGO_CACHE_DIR", str(cache.with_name(f"cache-of-{text}")))
-        with publish(mirror(uri)) as directory:
+        with publish(mirror(uri), "trace") as directory:
             for name in ("a", "b"):
                 (directory / name).write_text(text)
 
@@ -71,7 +71,7 @@ def test_versions_that_no_process_reads_are_removed(
 
 
 def test_artifact_published_here_is_hard_linked_and_not_downloaded(place: ObjectUri) -> None:
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").write_text("elf")
         (directory / "bin" / "clang++").symlink_to("clang")
@@ -96,13 +96,13 @@ def test_artifact_replaces_a_folder_without_a_manifest(
     publish_elsewhere(place, "one", monkeypatch, cache)
     assert (fetch(place) / "a").read_text() == "one"
     assert (tree / "a").read_text() == "loose"
-    with publish(mirror(place)) as directory:  # the cached folder does not block publication either
+    with publish(mirror(place), "trace") as directory:  # the cached folder does not block publication either
         (directory / "a").write_text("two")
     assert (fetch(place) / "a").read_text() == "two"
 
 
 def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(place: ObjectUri, cache: Path) -> None:
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "a").write_text("one")
     text, _version = store_of(place).read(place / "manifest.json")
     assert text
@@ -115,7 +115,7 @@ def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(place: Obj
 def test_unfinished_mirror_does_not_block_publication(place: ObjectUri) -> None:
     mirror(place).mkdir(parents=True)
     (mirror(place) / "of a folder").touch()
-    with publish(mirror(place)) as directory:
+    with publish(mirror(place), "trace") as directory:
         (directory / "a").write_text("one")
     assert sorted(os.listdir(mirror(place))) == ["a", "manifest.json"]
     assert os.listdir(mirror(place).parent) == [mirror(place).name]

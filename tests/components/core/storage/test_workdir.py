@@ -52,7 +52,7 @@ def test_file_is_pulled_on_another_machine(place: ObjectUri, cache: Path) -> Non
 
 
 def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: ObjectUri) -> None:
-    with publish(mirror(place) / "checkpoints" / "1") as directory:
+    with publish(mirror(place) / "checkpoints" / "1", "checkpoint") as directory:
         (directory / "state").write_text("large")
     for name in ("tensorboard/events", "latest.json"):
         put_object(place, name, name)

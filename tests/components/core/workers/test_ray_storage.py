@@ -44,7 +44,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def upload(directory: Path, name: str) -> Path:
     """The mirror of what is in the bucket now."""
     place = mirror(ObjectUri("gs", BUCKET, name))
-    with publish(place) as partial:
+    with publish(place, "corpus") as partial:
         shutil.copytree(directory, partial, dirs_exist_ok=True)
         (partial / "manifest.json").unlink(missing_ok=True)
     return place

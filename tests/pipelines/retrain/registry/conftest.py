@@ -61,7 +61,7 @@ def recording_server(answer: Callable[[Request], Answer]) -> Iterator[RecordingS
 @pytest.fixture
 def deployed(tmp_path: Path) -> Callable[..., Deployed]:
     """Return a function that returns a deployed policy with a digest, and an evaluation with a model card."""
-    with publish(tmp_path / "evaluation") as directory:
+    with publish(tmp_path / "evaluation", "evaluation") as directory:
         (directory / MARKDOWN).write_text("# Policy\n\nSmaller than -Oz.\n")
 
     def make(digit: str, **more: Any) -> Deployed:

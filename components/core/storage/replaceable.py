@@ -1,0 +1,61 @@
+"""What a step may replace: an artifact of the kind that it makes, and nothing else of the user's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from components.core.console import UserError
+from components.core.storage.inputs import command_inputs
+from components.core.storage.kinds import described
+from components.core.storage.manifest import MANIFEST, Manifest, listed, read_manifest, unlisted_files
+from components.core.storage.uri import display_path
+
+_REMEDY = "choose another --output"
+
+
+def require_replaceable(output: Path, kind: str) -> None:
+    """Raise UserError unless an artifact of this kind may be put at `output`, an absolute path.
+
+    It may where nothing or an empty directory is, and where an artifact of this kind is, of which every file is in the
+    manifest. Never where an input of the running command or another artifact would be changed.
+    """
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise UserError(f"{output} exists and is not a directory", f"remove it, or {_REMEDY}")
+    require_apart(output, _REMEDY)
+    if not output.is_dir():
+        return
+    if os.path.ismount(output):
+        raise UserError(
+            f"{output} is a mount point, which cannot be replaced as a whole", f"use a directory in it: {output}/NAME"
+        )
+    if not any(output.iterdir()):
+        return
+    manifest = _artifact(output)
+    remedy = f"{_REMEDY}, or remove the directory if you do not need it"
+    if manifest is None:
+        why = f"its {MANIFEST} is not one of ours" if (output / MANIFEST).exists() else f"it has no {MANIFEST}"
+        raise UserError(f"{output} is not empty and was not made by this program: {why}", remedy)
+    if manifest.kind != kind:
+        raise UserError(f"{output} is {described(manifest.kind)}, and would be replaced by {described(kind)}", remedy)
+    if unlisted := unlisted_files(manifest):
+        problem = f"{output} has files that are not part of the {kind} and would be lost: {listed(unlisted)}"
+        raise UserError(problem, f"move them elsewhere, or {_REMEDY}")
+
+
+def require_apart(place: Path, remedy: str) -> None:
+    """Raise UserError if writing to `place` changes an input of the running command, or an artifact around it."""
+    inputs = command_inputs()
+    if inputs is not None and (overlap := inputs.overlap(place)):
+        raise UserError(f"{display_path(place)} {overlap}, which would change while it is read", remedy)
+    for parent in Path(os.path.realpath(place)).parents:
+        if manifest := _artifact(parent):
+            raise UserError(f"{place} lies within {described(manifest.kind)}, {parent}", remedy)
+
+
+def _artifact(directory: Path) -> Manifest | None:
+    """Return the manifest of an artifact; None if the directory is none."""
+    try:
+        return read_manifest(directory) if os.path.lexists(directory / MANIFEST) else None
+    except UserError:
+        return None
