@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import gin
 import tensorflow as tf
@@ -17,13 +19,15 @@ from components.core.policy.export import export_policy
 from components.core.policy.tf_errors import explain_resource_exhausted
 from components.core.processes.cgroup import available_processors
 from components.core.storage import publish
-from components.core.storage.directory import make_directory
+from components.core.storage.directory import make_directory, removed_if_unused
+from components.core.storage.publish import require_publishable
 from components.core.storage.root_lease import LeaseLost, RootLease
 from components.core.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trained, Trainer, configure
+from components.ppo.training_data import TrainingData, load_training_data
 
 _REPORTED = (
     "modules",
@@ -49,9 +53,21 @@ def run(config: PpoConfig) -> None:
     if config.fingerprint_root_dir:
         config = replace(config, root_dir=config.root_dir / folder_of(fingerprint))
     root = config.root_dir
-    make_directory(root)
-    with shutdown_deadline(), explain_resource_exhausted(root), RootLease(root, "training") as lease:
-        trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints))
+    # Before the root directory exists: a refused input leaves nothing.
+    require_publishable(config.output, "policy")
+    data = load_training_data(config)
+    with removed_if_unused(root):
+        make_directory(root)
+        _train_in(root, config, fingerprint, data)
+
+
+def _train_in(root: Path, config: PpoConfig, fingerprint: Mapping[str, str], data: TrainingData) -> None:
+    with (
+        shutdown_deadline(),
+        explain_resource_exhausted(root),
+        RootLease(root, "training", results="checkpoints/*/*") as lease,
+    ):
+        trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data)
         trained = _train(trainer)
         lease.update()  # a training that lost its lease publishes nothing
         _publish(config, trainer, trained)

@@ -60,7 +60,7 @@ from components.ppo.module_sampler import ModuleSampler
 from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update
 from components.ppo.rollout import RolloutCollector
 from components.ppo.summaries import Summaries
-from components.ppo.training_data import TrainingData, load_training_data
+from components.ppo.training_data import TrainingData
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
 
@@ -116,13 +116,16 @@ class Trainer:
     Args:
         fingerprint: from training_fingerprint; gin must be configured (see `configure`).
         checkpoints: reads and publishes checkpoints.
+        data: from load_training_data.
     """
 
-    def __init__(self, config: PpoConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager) -> None:
+    def __init__(
+        self, config: PpoConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager, data: TrainingData
+    ) -> None:
         self.config = config
         self.inputs = dict(fingerprint)
         self.checkpoints = checkpoints
-        problem, data = problems.get(config.problem), load_training_data(config)
+        problem = problems.get(config.problem)
         self.toolchain, self.clang = data.toolchain, data.toolchain.clang
         self.vocab_digest, self.optional_features = data.vocab_digest, data.optional_features
         self.objective, self.baselines = data.objective, data.baselines

@@ -26,6 +26,7 @@ from components.core.storage.digests import json_digest
 from components.core.storage.directory import make_directory
 from components.core.storage.fetch import fetch
 from components.core.storage.input_files import read_json, typed
+from components.core.storage.inputs import require_unchanged_inputs
 from components.core.storage.object_store import StorageError
 from components.core.storage.output_files import replace_text
 from components.core.storage.remote import read_remote_manifest
@@ -155,6 +156,7 @@ class SearchDirectory:
             UserError: object storage refuses or does not answer.
         """
         if self._uri is None or not self._unpublished:
+            require_unchanged_inputs()
             self._lease.update()
         else:
             with publish(self._folder / _STATE, "state of a search") as partial:

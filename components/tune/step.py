@@ -26,7 +26,7 @@ from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.policy.export import export_fast
 from components.core.storage import digest, publish
-from components.core.storage.directory import make_directory
+from components.core.storage.directory import make_directory, removed_if_unused
 from components.core.storage.manifest import MANIFEST
 from components.core.storage.root_lease import LeaseLost, RootLease
 from components.core.storage.uri import display_path
@@ -58,10 +58,10 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     inputs = _inputs(config)
     folder = search_folder(config.root_dir, inputs)
-    make_directory(folder)
     with (
         shutdown_deadline(),
-        RootLease(folder, "search") as lease,
+        removed_if_unused(folder),
+        _lease(folder) as lease,
         publish(config.output, "plan") as partial,
         _loadable(config.policy, toolchain.clang) as policy,
         closing(make_pool(config.workers)) as pool,
@@ -89,6 +89,11 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         write_card(partial / MARKDOWN, config, figures)
         lease.update()  # a search that lost its lease publishes nothing
     return figures
+
+
+def _lease(folder: Path) -> RootLease:
+    make_directory(folder)
+    return RootLease(folder, "search", results="modules/*.json")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
 from components.ppo.config import PpoConfig
 from components.ppo.train import Trainer, configure
+from components.ppo.training_data import load_training_data
 
 
 @contextmanager
@@ -23,6 +24,13 @@ def training(config: PpoConfig) -> Iterator[Trainer]:
     make_directory(config.root_dir)
     with (
         RootLease(config.root_dir, "training") as fence,
-        closing(Trainer(config, training_fingerprint(config), CheckpointManager(fence, config.max_checkpoints))) as it,
+        closing(
+            Trainer(
+                config,
+                training_fingerprint(config),
+                CheckpointManager(fence, config.max_checkpoints),
+                load_training_data(config),
+            )
+        ) as it,
     ):
         yield it

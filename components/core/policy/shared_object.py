@@ -11,6 +11,7 @@ from pathlib import Path
 
 from components.core.console import UserError
 from components.core.policy.codegen import POLICY_SOURCE, SHARED_MACRO
+from components.core.storage.output_files import require_room
 
 SHARED_OBJECT = "policy.so"
 COMPILE_TIMEOUT_S = 120.0
@@ -67,6 +68,7 @@ def link_shared_object(
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
         if result.returncode != 0:
+            require_room(result.stderr, output)
             raise UserError(
                 f"{clang} could not compile {source} (status {result.returncode}):\n{result.stderr[-2000:]}",
                 "check that this clang runs, and that the policy directory is complete",

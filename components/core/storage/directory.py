@@ -45,9 +45,10 @@ def removed_if_unused(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # not empty, or never created
+        with suppress(OSError):  # not empty
             for parent in missing:
-                parent.rmdir()
+                with suppress(FileNotFoundError):
+                    parent.rmdir()
 
 
 def empty(directory: Path) -> None:

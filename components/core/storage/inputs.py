@@ -25,6 +25,7 @@ from components.core.storage.uri import ObjectUri, display_path, uri_of
 
 FileState = tuple[int, int, int]
 """Inode, size in bytes, and time of modification in nanoseconds of a file."""
+CONTAINS = "contains the input"
 _META = "components.core.storage.inputs"
 
 
@@ -114,7 +115,7 @@ class CommandInputs:
             if one.manifest and any(_is_at(parent, one.directory) for parent in _real_parents(output)):
                 return f"lies within the input {one.directory}"
             if any(_is_at(output, parent) for parent in _real_parents(one.directory)):
-                return f"contains the input {one.directory}"
+                return f"{CONTAINS} {one.directory}"
         return ""
 
     def _require_same(self, one: _Input) -> None:
@@ -133,6 +134,12 @@ class CommandInputs:
 def command_inputs() -> CommandInputs | None:
     """Return the inputs of the running command; None outside of a command."""
     return _current() if _current is not None else None
+
+
+def require_unchanged_inputs() -> None:
+    """Raise UserError if an input of the running command was replaced or modified."""
+    if (inputs := command_inputs()) is not None:
+        inputs.require_unchanged()
 
 
 _current: weakref.ref[CommandInputs] | None = None
@@ -176,7 +183,7 @@ def _relation(place: str, other: str) -> str:
         return "is the input"
     if place.startswith(other):
         return "lies within the input"
-    return "contains the input" if other.startswith(place) else ""
+    return CONTAINS if other.startswith(place) else ""
 
 
 def _real_parents(path: Path) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,33 +47,29 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
 
 @contextmanager
 def full_disk_named(place: Path) -> Iterator[None]:
-    """Add a path to the error of a full disk that has none: errors of writes name no file.
+    """Name what is full in the error of a full disk: errors of writes name no file, those of copies their source.
 
-    The path is `place`, or the directory for temporary files if that is full and the disk of `place` is not.
+    That is `place`, unless another file or the directory for temporary files is on a full disk and `place` is not.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL or error.filename:
+        if error.errno not in _FULL:
             raise
-        raise OSError(error.errno, error.strerror, str(_full_place(place))) from error
+        named = [Path(str(name)) for name in (error.filename2, error.filename) if name]
+        full = next((path for path in (place, *named, Path(tempfile.gettempdir())) if _is_full(path)), place)
+        raise OSError(error.errno, error.strerror, str(full)) from error
 
 
-def _full_place(place: Path) -> Path:
-    # Imported here, because it looks for a directory that can be written.
-    import tempfile
-
-    directory = next((parent for parent in (place, *place.absolute().parents) if parent.is_dir()), place)
-    try:
+def require_room(message: str, place: Path) -> None:
+    """Raise OSError (ENOSPC) if the error message of a program that writes to `place` says that a disk is full."""
+    if os.strerror(errno.ENOSPC) in message:
         temporary = Path(tempfile.gettempdir())
-    except OSError:  # there is none with room for a file
-        return place
-    return temporary if _is_full(temporary) and not _is_full(directory) else place
+        full = next((path for path in (place, temporary) if _is_full(path)), f"{place} or {temporary}")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(full))
 
 
-def _is_full(directory: Path) -> bool:
-    try:
-        status = os.statvfs(directory)
-    except OSError:
-        return False
+def _is_full(place: Path) -> bool:
+    directory = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
+    status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize < 1 << 16 or (status.f_files > 0 and status.f_favail == 0)

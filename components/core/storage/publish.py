@@ -18,9 +18,10 @@ from pathlib import Path
 
 from components.core.console import say
 from components.core.storage.directory import empty, make_directory, removed_if_unused
-from components.core.storage.inputs import command_inputs
+from components.core.storage.inputs import require_unchanged_inputs
 from components.core.storage.kinds import Kind
 from components.core.storage.manifest import Manifest, ManifestEntry, scan_directory, write_manifest
+from components.core.storage.output_files import full_disk_named
 from components.core.storage.replaceable import require_apart, require_replaceable
 from components.core.storage.stale_directories import make_locked, remove_stale
 from components.core.storage.uri import uri_of
@@ -73,7 +74,7 @@ def publish(output: Path, kind: Kind, packing: bool = True) -> Iterator[Path]:
     if uri is None:
         with publish_local(output, kind) as partial:
             yield partial.directory
-            _require_unchanged_inputs()
+            require_unchanged_inputs()
         return
     from components.core.storage.remote import download, read_manifest_to_replace, upload
 
@@ -81,13 +82,26 @@ def publish(output: Path, kind: Kind, packing: bool = True) -> Iterator[Path]:
     before = read_manifest_to_replace(uri, kind)
     with publish_local(output, kind, replace_anything=True) as partial:
         yield partial.directory
-        _require_unchanged_inputs()
+        require_unchanged_inputs()
         partial.files = scan_directory(partial.directory)
         after = upload(partial.directory, Manifest(partial.directory, partial.files, kind), before, packing)
         if after.files != partial.files:
             say(f"{uri}: another writer published first; using its artifact")
             empty(partial.directory)
             partial.files = download(after, partial.directory).files
+
+
+def require_publishable(output: Path, kind: Kind) -> None:
+    """Raise UserError as `publish`, for steps that work for long before they publish."""
+    output = Path(os.path.abspath(output))
+    uri = uri_of(output)
+    if uri is None:
+        require_replaceable(output, kind)
+        return
+    from components.core.storage.remote import read_manifest_to_replace
+
+    require_apart(output, "choose another --output")
+    read_manifest_to_replace(uri, kind)
 
 
 @contextmanager
@@ -107,9 +121,10 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
         partial, lock = make_locked(output.parent, f".{output.name}.partial-", output)
         try:
             filled = Partial(partial, kind)
-            yield filled
-            if filled.vouched:
-                write_manifest(partial, filled.files, filled.kind)
+            with full_disk_named(output):
+                yield filled
+                if filled.vouched:
+                    write_manifest(partial, filled.files, filled.kind)
             _flush_directory(partial)
             if not replace_anything:
                 require_replaceable(output, kind)
@@ -141,11 +156,6 @@ def discard(directory: Path) -> None:
     # removed the artifact already.
     with suppress(FileNotFoundError):
         shutil.rmtree(directory, ignore_errors=uri is not None)
-
-
-def _require_unchanged_inputs() -> None:
-    if (inputs := command_inputs()) is not None:
-        inputs.require_unchanged()
 
 
 def _put_in_place(partial: Path, output: Path) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from components.core.console import UserError
-from components.core.storage.inputs import command_inputs
+from components.core.storage.inputs import CONTAINS, command_inputs
 from components.core.storage.kinds import described
 from components.core.storage.manifest import MANIFEST, Manifest, listed, read_manifest, unlisted_files
 from components.core.storage.uri import display_path
@@ -43,10 +43,15 @@ def require_replaceable(output: Path, kind: str) -> None:
         raise UserError(problem, f"move them elsewhere, or {_REMEDY}")
 
 
-def require_apart(place: Path, remedy: str) -> None:
-    """Raise UserError if writing to `place` changes an input of the running command, or an artifact around it."""
+def require_apart(place: Path, remedy: str, may_contain_inputs: bool = False) -> None:
+    """Raise UserError if writing to `place` changes an input of the running command, or an artifact around it.
+
+    Args:
+        may_contain_inputs: whether inputs may lie in `place`, which is not replaced.
+    """
     inputs = command_inputs()
-    if inputs is not None and (overlap := inputs.overlap(place)):
+    overlap = inputs.overlap(place) if inputs is not None else ""
+    if overlap and not (may_contain_inputs and overlap.startswith(CONTAINS)):
         raise UserError(f"{display_path(place)} {overlap}, which would change while it is read", remedy)
     for parent in Path(os.path.realpath(place)).parents:
         if manifest := _artifact(parent):

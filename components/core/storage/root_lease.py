@@ -30,10 +30,15 @@ from typing import Any, Self
 
 from components.core.console import UserError, say
 from components.core.processes.process_identity import ProcessIdentity
+from components.core.storage.directory import empty
+from components.core.storage.manifest import MANIFEST
+from components.core.storage.object_store import store_of
+from components.core.storage.replaceable import require_apart
 from components.core.storage.uri import display_path, uri_of
 from components.core.storage.versioned_json import Conflict, VersionedJson, read_versioned, write_versioned
 
 LATEST = "latest.json"
+_LOCK = "lock"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
 """A holder on another machine is assumed dead after this time without a heartbeat."""
@@ -50,10 +55,14 @@ class LeaseLost(UserError):
 class RootLease:
     """Holds a root directory while the block runs.
 
+    If the block fails in a directory that was new and has no results yet, the directory is emptied: a refused input
+    leaves nothing.
+
     Args:
         root: a directory, or the mirror of a URI.
         work: what runs there, for messages: "training".
         me: identity of the holder, for tests.
+        results: pattern of the files below `root` that are worth keeping; "" if `root` is never emptied.
     """
 
     def __init__(
@@ -63,8 +72,10 @@ class RootLease:
         me: ProcessIdentity | None = None,
         heartbeat_s: float = HEARTBEAT_S,
         stale_s: float = STALE_S,
+        results: str = "",
     ) -> None:
-        self.root, self._work = root, work
+        self.root, self._work, self._results = root, work, results
+        self._new = False
         self._place = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
@@ -82,9 +93,16 @@ class RootLease:
         return dict(self._document.content or {})
 
     def __enter__(self) -> Self:
-        """Acquire the lease. UserError if another process holds it, or object storage does not answer."""
+        """Acquire the lease.
+
+        Raises:
+            UserError: another process holds it; the directory has files that are not of such work, or overlaps with an
+                artifact; or object storage does not answer.
+        """
+        if self._results and uri_of(self.root) is None:
+            self._require_own_directory()
         with ExitStack() as stack:
-            lock = stack.enter_context(open(self.root / "lock", "w"))
+            lock = stack.enter_context(open(self.root / _LOCK, "w"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -99,7 +117,9 @@ class RootLease:
     ) -> None:
         self._ended.set()
         with self._stack:
-            if self._lost is None:
+            if self._lost is None and error is not None and self._new and not self._has_results():
+                self._remove()
+            elif self._lost is None:
                 try:
                     self.update(released=True)
                 except UserError as failure:
@@ -130,6 +150,30 @@ class RootLease:
                         raise self._lost from None
                     self._document = found  # the answer to an earlier write of ours was lost
 
+    def _has_results(self) -> bool:
+        return any(self.root.glob(self._results))
+
+    def _require_own_directory(self) -> None:
+        remedy = "use another --root-dir"
+        require_apart(self.root, remedy, may_contain_inputs=True)
+        present = {path.name for path in self.root.iterdir() if not path.name.startswith(f".{LATEST}.")} - {_LOCK}
+        if MANIFEST in present:
+            raise UserError(f"{self.root} is an artifact, not a directory for a {self._work} to work in", remedy)
+        if present and LATEST not in present and not self._has_results():
+            found = ", ".join(sorted(present)[:5])
+            raise UserError(
+                f"{self.root} has files that are not of a {self._work}: {found}", f"{remedy}, or an empty one"
+            )
+
+    def _remove(self) -> None:
+        """Remove what this process made in the directory."""
+        try:
+            if (uri := uri_of(self.root)) is not None:
+                store_of(uri).delete(uri / LATEST, self._document.version)
+            empty(self.root)
+        except (UserError, OSError) as failure:
+            say(f"warning: {display_path(self.root)} is not removed: {failure}")
+
     def _write(self, content: dict[str, Any], before: VersionedJson) -> None:
         self._document = write_versioned(self._place, {**content, "renewed": round(time.time(), 3)}, before)
 
@@ -140,6 +184,7 @@ class RootLease:
             fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "beat": 0, "released": False}
             try:
                 self._write({**(found.content or {}), **fresh}, found)
+                self._new = bool(self._results) and found.content is None and not self._has_results()
                 return
             except Conflict:
                 continue  # another process wrote it first

@@ -16,6 +16,7 @@ from components.ppo.config import PpoConfig
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.rollout import RolloutCollector
 from components.ppo.train import Trainer, configure
+from components.ppo.training_data import load_training_data
 
 pytestmark = pytest.mark.tf
 
@@ -56,7 +57,9 @@ def begin(artifacts, tmp_path):
         config.root_dir.mkdir(exist_ok=True)
         with (
             RootLease(config.root_dir, "training") as fence,
-            closing(Trainer(config, training_fingerprint(config), CheckpointManager(fence, 3))) as trainer,
+            closing(
+                Trainer(config, training_fingerprint(config), CheckpointManager(fence, 3), load_training_data(config))
+            ) as trainer,
         ):
             trainer.resume()
             yield trainer

@@ -106,7 +106,7 @@ def test_storage_that_does_not_answer_is_a_warning_during_the_search(
     on_machine: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def fail(_output: Path) -> Iterator[Path]:
+    def fail(_output: Path, _kind: str) -> Iterator[Path]:
         raise StorageError("it does not answer", "wait")
         yield
 

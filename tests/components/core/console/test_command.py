@@ -108,7 +108,7 @@ def test_too_long_file_name_is_reported_without_traceback() -> None:
     assert status == 1 and "aaa: File name too long" in err and "remedy" in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU])
 def test_signals_run_finally_blocks_and_print_interrupted(number: signal.Signals, tmp_path: Path) -> None:
     process = start(
         f"try:\n    print('ready', flush=True)\n    time.sleep(60)\n"

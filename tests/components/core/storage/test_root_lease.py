@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.core.console import UserError
 from components.core.processes.process_identity import ProcessIdentity
+from components.core.storage import publish
 from components.core.storage import root_lease as module
+from components.core.storage.directory import removed_if_unused
 from components.core.storage.root_lease import LATEST, LeaseLost, RootLease
 from components.core.storage.uri import mirror, parse_place, uri_of
 from components.core.storage.versioned_json import read_versioned, write_versioned
@@ -165,13 +168,15 @@ def test_heartbeat_is_written(root, where):
 
 def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
     with RootLease(tmp_path, "training", heartbeat_s=0.05) as fence:
-        in_the_way = tmp_path / f".{LATEST}.new"
+        in_the_way, aside = tmp_path / LATEST, tmp_path / "aside"
+        in_the_way.rename(aside)
         in_the_way.mkdir()
         deadline = time.monotonic() + 30
         while "no heartbeat written" not in (said := capsys.readouterr().out) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert "Is a directory" in said
+        assert "is a directory" in said
         in_the_way.rmdir()
+        aside.rename(in_the_way)
         before = fence.content["beat"]
         while fence.content["beat"] < before + 2 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -182,3 +187,54 @@ def test_invalid_document_is_reported(tmp_path):
     (tmp_path / LATEST).write_text("half of a")
     with pytest.raises(UserError, match=r"latest\.json is not valid JSON"), RootLease(tmp_path, "training"):
         pytest.fail("it is not held")
+
+
+def test_failure_without_results_leaves_no_new_directory(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "root"
+    with pytest.raises(UserError, match="refused"), removed_if_unused(root):
+        root.mkdir(parents=True)
+        with RootLease(root, "training", results="checkpoints/*"):
+            (root / "policies").mkdir()
+            raise UserError("an input is refused")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kept", ["an earlier run", "a checkpoint"])
+def test_failure_keeps_a_directory_with_results_or_of_an_earlier_run(tmp_path: Path, kept: str) -> None:
+    if kept == "an earlier run":
+        with RootLease(tmp_path, "training", results="checkpoints/*"):
+            pass
+    with pytest.raises(UserError), RootLease(tmp_path, "training", results="checkpoints/*"):
+        if kept == "a checkpoint":
+            (tmp_path / "checkpoints" / "1").mkdir(parents=True)
+        raise UserError("stopped")
+    assert {"latest.json", "lock"} <= set(os.listdir(tmp_path))
+
+
+def test_second_training_does_not_remove_the_directory_of_the_first(tmp_path: Path) -> None:
+    with RootLease(tmp_path, "training", results="checkpoints/*"):
+        with pytest.raises(UserError, match="another training is running"):
+            RootLease(tmp_path, "training", results="checkpoints/*").__enter__()
+        assert "latest.json" in os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["policies/mine.py", "tensorboard/events.out.tfevents.1", "checkpoints.txt"])
+def test_directory_with_other_files_is_not_used(tmp_path: Path, name: str) -> None:
+    """A training removes the directory policies and event files of earlier trainings."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with (
+        pytest.raises(UserError, match=f"has files that are not of a training: {name.partition('/')[0]}"),
+        RootLease(tmp_path, "training", results="checkpoints/*"),
+    ):
+        pytest.fail("the block must not run")
+    assert (tmp_path / name).read_text() == "mine" and len(os.listdir(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("place", ["trace", "trace/root"])
+def test_artifact_is_not_used_as_a_working_directory(tmp_path: Path, place: str) -> None:
+    with publish(tmp_path / "trace", "trace") as partial:
+        (partial / "root").mkdir()
+    with pytest.raises(UserError, match=r"is an artifact|lies within a trace"):
+        RootLease(tmp_path / place, "training", results="checkpoints/*").__enter__()
+    assert sorted(os.listdir(tmp_path / "trace")) == ["manifest.json", "root"]
