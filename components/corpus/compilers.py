@@ -58,7 +58,7 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
     binutils = {} if release else _all_binutils(c)
     options = [word for option in wanted.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
     flags = [wanted.optimization, *options, *_EVERYWHERE]
-    with publish(output) as directory:
+    with publish(output, "set of compilers") as directory:
         for names, compiler in ((_C, c), (_CXX, clangxx(c))):
             for name in names:
                 _write(directory / name, compiler, flags)

@@ -141,6 +141,6 @@ def publish_release_policy(evaluation: Path, policy: Path, start: Path, toolchai
         raise UserError(
             f"the evaluation in {evaluation} is of another policy than {chosen}", "name the artifacts of one run"
         )
-    with publish(output) as directory:
+    with publish(output, "policy") as directory:
         shutil.copytree(chosen, directory, symlinks=True, dirs_exist_ok=True)
     return role

@@ -22,6 +22,7 @@ Kind = Literal[
     "checkpoint",
     "state of a search",
     "promotion decision",
+    "set of compilers",
     "test of a bucket",
 ]
 """A manifest names the kind of its artifact. Training and release toolchains are one kind, and so are the policies of

@@ -27,6 +27,7 @@ from components.evaluation.release_policy import (
 )
 from components.evaluation.report.terminal_report import METRICS
 
+X = Path("/x")
 CLANG = Path("/usr/lib/llvm-19/bin/clang")
 SIZES = [1000, 3000, 400, 600]
 SMALLER, SLIGHTLY, EQUAL, LARGER = ([round(size * factor) for size in SIZES] for factor in (0.95, 0.998, 1.0, 1.02))
@@ -73,7 +74,7 @@ def test_release_policy(
 ) -> None:
     others = {} if reference is None else {"reference": reference}
     measured = make_measurements(baseline=SIZES, policy=trained, warmstart=warmstart, **others)
-    config = EvaluationConfig(*[Path("/x")] * 4, release_if=release_if)
+    config = EvaluationConfig(X, X, X, X, release_if=release_if)
     metrics = summarize(measured, config.required_percent, config.seed)
     metrics.inputs = Inputs(warmstart_trained_by=start, reference="pretrained" if reference else None)
     no_gain = refuse_without_gain_over_start(metrics, start)
@@ -82,7 +83,7 @@ def test_release_policy(
 
 def test_policy_of_compare_with_is_not_embedded(make_measurements: Callable[..., Measurements]) -> None:
     measured = make_measurements(baseline=SIZES, policy=LARGER, reference=SMALLER)
-    config = EvaluationConfig(*[Path("/x")] * 4)
+    config = EvaluationConfig(X, X, X, X)
     metrics = summarize(measured, config.required_percent, config.seed)
     metrics.inputs = Inputs(warmstart_trained_by="warmstart", reference="/somewhere/policy")
     assert choose_release_policy(metrics, measured, config, False) == "none"
@@ -112,7 +113,7 @@ def test_measurements_in_place_of_the_trained_policy(
 
 
 def artifact(path: Path, trained_by: str) -> Path:
-    with publish(path) as directory:
+    with publish(path, "policy") as directory:
         write_policy_info(directory, PolicyInfo("inlining", (), 2, trained_by))
         (directory / "run").write_text("#!/bin/sh\n")
         (directory / "run").chmod(0o755)
@@ -158,7 +159,7 @@ def test_chosen_policy_is_copied_unchanged(tmp_path: Path, measured: Measurement
 
 def write_training_toolchain(directory: Path) -> Path:
     """Write a training toolchain whose clang is the installed one."""
-    with publish(directory) as partial:
+    with publish(directory, "toolchain") as partial:
         (partial / "bin").mkdir()
         (partial / "bin" / "clang").symlink_to(CLANG)
         described = Toolchain(partial, "training", "19.1.7", "x86_64-pc-linux-gnu", {}, {}).to_json()

@@ -86,7 +86,7 @@ def test_summary_names_the_decisions_that_were_compared(
 @pytest.mark.parametrize("given", ["trace", "other"])
 def test_what_is_not_a_vocab_of_the_trace_is_refused(inputs: dict[str, Path], tmp_path: Path, given: str) -> None:
     other = tmp_path / "other"
-    with publish(other) as partial:
+    with publish(other, "vocab") as partial:
         write_vocab(partial, {"other": np.zeros(1000)})
     wrong = dataclasses.replace(
         config(inputs, tmp_path / "o", str(made(tmp_path / "p", dense()))), vocab={**inputs, "other": other}[given]

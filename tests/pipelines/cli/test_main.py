@@ -185,7 +185,7 @@ def test_run_without_a_release_clang_says_so_and_succeeds(
     ) -> set[str]:
         (output / "evaluation").mkdir(parents=True)
         (output / "evaluation" / "metrics.json").write_text(encode_json(metrics))
-        with publish(output / "release") as directory:
+        with publish(output / "release", "toolchain") as directory:
             (directory / "toolchain.json").touch()
         return {REPORT_STEP}
 
