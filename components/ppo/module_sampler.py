@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 MIN_WEIGHT = 0.3
 
 
-def sampling_weights(decisions: NDArray[np.int64], compile_s: NDArray[np.float64]) -> NDArray[np.float64]:
+def sampling_weights(decisions: NDArray[np.int64], bitcode_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the probability that each module is part of a round, from MIN_WEIGHT to 1.
 
     Compile time is scarce, and training learns from decisions: a large C file with a few hot loops compiles for seconds
     and has a hundred decisions. As in Neyman's allocation for strata of unequal cost, a module is sampled in proportion
-    to the square root of its decisions per second. The upper quarter is part of every round. No module has less than
-    MIN_WEIGHT, because a policy enlarges kinds of code that it has hardly seen.
+    to the square root of its decisions per cost. The cost is the size of the bitcode, not the measured time, so that a
+    seed selects the same modules on every machine, whatever else runs there. The upper quarter is part of every round.
+    No module has less than MIN_WEIGHT, because a policy enlarges kinds of code that it has hardly seen.
+
+    Args:
+        decisions, bitcode_bytes: [modules].
     """
-    rate = np.sqrt(decisions / np.maximum(compile_s, 1e-3))
+    rate = np.sqrt(decisions / np.maximum(bitcode_bytes, 1))
     return np.clip(rate / np.percentile(rate, 75), MIN_WEIGHT, 1.0)
 
 

@@ -130,8 +130,9 @@ def _fill_up(modules: Mapping[str, Module], count: int) -> list[Module]:
 
 def _weights(config: PpoConfig, table: dict[str, NDArray[Any]], modules: Mapping[str, Module]) -> dict[str, float]:
     known = np.isin(table["module"], list(modules))
-    weights = sampling_weights(table["decisions"][known], table["compile_s"][known])
-    by_name = dict(zip(table["module"][known].tolist(), weights.tolist(), strict=True))
+    names = table["module"][known].tolist()
+    bitcode_bytes = np.array([modules[name].bitcode.stat().st_size for name in names])
+    by_name = dict(zip(names, sampling_weights(table["decisions"][known], bitcode_bytes).tolist(), strict=True))
     selected = oversampled(read_oversampling(config.oversampling), by_name) if config.oversampling else ()
     by_name |= dict.fromkeys(selected, 1.0)
     return by_name

@@ -73,8 +73,9 @@ def read_workload(run: Path, scratch: Path) -> Workload:
     corpus = load_corpus(run / "corpus")
     modules = {module.name: module for module in corpus.split("train")}
     known = np.isin(table["module"], list(modules)) & (table["decisions"] > 0) & (table["text_size_bytes"] > 0)
-    names, compile_s = table["module"][known].tolist(), table["compile_s"][known]
-    weights = sampling_weights(table["decisions"][known], compile_s).tolist()
+    names = table["module"][known].tolist()
+    bitcode_bytes = np.array([modules[name].bitcode.stat().st_size for name in names])
+    weights = sampling_weights(table["decisions"][known], bitcode_bytes).tolist()
     dense, clang = read_dense(run / "warmstart"), load_toolchain(run / "training").clang
     _write_answers(run / "trace", names, dense, scratch)
     measure = MeasureModule(

@@ -40,7 +40,7 @@ def test_sampling_frequency_equals_weight():
     assert seen.count(NAMES[0]) / seen.count(NAMES[1]) == pytest.approx(0.25, rel=0.15)
 
 
-def test_slow_modules_with_few_decisions_get_the_minimum_weight():
-    weights = sampling_weights(np.array([1000, 1000, 1000, 1]), np.array([0.1, 0.1, 1.0, 5.0]))
+def test_large_modules_with_few_decisions_get_the_minimum_weight():
+    weights = sampling_weights(np.array([1000, 1000, 1000, 1]), np.array([10_000, 10_000, 100_000, 500_000]))
     assert weights[:2] == pytest.approx([1, 1])
     assert MIN_WEIGHT == weights[3] < weights[2] < 0.5
