@@ -11,7 +11,7 @@ import math
 import pickle
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from components.core.compiler.compile import Compiler, Request, Result
 from components.core.compiler.sample import Sample
 from components.core.formats.features import FeatureSpec
 from components.core.objectives import OBJECTIVES
+from components.core.objectives.objective import Outcome
+from components.core.objectives.size import MODULE, linked_bytes
 from components.core.policy.observation import finite_logits, observation_shape, observations
 
 
@@ -37,7 +39,7 @@ class ModuleRollout:
     """
 
     module_name: str
-    outcomes: tuple[Any, ...]
+    outcomes: tuple[Outcome, ...]
     observed: NDArray[np.float32]
     action: NDArray[np.int64]
     logits: NDArray[np.float32]
@@ -68,15 +70,26 @@ def _unpack(content: bytes, shape: tuple[int, ...]) -> ModuleRollout:
 
 @dataclass(frozen=True)
 class OutcomeOf:
-    """Compiles a module once and returns its name and outcome, without the log."""
+    """Compiles a module once and returns its name and outcome, without the log.
+
+    Attributes:
+        objects: project -> function -> number of the project's objects that define it; the outcome is then the bytes
+            that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's outcome.
+    """
 
     compiler: Compiler
+    objects: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def __call__(self, request: Request) -> tuple[str, Any]:
+    def __call__(self, request: Request) -> tuple[str, Outcome]:
         """Return name and outcome. Raises as Compiler."""
         objective = OBJECTIVES[problems.get(self.compiler.problem).objective]
         result = self.compiler(request)
-        return result.module_name, objective.outcome(result.samples[0])
+        (sample,) = result.samples
+        if self.objects:
+            outcome: Outcome = {MODULE: linked_bytes(sample, self.objects.get(request.module.project, {}))}
+        else:
+            outcome = objective.outcome(sample)
+        return result.module_name, outcome
 
 
 @dataclass(frozen=True)

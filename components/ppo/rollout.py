@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,7 @@ class RolloutCollector:
     compiler: Compiler
     pool: WorkerPool
     problem: Problem
-    baselines: Mapping[str, Any]
+    baselines: Mapping[str, Outcome]
     compile_s: Mapping[str, float]
     function_credit: bool
     module_weight: float
@@ -236,12 +236,19 @@ class RolloutCollector:
         baseline = self.baselines[sampled.module_name]
         return [outcome_reduction(self._objective, [(outcome, baseline)]) for outcome in sampled.outcomes]
 
-    def greedy(self, modules: Sequence[Module], policy: Path, quarantine: Quarantine) -> dict[str, Any]:
-        """Return the outcome of each module under the greedy policy, without modules in quarantine."""
-        advisor = Advisor("policy", policy=policy, log=self._objective.needs_log)
-        requests = [Request(module, advisor) for module in modules]
-        done = compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine)
-        return dict(outcome for _, outcome in done)
+    def greedy(
+        self, modules: Sequence[Module], policy: Path | None, quarantine: Quarantine, linked: bool = False
+    ) -> dict[str, Outcome]:
+        """Return the outcome of each module under the greedy policy, without modules in quarantine.
+
+        Args:
+            policy: None for the heuristic.
+            linked: return the bytes that a link keeps, see `OutcomeOf`.
+        """
+        advisor = Advisor("policy", policy=policy, log=self._objective.needs_log) if policy else Advisor("log")
+        requests = [Request(module, advisor, want_functions=linked) for module in modules]
+        outcome_of = OutcomeOf(self.compiler, self.objects if linked else {})
+        return dict(outcome for _, outcome in compile_all(self.pool, outcome_of, requests, quarantine))
 
     def compare(
         self, modules: Sequence[Module], policies: Sequence[Path], quarantine: Quarantine
@@ -256,7 +263,7 @@ class RolloutCollector:
             for module in sorted(modules, key=lambda module: self.compile_s[module.name], reverse=True)
             for policy in policies
         ]
-        outcomes: dict[str, dict[Path | None, Any]] = {}
+        outcomes: dict[str, dict[Path | None, Outcome]] = {}
         for request, (name, outcome) in compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine):
             outcomes.setdefault(name, {})[request.advisor.policy] = outcome
         names = tuple(module.name for module in modules if len(outcomes.get(module.name, ())) == len(policies))

@@ -25,6 +25,7 @@ from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.influence import Flip
 from components.core.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
+from components.core.objectives.size import linked_bytes
 from components.core.policy.observation import finite_logits
 
 SHARES = (1.0, 0.5, 0.25)
@@ -150,17 +151,6 @@ class Climb:
     ) -> tuple[Sample, ...]:
         forced = tuple(ForcedDecisions.of(actions) for actions in decisions)
         return self.compiler(Request(request.module, advisor, want_functions=True, forced=forced)).samples
-
-
-def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
-    """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps."""
-    assert sample.function_sizes is not None
-    return bytes_kept(sample.text_size_bytes, sample.function_sizes.by_name() if objects else {}, objects)
-
-
-def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], objects: Mapping[str, int]) -> float:
-    """Return the same from the sizes of at least the functions in `objects`."""
-    return text_size_bytes - sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)
 
 
 def all_decisions(base: Sample) -> ForcedDecisions:

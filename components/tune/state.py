@@ -48,7 +48,7 @@ class ModuleState:
     Attributes:
         source: name of its source file, "" before its first round.
         heuristic_bytes, policy_bytes, size_bytes: text under LLVM's heuristic, the policy, and the decisions found.
-        heuristic_linked_bytes, policy_linked_bytes, linked_bytes: the objective of each, see climb.linked_bytes.
+        heuristic_linked_bytes, policy_linked_bytes, linked_bytes: the objective of each, see `linked_bytes`.
         found, tried: see ClimbRequest.
         rounds: number of finished rounds.
         gained_bytes: savings since `tried` was empty.

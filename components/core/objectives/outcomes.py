@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.core.objectives.objective import Objective, Outcome
+
+Float64 = NDArray[np.float64]
 
 
 def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]]) -> float:
@@ -19,10 +22,28 @@ def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outco
     Returns:
         The reduction, positive is better; 0 if no case has a baseline.
     """
-    both = [
-        (baseline[case], value) for outcome, baseline in pairs for case, value in outcome.items() if case in baseline
+    before, after, _ = _cases(pairs)
+    return objective.reduction(before, after) or 0.0 if before.size else 0.0
+
+
+def outcome_interval(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]], seed: int) -> list[float] | None:
+    """Return the 95% interval of that reduction in percent, see `Objective.interval`; None for fewer than two modules.
+
+    Args:
+        objective, pairs: as for `outcome_reduction`.
+        seed: seed of the bootstrap.
+    """
+    before, after, module = _cases(pairs)
+    return objective.interval(before, after, module, seed) if before.size else None
+
+
+def _cases(pairs: Iterable[tuple[Outcome, Outcome]]) -> tuple[Float64, Float64, NDArray[np.int64]]:
+    """Return baseline and value of each case that has a baseline, and the number of its pair, each [cases]."""
+    rows = [
+        (baseline[case], value, number)
+        for number, (outcome, baseline) in enumerate(pairs)
+        for case, value in outcome.items()
+        if case in baseline
     ]
-    if not both:
-        return 0.0
-    before, after = np.array(both).T
-    return objective.reduction(before, after) or 0.0
+    before, after, module = np.array(rows, np.float64).reshape(-1, 3).T
+    return before, after, module.astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,3 +93,19 @@ class Size:
 
 
 SIZE = Size()
+
+
+def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
+    """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps.
+
+    Args:
+        sample: a compile with function sizes.
+        objects: function -> number of the project's objects that define it, see `read_object_counts`.
+    """
+    assert sample.function_sizes is not None
+    return bytes_kept(sample.text_size_bytes, sample.function_sizes.by_name() if objects else {}, objects)
+
+
+def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], objects: Mapping[str, int]) -> float:
+    """Return the same from the sizes of at least the functions in `objects`."""
+    return text_size_bytes - sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)

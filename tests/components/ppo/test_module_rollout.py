@@ -28,7 +28,8 @@ def sampled(decisions: int) -> ModuleRollout:
     asked = np.tile(random.integers(0, 1000, (decisions, 36)).astype(np.float32) / np.float32(1000), (4, 1))
     logits = np.tile(random.normal(size=(decisions, 2)).astype(np.float32), (4, 1))
     action, advantage = random.integers(0, 2, 4 * decisions), random.normal(size=4 * decisions)
-    return ModuleRollout("a/b.c.o", (5, 6, 7, 8), asked, action, logits, advantage, 1.25)
+    outcomes = tuple({"": size} for size in (5, 6, 7, 8))
+    return ModuleRollout("a/b.c.o", outcomes, asked, action, logits, advantage, 1.25)
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 500])

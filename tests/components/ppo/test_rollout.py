@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from components.core import problems
-from components.core.compiler.compile import CompileError, Compiler
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.quarantine import Quarantine
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module, load_corpus
-from components.core.formats.trace import read_modules
+from components.core.formats.trace import read_modules, read_object_counts
 from components.core.objectives import OBJECTIVES
 from components.core.policy.dense import read_dense
 from components.core.workers import LocalPool
@@ -200,3 +201,26 @@ def test_measured_flips_do_not_depend_on_shares(artifacts, monkeypatch, shares: 
     for left, right in zip(divided.flips, whole.flips, strict=True):
         assert_same(left, right)
     assert [n - shares for n in divided.compiles] == [n - 1 for n in whole.compiles]
+
+
+@pytest.mark.tf
+def test_validation_counts_the_bytes_that_the_link_keeps(artifacts) -> None:
+    given = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
+    modules = load_corpus(given["--corpus"]).modules[:2]
+    dense = read_dense(given["--warmstart"])
+    compiler = Compiler(Path(given["--toolchain"]) / "bin" / "clang", "inlining")
+    objects = read_object_counts(given["--trace"])
+    assert objects["app"], "the modules share functions of the standard library"
+    with LocalPool(2) as pool, compiled_policy(dense, compiler.clang) as policy:
+        collector = RolloutCollector(compiler, pool, problems.get("inlining"), {}, {}, True, 1.0, objects=objects)
+        for decided_by, advisor in ((policy, Advisor("policy", policy=policy)), (None, Advisor("default"))):
+            whole, linked = (collector.greedy(modules, decided_by, Quarantine(0.0), only) for only in (False, True))
+            for module in modules:
+                (sample,) = compiler(Request(module, advisor, want_functions=True)).samples
+                shared = sum(
+                    size - size / objects["app"][name]
+                    for name, size in sample.function_sizes.by_name().items()
+                    if name in objects["app"]
+                )
+                assert shared > 0 and whole[module.name] == {"": sample.text_size_bytes}
+                assert linked[module.name] == {"": pytest.approx(sample.text_size_bytes - shared)}

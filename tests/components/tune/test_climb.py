@@ -7,12 +7,7 @@ import numpy as np
 from components.core.compiler.forced_decisions import Key
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.influence import Flip
-from components.tune.climb import bytes_kept, flips_unreached, unreached_of_base
-
-
-def test_shared_functions_count_by_the_share_that_the_link_keeps() -> None:
-    assert bytes_kept(100, {"own": 10, "in_two": 20, "in_four": 40}, {"in_two": 2, "in_four": 4, "elsewhere": 3}) == 60
-    assert bytes_kept(100, {"own": 10}, {}) == 100
+from components.tune.climb import flips_unreached, unreached_of_base
 
 
 def test_unreached_decisions_have_indices_of_the_base() -> None:
