@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
@@ -18,7 +19,14 @@ from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.core.workers.factory import rayjob_workers
-from components.ppo.config import PRESETS, PpoConfig, without_counterfactuals
+from components.ppo.config import (
+    LIMITS,
+    PRESETS,
+    VALIDATE_EVERY,
+    VALIDATE_EVERY_FINETUNING,
+    PpoConfig,
+    without_counterfactuals,
+)
 
 EPILOG = """\b
 Examples:
@@ -50,8 +58,17 @@ Examples:
 )
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the best policy; created or replaced.")
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
-@click.option("--minutes", type=MINUTES, help="Wall time of training, including resumed parts.")
-@click.option("--iterations", type=click.IntRange(min=0, max=2**31 - 1), help="Maximum number of iterations.")
+@click.option(
+    "--minutes",
+    type=MINUTES,
+    help="Wall time of training, including resumed parts. Replaces the limits of a --preset, as the next two do.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=0, max=2**31 - 1),
+    help="Maximum number of iterations. Without --minutes the result does not depend on the machine's speed.",
+)
+@click.option("--compiles", type=COUNT, help="The same as a number of compiles, whatever an iteration has.")
 @click.option(
     "--modules", type=COUNT, help=f"Modules per iteration.  [default: {problems.describe_field('training.modules')}]"
 )
@@ -93,9 +110,15 @@ Examples:
 @click.option(
     "--validate-every",
     type=COUNT,
-    default=PpoConfig.validate_every,
+    help=f"Iterations between validations.  [default: {VALIDATE_EVERY}; {VALIDATE_EVERY_FINETUNING} from a trained "
+    "policy]",
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(min=0, max=2**31 - 1),
+    default=PpoConfig.patience,
     show_default=True,
-    help="Iterations between validations.",
+    help="End after this many validations without a new best; 0 trains to the limit.",
 )
 @click.option(
     "--ema-decay",
@@ -184,6 +207,11 @@ def main(
 ) -> None:
     """Train a policy by reinforcement learning on the size or the scores of the code that it compiles."""
     options["gin_bindings"] = parse_gin_bindings(run_gin_bindings) + options["gin_bindings"]
+    context = click.get_current_context()
+    given = [name for name in LIMITS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in set(LIMITS) - set(given) if given else ():
+        # Also in the context, from which a RayJob's command line is made.
+        options[name] = context.params[name] = None
     options = {name: value for name, value in options.items() if value is not None}
     if not rayjob_workers(options["workers"]):
         toolchain = load_toolchain(options["toolchain"]).require_mode("training")
@@ -192,7 +220,7 @@ def main(
     if rayjob_workers(config.workers):
         from components.ppo.run_on_cluster import run_as_rayjob
 
-        return run_as_rayjob(click.get_current_context(), config, cluster_image, spot_node_label, ray_cluster_options)
+        return run_as_rayjob(context, config, cluster_image, spot_node_label, ray_cluster_options)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # suppresses start-up notices
     # Imported here so that --help and wrong options do not wait for TensorFlow.
     from components.ppo.step import run

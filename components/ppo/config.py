@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,12 @@ Algorithm = Literal["ppo", "dqn", "es"]
 SizeOf = Literal["linked", "modules"]
 ONLY_CREDIT: dict[str, CreditAssignment] = {"dqn": "counterfactual", "es": "module"}
 """The credit assignment of algorithms that learn from one only."""
+
+
+VALIDATE_EVERY = 5
+VALIDATE_EVERY_FINETUNING = 2
+"""A trained policy improves within minutes or not at all, so it must be known soon whether it does."""
+PATIENCE = 5
 
 
 def algorithms_without_advisors(problem: str) -> tuple[Algorithm, ...]:
@@ -65,13 +72,16 @@ def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) ->
 class PpoConfig:
     """One run of the step.
 
-    It ends after `minutes` of wall time or `iterations` iterations, whichever comes first. None is no limit; at least
-    one of the two is set.
+    It ends after `minutes` of wall time, `iterations` iterations or `compiles` compiles, whichever comes first, or when
+    validations no longer improve. None is no limit; at least one of the three is set. Without `minutes`, the result
+    does not depend on the speed of the machine or on what else runs there.
 
     Attributes:
         corpus, toolchain, trace, warmstart: artifact directories.
         root_dir: checkpoints and TensorBoard logs, kept between runs; one run at a time.
         output: where the best policy is published.
+        compiles: limit of the compiles of training modules, rounded up to whole iterations. It measures the effort
+            whatever the problem, the algorithm and the modules per iteration are.
         modules: modules per iteration; 0 for the problem's default.
         samples: compiles per module; 0 for the problem's default. With counterfactual credit, one compile without flips
             is added; for problems with scores, it is the number of flips per function, all in one compile.
@@ -84,7 +94,9 @@ class PpoConfig:
         size_of: for sizes, the bytes of a function that count: "linked" for its share of what the project's link
             keeps, "modules" for all.
         module_weight: weight of the module's size relative to that of its functions (credit assignment "function").
-        validate_every: iterations between validations.
+        validate_every: iterations between validations; 0 for VALIDATE_EVERY, or VALIDATE_EVERY_FINETUNING if
+            `starts_from_trained`.
+        patience: the training ends after so many validations without a new best; 0 for never.
         ema_decay: decay per iteration of the moving average of the weights (ppo, es); less in the first iterations.
         max_checkpoints: number of checkpoints that are kept.
         checkpoint_every: iterations between checkpoints. An interrupted training also publishes its last finished
@@ -107,13 +119,15 @@ class PpoConfig:
     problem: str = "inlining"
     minutes: float | None = None
     iterations: int | None = None
+    compiles: int | None = None
     modules: int = 0
     samples: int = 0
     credit_assignment: CreditAssignment | None = None
     algorithm: Algorithm | None = None
     size_of: SizeOf = "linked"
     module_weight: float = 1.0
-    validate_every: int = 5
+    validate_every: int = 0
+    patience: int = PATIENCE
     ema_decay: float = 0.7
     max_checkpoints: int = 3
     checkpoint_every: int = 1
@@ -129,11 +143,16 @@ class PpoConfig:
     allowed_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.minutes is None and self.iterations is None:
-            raise UserError("nothing says how long to train", "pass --minutes or --iterations")
+        if self.minutes is None and self.iterations is None and self.compiles is None:
+            raise UserError("nothing says how long to train", "pass --minutes, --iterations or --compiles")
         for name in ("modules", "samples"):
             if not getattr(self, name):
                 object.__setattr__(self, name, getattr(problems.get(self.problem).training, name))
+        if not self.validate_every:
+            every = VALIDATE_EVERY_FINETUNING if self.starts_from_trained else VALIDATE_EVERY
+            object.__setattr__(self, "validate_every", every)
+        if self.patience < 0:
+            raise UserError(f"--patience {self.patience}", "pass a number of validations, or 0 to never end early")
         for name in ("modules", "validate_every", "max_checkpoints", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
@@ -148,6 +167,18 @@ class PpoConfig:
         if self.credit_assignment is None:
             object.__setattr__(self, "credit_assignment", "module" if self.algorithm == "es" else "counterfactual")
         self._require_credit()
+
+    @property
+    def max_iterations(self) -> int | None:
+        """The limit of iterations, from `iterations` and `compiles`; None if only time limits the training."""
+        limits = [] if self.iterations is None else [self.iterations]
+        if self.compiles is not None:
+            per_module = self.samples
+            if self.credit_assignment == "counterfactual":
+                shared = OBJECTIVES[problems.get(self.problem).objective].flips_share_a_compile
+                per_module = 1 + (1 if shared else self.samples)
+            limits.append(math.ceil(self.compiles / (self.modules * per_module)))
+        return min(limits, default=None)
 
     @property
     def starts_from_trained(self) -> bool:
@@ -190,10 +221,14 @@ class PpoConfig:
 PRESETS: dict[str, dict[str, object]] = {
     # The policy is not meant to be good.
     "tiny": {"minutes": 2.0, "iterations": 4, "modules": 3, "samples": 2, "validate_every": 2},
-    # The whole demo, set-up included, takes 20 minutes on 2 cores.
-    "demo": {"minutes": 11.5},
+    # The whole demo, set-up included, takes 20 minutes on 2 cores. Measurements bound it, not minutes, so that a slow
+    # or busy machine takes longer but ends with the same policy.
+    "demo": {"compiles": 5200},
     # For policies that will be used: with trace, vocab and warmstart an hour on 2 cores. Late steps of a long run are
-    # small, so a longer average costs no progress, and fewer validations suffice.
-    "full": {"minutes": 56.0, "validate_every": 6, "ema_decay": 0.9},
+    # small, so a longer average costs no progress.
+    "full": {"minutes": 56.0, "ema_decay": 0.9},
 }
-"""Defaults of other options by --preset."""
+"""Defaults of other options by --preset. A limit on the command line replaces those of the preset."""
+
+LIMITS = ("minutes", "iterations", "compiles")
+"""Options that limit a training."""

@@ -16,6 +16,9 @@ A validation has the number of the last iteration whose measurements its policy 
 iteration after 10 finished ones has the number 10. Fits start and end within an iteration, so a checkpoint never holds
 half of one, and a training that continues from it starts the same fit again.
 
+Validation modules count like training modules: with `size_of` "linked", by the bytes that the project's link keeps. The
+training ends at its limit, or after `patience` validations without a new best one.
+
 For the other algorithms the validated policy is a moving average of the weights (Polyak and Juditsky 1992): single
 updates are noisy, and that hurts the greedy policy more than the sampled one. The published policy is the best one on
 the validation modules, which are neither trained on nor reported.
@@ -40,7 +43,7 @@ from components.core.compiler.quarantine import Quarantine
 from components.core.compiler.upstream import UpstreamCompiler, compiler_for
 from components.core.console import Progress, say
 from components.core.formats.corpus import Module
-from components.core.objectives.outcomes import outcome_reduction
+from components.core.objectives.outcomes import outcome_interval, outcome_reduction
 from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
 from components.core.workers import make_pool
@@ -50,6 +53,7 @@ from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import PpoConfig
+from components.ppo.expectation import FORECAST_S, forecast
 from components.ppo.experience import flip_experience, sampled_experience, update_scale
 from components.ppo.learners.dqn import DqnLearner, DqnParameters
 from components.ppo.learners.es import EsLearner, EsParameters
@@ -84,6 +88,7 @@ class TrainingState:
         trained_s: wall time of training, including resumed parts.
         scale: root of the mean absolute gain or advantage; None before the first measurement.
         best_iteration, best_percent: iteration and reduction of the best validation.
+        best_interval: 95% interval of that reduction in percent over modules like these; None for fewer than two.
         history: iteration and reduction in percent of each validation.
         rewards: mean reward of each iteration.
     """
@@ -93,8 +98,14 @@ class TrainingState:
     scale: float | None = None
     best_percent: float = -np.inf
     best_iteration: int = 0
+    best_interval: list[float] | None = None
     history: list[tuple[int, float]] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
+
+    @property
+    def validations_since_best(self) -> int:
+        """Number of validations after the best one."""
+        return sum(iteration > self.best_iteration for iteration, _ in self.history)
 
     def update_scale(self, gains: NDArray[np.float64]) -> float:
         """Update `scale` with the gains or advantages of an iteration, [N], and return it."""
@@ -129,6 +140,7 @@ class Trainer:
         self.toolchain, self.clang = data.toolchain, data.toolchain.clang
         self.vocab_digest, self.optional_features = data.vocab_digest, data.optional_features
         self.objective, self.baselines = data.objective, data.baselines
+        self._linked, self._validation_baselines = bool(data.objects), None if data.objects else data.baselines
         self.modules, self.validation = data.modules, data.validation
         ppo = PpoParameters()
         require_possible(ppo, {})  # initial_entropy applies to every algorithm
@@ -202,11 +214,12 @@ class Trainer:
         say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
     def run(self) -> Trained:
-        """Train until the time limit or the iteration limit is reached."""
+        """Train until the time limit or the iteration limit is reached, or validations do not improve any more."""
         limit_s = None if self.config.minutes is None else self.config.minutes * 60
         started_s = time.monotonic() - self.state.trained_s
+        forecast_due = self.state.trained_s < FORECAST_S
         say(f"to see the training's curve: {self.summaries.command()}")
-        with Progress("training", self.config.iterations) as progress:
+        with Progress("training", self.config.max_iterations) as progress:
             progress.advance(self.state.iteration)
             while not self._finished(limit_s):
                 self.iterate(started_s)
@@ -216,6 +229,14 @@ class Trainer:
                     best_percent=self.state.best_percent,
                     minutes=self.state.trained_s / 60,
                 )
+                if forecast_due and self.state.trained_s >= FORECAST_S:
+                    say(forecast(self.state, self.config, self.objective.labels))
+                    forecast_due = False
+        if self._is_stalled():
+            say(
+                f"no improvement in {self.state.validations_since_best} validations: training ends after iteration "
+                f"{self.state.iteration} (--patience {self.config.patience})"
+            )
         # The final policy is a candidate, too, also for a training that resumes from here.
         if not self._is_validated():
             self._start_fit()
@@ -236,7 +257,11 @@ class Trainer:
 
     def _finished(self, limit_s: float | None) -> bool:
         timed_out = limit_s is not None and self.state.trained_s >= limit_s
-        return timed_out or (self.config.iterations is not None and self.state.iteration >= self.config.iterations)
+        enough = self.config.max_iterations is not None and self.state.iteration >= self.config.max_iterations
+        return timed_out or enough or self._is_stalled()
+
+    def _is_stalled(self) -> bool:
+        return 0 < self.config.patience <= self.state.validations_since_best
 
     def iterate(self, started_s: float) -> None:
         """Run one iteration. started_s: when training would have started without interruptions."""
@@ -367,14 +392,18 @@ class Trainer:
 
     def _validate(self) -> None:
         state = self.state
+        if self._validation_baselines is None:  # the trace does not have the sizes of functions
+            self._validation_baselines = self.collector.greedy(self.validation, None, self.quarantine, linked=True)
+        baselines = self._validation_baselines
         with self._compiled(self.average, greedy=True) as policy:
-            outcomes = self.collector.greedy(self.validation, policy, self.quarantine)
-        pairs = [(outcome, self.baselines[name]) for name, outcome in outcomes.items()]
+            outcomes = self.collector.greedy(self.validation, policy, self.quarantine, linked=self._linked)
+        pairs = [(outcome, baselines[name]) for name, outcome in sorted(outcomes.items()) if name in baselines]
         percent = 100 * outcome_reduction(self.objective, pairs)
         state.history.append((state.iteration, percent))
         self.summaries.validation(state.iteration, percent)
         if percent > state.best_percent:
             state.best_percent, state.best_iteration = percent, state.iteration
+            state.best_interval = outcome_interval(self.objective, pairs, self.config.seed)
             self.best = self.average
 
     def _update_policy(self) -> None:

@@ -1,18 +1,47 @@
 """Which options go together."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.core.console import UserError
-from components.ppo.config import PpoConfig
+from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.ppo.config import VALIDATE_EVERY, VALIDATE_EVERY_FINETUNING, PpoConfig
 
 
 def config(**options: Any) -> PpoConfig:
     names = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
     paths: dict[str, Any] = {name: Path(name) for name in names}
-    return PpoConfig(**paths, iterations=1, **options)
+    return PpoConfig(**paths, **{"iterations": 1, **options})
+
+
+def test_trained_policy_is_validated_more_often(tmp_path: Path) -> None:
+    assert (config().validate_every, config(validate_every=7).validate_every) == (VALIDATE_EVERY, 7)
+    write_policy_info(tmp_path, PolicyInfo("inlining", (), 2, trained_by="ppo"))
+    trained = replace(config(), warmstart=tmp_path, validate_every=0)
+    assert trained.validate_every == VALIDATE_EVERY_FINETUNING < VALIDATE_EVERY
+
+
+@pytest.mark.parametrize(
+    ("options", "iterations"),
+    [
+        ({}, 37),  # 16 modules with 1 + 8 compiles each
+        ({"samples": 12, "modules": 4}, 100),
+        ({"algorithm": "ppo", "credit_assignment": "module"}, 41),
+        ({"algorithm": "es"}, 41),
+        ({"problem": "regalloc"}, 82),  # 32 modules, all flips of one in one compile
+        ({"iterations": 7}, 7),
+        ({"iterations": 70}, 37),
+    ],
+)
+def test_limit_of_compiles_is_a_number_of_iterations(options: dict[str, Any], iterations: int) -> None:
+    assert config(**{"iterations": None, "compiles": 5200, **options}).max_iterations == iterations
+
+
+def test_time_alone_limits_no_iterations() -> None:
+    assert config(iterations=None, minutes=1.0).max_iterations is None
 
 
 CREDITS = [("dqn", "counterfactual"), ("ppo", "counterfactual"), ("es", "module")]

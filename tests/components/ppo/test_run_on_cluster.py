@@ -101,6 +101,7 @@ def test_trainer_command_has_all_options(
     assert options["--oversample-modules"] == str(place / "names.json") and options["--gin-binding"] == "A.b = 'c d'"
     # A preset is expanded, and explicit options override it.
     assert options["--modules"] == str(PRESETS["tiny"]["modules"]) and float(options["--minutes"]) == 7
+    assert "--iterations" not in options, "the preset's limit is replaced"
     assert not {"--preset", "--cluster-image", "--spot-node-label", "--ray-cluster-options"} & set(options)
     # The step parses this command line.
     main.make_parser(click.Context(main)).parse_args(given)

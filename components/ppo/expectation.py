@@ -1,0 +1,54 @@
+"""Says early in a training what its end may bring, so that nobody waits for nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from components.core.objectives.objective import Labels
+from components.ppo.config import PpoConfig
+
+if TYPE_CHECKING:
+    from components.ppo.train import TrainingState
+
+FORECAST_S = 300.0
+
+
+def forecast(state: TrainingState, config: PpoConfig, labels: Labels) -> str:
+    """Return the message: the best validation so far with its interval, what it means, and the time that is left.
+
+    Other modules of the same projects gained as much as the validation modules in the trainings of docs/performance.md,
+    other projects about half.
+    """
+    minutes = state.trained_s / 60
+    start = f"so far ({minutes:.0f} minutes, {state.iteration} iterations) "
+    left = f"{_minutes_left(state, config)}; "
+    if state.best_iteration == 0:
+        more = config.patience - state.validations_since_best
+        end = f"after {more} more validations without one, the training ends" if config.patience else "stop it now"
+        return (
+            f"{start}no policy beats the one that training started from on the validation modules; {left}{end}, and "
+            "nothing is lost by that"
+        )
+    better = labels.comparative[state.best_percent < 0]
+    interval = ""
+    if state.best_interval is not None:
+        interval = " (95% interval {:.1f} to {:.1f})".format(*state.best_interval)
+    return (
+        f"{start}the best policy makes validation modules {abs(state.best_percent):.1f}%{interval} {better} than the "
+        f"heuristic does, the start {_signed_start(state, labels)}; {left}expect no less at its end for other modules "
+        "of these projects, about half of it for other projects"
+    )
+
+
+def _signed_start(state: TrainingState, labels: Labels) -> str:
+    _, percent = state.history[0]
+    return f"{abs(percent):.1f}% {labels.comparative[percent < 0]}"
+
+
+def _minutes_left(state: TrainingState, config: PpoConfig) -> str:
+    left = []
+    if config.minutes is not None:
+        left.append(config.minutes - state.trained_s / 60)
+    if config.max_iterations is not None:
+        left.append((config.max_iterations - state.iteration) * state.trained_s / 60 / state.iteration)
+    return f"the training ends in at most {max(0.0, min(left)):.0f} minutes"
