@@ -32,11 +32,11 @@ class BackgroundFit:
         self._closing = threading.Event()
         self.running: Future[dict[str, float]] | None = None
 
-    def start(self, replay: ReplayBuffer, number: int, scale: float) -> None:
+    def start(self, replay: ReplayBuffer, number: int, scale: float, repetition: int = 0) -> None:
         """Start to fit the values to all flips that are in `replay` now.
 
         Args:
-            number: number of the fit, for its random numbers.
+            number, repetition: of the fit, for its random numbers.
             scale: of gains, see `update_scale`.
         """
         learner, initial, flips = self._learner, self._initial, replay.snapshot()
@@ -46,7 +46,7 @@ class BackgroundFit:
 
         def fit() -> dict[str, float]:
             networks.load_dense(learner.actor, initial)
-            return learner.fit(flips, returns, number, self._closing)
+            return learner.fit(flips, returns, (number, repetition), self._closing)
 
         self.running = self._executor.submit(fit)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +30,22 @@ def ema_update(average: DensePolicy, latest: DensePolicy, decay: float) -> Dense
         for (w, b), (v, c) in zip(average.layers, latest.layers, strict=True)
     )
     return dataclasses.replace(latest, layers=layers)
+
+
+def mean_policy(policies: Sequence[DensePolicy]) -> DensePolicy:
+    """Return the mean of the weights of at least one policy, all of the same network.
+
+    It stands for the mean of the policies only if they were trained from the same weights (Wortsman et al. 2022, "Model
+    soups", arXiv:2203.05482).
+    """
+    layers = tuple(
+        (
+            np.mean([w for w, _ in layer], axis=0, dtype=np.float64).astype(np.float32),
+            np.mean([b for _, b in layer], axis=0, dtype=np.float64).astype(np.float32),
+        )
+        for layer in zip(*(policy.layers for policy in policies), strict=True)
+    )
+    return dataclasses.replace(policies[-1], layers=layers)
 
 
 def calibrate_entropy(policy: DensePolicy, observed: NDArray[np.float32], entropy: float) -> DensePolicy:

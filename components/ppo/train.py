@@ -10,7 +10,9 @@ compiles with the best policy so far, because a policy from values that are bare
 would replace. A fit therefore changes no compile before it is validated, and it runs in a thread while every
 `validate_every`th iteration compiles: it starts with the iteration, on the measurements of all earlier iterations, and
 is validated when the iteration's compiles are done. The first policy is validated before anything is compiled. At the
-end of a training the values are fitted to everything and validated once more.
+end of a training the values are fitted to everything several times, and the mean of the weights is validated once more:
+single fits to the same flips differ by more than late iterations gain. It is published unless it is worse than the best
+policy so far beyond noise, or no better than the start.
 
 A validation has the number of the last iteration whose measurements its policy has learned from: the fit in the
 iteration after 10 finished ones has the number 10. Fits start and end within an iteration, so a checkpoint never holds
@@ -43,6 +45,7 @@ from components.core.compiler.quarantine import Quarantine
 from components.core.compiler.upstream import UpstreamCompiler, compiler_for
 from components.core.console import Progress, say
 from components.core.formats.corpus import Module
+from components.core.objectives.objective import Outcome
 from components.core.objectives.outcomes import outcome_interval, outcome_reduction
 from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
@@ -61,7 +64,7 @@ from components.ppo.learners.learner import require_possible
 from components.ppo.learners.ppo import PpoLearner, PpoParameters
 from components.ppo.learners.replay import Flips, ReplayBuffer
 from components.ppo.module_sampler import ModuleSampler
-from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update
+from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update, mean_policy
 from components.ppo.rollout import RolloutCollector
 from components.ppo.summaries import Summaries
 from components.ppo.training_data import TrainingData
@@ -149,6 +152,7 @@ class Trainer:
         warmstart = calibrate_entropy(data.warmstart, data.sample, ppo.initial_entropy)
         networks.load_dense(self.learner.actor, warmstart)
         self.first = self.dense = self.average = self.best = warmstart
+        self._best_outcomes: dict[str, Outcome] | None = None
         self._fit = None
         if isinstance(self.learner, DqnLearner):
             self.replay = ReplayBuffer(self.learner.parameters.replay_measurements)
@@ -239,9 +243,8 @@ class Trainer:
             )
         # The final policy is a candidate, too, also for a training that resumes from here.
         if not self._is_validated():
-            self._start_fit()
-            self._end_fit()
-            self._validate()
+            self._average_fits()
+            self._validate(final=self.replay is not None)
             self._keep_checkpoint()
         self.save()
         return Trained(self.best, self.state)
@@ -366,13 +369,28 @@ class Trainer:
         clock.lap("update")  # of a fit, only the part after the compiles
         return measured.rewards, new, losses
 
-    def _start_fit(self) -> bool:
-        """Start to fit the values to all present flips; return False for other algorithms or without flips."""
+    def _start_fit(self, repetition: int = 0) -> bool:
+        """Start to fit the values to all present flips; return False for other algorithms or without flips.
+
+        Args:
+            repetition: number of the fit among those to the same flips, which have different random numbers.
+        """
         if self._fit is None or not self.replay:
             return False
         assert self.state.scale is not None  # flips exist, so it was measured
-        self._fit.start(self.replay, self.state.iteration, self.state.scale)
+        self._fit.start(self.replay, self.state.iteration, self.state.scale, repetition)
         return True
+
+    def _average_fits(self) -> None:
+        """Fit the values to all flips `final_fits` times and average the weights; nothing for other algorithms."""
+        fitted: list[DensePolicy] = []
+        count = self.learner.parameters.final_fits if isinstance(self.learner, DqnLearner) else 0
+        for repetition in range(count):
+            if self._start_fit(repetition):
+                self._end_fit()
+                fitted.append(self.dense)
+        if fitted:
+            self.average = mean_policy(fitted)
 
     def _end_fit(self) -> dict[str, float]:
         """Wait for the fit, if one was started, and use its weights; return the losses. Raises the fit's exception."""
@@ -390,21 +408,45 @@ class Trainer:
     def _is_validated(self) -> bool:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
 
-    def _validate(self) -> None:
+    def _validate(self, final: bool = False) -> None:
+        """Validate `average`, and make it the best policy if it is.
+
+        Args:
+            final: prefer it also to a best policy that is better, but not beyond noise.
+        """
         state = self.state
         if self._validation_baselines is None:  # the trace does not have the sizes of functions
             self._validation_baselines = self.collector.greedy(self.validation, None, self.quarantine, linked=True)
         baselines = self._validation_baselines
-        with self._compiled(self.average, greedy=True) as policy:
-            outcomes = self.collector.greedy(self.validation, policy, self.quarantine, linked=self._linked)
-        pairs = [(outcome, baselines[name]) for name, outcome in sorted(outcomes.items()) if name in baselines]
+        outcomes = self._validation_outcomes(self.average)
+        pairs = _paired(outcomes, baselines)
         percent = 100 * outcome_reduction(self.objective, pairs)
         state.history.append((state.iteration, percent))
         self.summaries.validation(state.iteration, percent)
-        if percent > state.best_percent:
+        if percent > state.best_percent or (final and self._is_as_good(percent, outcomes)):
             state.best_percent, state.best_iteration = percent, state.iteration
             state.best_interval = outcome_interval(self.objective, pairs, self.config.seed)
-            self.best = self.average
+            self.best, self._best_outcomes = self.average, outcomes
+
+    def _validation_outcomes(self, policy: DensePolicy) -> dict[str, Outcome]:
+        with self._compiled(policy, greedy=True) as compiled:
+            return self.collector.greedy(self.validation, compiled, self.quarantine, linked=self._linked)
+
+    def _is_as_good(self, percent: float, outcomes: Mapping[str, Outcome]) -> bool:
+        """Whether a policy is better than the start, and not worse than the best one beyond noise.
+
+        The best of several validations is partly the luckiest one (Breiman et al. 1984 prefer the simplest tree within
+        one standard error).
+
+        Args:
+            percent, outcomes: reduction and outcomes of the policy on the validation modules.
+        """
+        if self.state.best_iteration == 0 or percent <= self.state.history[0][1]:
+            return False
+        if self._best_outcomes is None:  # of an earlier run of this training
+            self._best_outcomes = self._validation_outcomes(self.best)
+        interval = outcome_interval(self.objective, _paired(outcomes, self._best_outcomes), self.config.seed)
+        return interval is not None and interval[1] >= 0
 
     def _update_policy(self) -> None:
         self.dense = self._policy()
@@ -431,6 +473,11 @@ class Trainer:
         replay = () if self.replay is None else self.replay.segments
         frozen = json.loads(json.dumps(state))
         self.saver.keep(Checkpoint(self.state.iteration, variables, self.average, self.best, frozen, replay))
+
+
+def _paired(outcomes: Mapping[str, Outcome], baselines: Mapping[str, Outcome]) -> list[tuple[Outcome, Outcome]]:
+    """Return outcome and baseline of each module that has both, in an order that does not depend on the workers."""
+    return [(outcome, baselines[name]) for name, outcome in sorted(outcomes.items()) if name in baselines]
 
 
 class _Clock:

@@ -89,7 +89,7 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
             return math.nan
         for weight, value in zip(learner.weights, fresh, strict=True):
             weight.assign(value)
-        learner.fit(seen, functools.partial(_returns, scale=scale), 0)
+        learner.fit(seen, functools.partial(_returns, scale=scale), (0, 0))
         values = networks.logits(learner.actor, unseen.observed).numpy()
         truth = np.where(unseen.action == 1, -1, 1) * _rooted(unseen.gain, scale)
         errors.append((values[:, 1] - values[:, 0] - truth) * scale)

@@ -26,6 +26,7 @@ CONFIGURABLES = {
         "target_kl",
     ),
     "DqnParameters": (
+        "final_fits",
         "learning_rate",
         "margin",
         "max_grad_norm",

@@ -51,6 +51,7 @@ class DqnParameters:
         minibatch_size: flips per gradient step.
         num_epochs: passes over the flips per fit, on average.
         max_steps: maximum gradient steps per fit.
+        final_fits: number of fits at the end of a training, whose weights are averaged.
         max_grad_norm: clipping of the gradient's global norm.
         replay_measurements: number of the newest measurements of each module that are used.
         margin: penalty of actions other than the initial policy's, in units of the returns: without evidence, the
@@ -63,6 +64,7 @@ class DqnParameters:
     minibatch_size: int = 256
     num_epochs: float = 10.0
     max_steps: int = 8000
+    final_fits: int = 3
     max_grad_norm: float = 1.0
     replay_measurements: int = 2
     margin: float = 0.1
@@ -108,7 +110,7 @@ class DqnLearner(Learner):
         masked: bool = False,
         scale: networks.InputScale | None = None,
     ) -> None:
-        require_possible(parameters, {"minibatch_size": 1, "max_steps": 1, "replay_measurements": 1})
+        require_possible(parameters, {"minibatch_size": 1, "max_steps": 1, "replay_measurements": 1, "final_fits": 1})
         tf.random.set_seed(seed)
         self.parameters = parameters
         self._seed = seed
@@ -132,7 +134,7 @@ class DqnLearner(Learner):
         self,
         flips: Flips | ReplayBuffer,
         returns: Callable[[Flips], NDArray[np.float32]],
-        number: int,
+        number: tuple[int, int],
         cancelled: threading.Event | None = None,
     ) -> dict[str, float]:
         """Fit the network to all flips, starting from its present weights and a new Adam state.
@@ -140,7 +142,7 @@ class DqnLearner(Learner):
         Args:
             flips: at least one.
             returns: function from flips to float32, the value of the alternative minus that of the base's action.
-            number: number of the fit, which with the seed determines the random numbers.
+            number: number of the fit and its repetition, which with the seed determine the random numbers.
             cancelled: checked before each step.
 
         Returns:
@@ -156,7 +158,7 @@ class DqnLearner(Learner):
         steps = min(max(1, round(parameters.num_epochs * len(flips) / size)), parameters.max_steps)
         for variable in self.optimizer.variables:
             variable.assign(tf.zeros_like(variable))
-        random = np.random.default_rng([self._seed, number])
+        random = np.random.default_rng([self._seed, *number])
         average, averaged = [weight.numpy() for weight in self.weights], 0
         losses, explained = [], []
         for step in range(steps):

@@ -6,6 +6,7 @@ from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager
 
 import gin
+import numpy as np
 import pytest
 
 from components.core.console import UserError
@@ -14,6 +15,7 @@ from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
 from components.ppo.config import PpoConfig
 from components.ppo.learners.dqn import DqnLearner
+from components.ppo.policy_weights import mean_policy
 from components.ppo.rollout import RolloutCollector
 from components.ppo.train import Trainer, configure
 from components.ppo.training_data import load_training_data
@@ -128,6 +130,49 @@ def test_duration_of_the_fit_does_not_change_results(begin, before):
     assert [number for number, _ in at_once[1]] == [0, 1, 2, 3]
     before(DqnLearner, "fit", lambda *_: time.sleep(3))
     assert trained("late") == at_once
+
+
+def test_final_policy_is_the_mean_of_several_fits(begin, monkeypatch):
+    fitted = []
+    end = Trainer._end_fit
+
+    def end_and_keep(trainer):
+        if losses := end(trainer):
+            fitted.append(trainer.dense)
+        return losses
+
+    monkeypatch.setattr(Trainer, "_end_fit", end_and_keep)
+    with begin(gin_bindings=("DqnParameters.final_fits=2",)) as trainer:
+        trainer.run()
+        assert [number for number, _ in trainer.state.history] == [0, 1, 2, 3]
+        final = trainer.average
+    assert len(fitted) == 4, "one before each of the last two iterations, two at the end"
+    one, two = fitted[2:]
+    layers = zip(final.layers, mean_policy([one, two]).layers, one.layers, two.layers, strict=True)
+    for (weights, _), (expected, _), (first, _), (second, _) in layers:
+        np.testing.assert_array_equal(weights, expected)
+        assert not np.array_equal(first, second), "each fit has random numbers of its own"
+
+
+OUTCOMES = {f"m{i}": {"": 1000.0 - i} for i in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("final", "percent", "accepted"),
+    [
+        ({name: {"": value[""] - (-1) ** i} for i, (name, value) in enumerate(OUTCOMES.items())}, 2.9, True),
+        ({name: {"": value[""] + 1} for name, value in OUTCOMES.items()}, 2.9, False),
+        (OUTCOMES, 0.4, False),
+    ],
+    ids=["as_good", "worse_everywhere", "not_better_than_the_start"],
+)
+def test_final_policy_is_preferred_unless_it_is_worse_beyond_noise(begin, final, percent, accepted):
+    with begin() as trainer:
+        trainer.state.history, trainer.state.best_iteration = [(0, 0.5), (5, 3.0)], 5
+        trainer._best_outcomes = OUTCOMES
+        assert trainer._is_as_good(percent, final) is accepted
+        trainer.state.best_iteration = 0
+        assert not trainer._is_as_good(percent, final), "nothing beats the start"
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("in the fit"), UserError("in the fit")])

@@ -6,7 +6,7 @@ import pytest
 from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import inputs_per_feature
-from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update
+from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update, mean_policy
 
 
 def policy(scale=1.0):
@@ -30,6 +30,16 @@ def entropy(policy, inputs):
 @pytest.fixture
 def inputs():
     return np.random.default_rng(1).random((500, 4), np.float32)
+
+
+def test_mean_policy_has_the_mean_of_all_weights():
+    ones, twos = policy(), policy(scale=2)
+    mean = mean_policy([ones, twos, twos])
+    for (weights, biases), (w, b), (v, c) in zip(mean.layers, ones.layers, twos.layers, strict=True):
+        assert weights.dtype == biases.dtype == np.float32
+        np.testing.assert_allclose(weights, (w + 2 * v) / 3, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(biases, (b + 2 * c) / 3, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(mean_policy([ones]).layers[0][0], ones.layers[0][0])
 
 
 def test_calibrated_policy_has_the_entropy_and_the_same_decisions(inputs):

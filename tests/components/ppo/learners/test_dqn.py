@@ -46,7 +46,7 @@ def learner(seed: int = 0, **parameters) -> DqnLearner:
 def test_values_predict_the_better_action() -> None:
     flips, _ = measured()
     learned = learner(num_epochs=40.0)
-    metrics = learned.fit(flips, gain_itself, 0)
+    metrics = learned.fit(flips, gain_itself, (0, 0))
     other, truth = measured(500, seed=1)
     values = networks.logits(learned.actor, other.observed).numpy()
     error = np.mean((values[:, 1] - values[:, 0] - truth) ** 2)
@@ -58,11 +58,11 @@ def test_fit_depends_only_on_its_number_and_initial_weights() -> None:
     flips, _ = measured()
     one, other = learner(), learner()
     first = one.state()
-    one.fit(flips, gain_itself, 1)
-    other.fit(flips, gain_itself, 3)
+    one.fit(flips, gain_itself, (1, 0))
+    other.fit(flips, gain_itself, (3, 0))
     assert any(not np.array_equal(other.state()[name], value) for name, value in one.state().items())
     other.restore(first)
-    other.fit(flips, gain_itself, 1)
+    other.fit(flips, gain_itself, (1, 0))
     for name, value in one.state().items():
         np.testing.assert_array_equal(other.state()[name], value, err_msg=name)
 
@@ -74,7 +74,7 @@ def test_fit_to_buffer_equals_fit_to_its_flips() -> None:
     replay.add([f"m{i}" for i in range(4)], parts[:4])
     replay.add([f"m{i}" for i in range(4, 7)], parts[4:])
     whole, buffered = learner(), learner()
-    assert whole.fit(flips, gain_itself, 0) == buffered.fit(replay, gain_itself, 0)
+    assert whole.fit(flips, gain_itself, (0, 0)) == buffered.fit(replay, gain_itself, (0, 0))
     for name, value in whole.state().items():
         np.testing.assert_array_equal(buffered.state()[name], value, err_msg=name)
 
@@ -82,8 +82,8 @@ def test_fit_to_buffer_equals_fit_to_its_flips() -> None:
 def test_fit_has_at_most_max_steps() -> None:
     flips, _ = measured()
     few, bounded = learner(), learner(max_steps=5)
-    few.fit(flips, gain_itself, 0)
-    bounded.fit(flips, gain_itself, 0)
+    few.fit(flips, gain_itself, (0, 0))
+    bounded.fit(flips, gain_itself, (0, 0))
     assert few.state()["step"] == round(10 * 2000 / 256) and bounded.state()["step"] == 5
 
 
@@ -105,13 +105,13 @@ def test_cancelled_fit_ends_at_its_next_step() -> None:
         return gain_itself(drawn)
 
     with pytest.raises(CancelledError):
-        learned.fit(flips, give_up, 0, cancelled)
+        learned.fit(flips, give_up, (0, 0), cancelled)
     assert learned.state()["step"] == 1
 
 
 def test_few_flips_are_one_minibatch() -> None:
     flips, _ = measured(3)
-    assert np.isfinite(learner().fit(flips, gain_itself, 0)["value_loss"])
+    assert np.isfinite(learner().fit(flips, gain_itself, (0, 0))["value_loss"])
 
 
 def test_state_of_another_network_is_refused_by_dqn() -> None:
