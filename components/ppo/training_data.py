@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.command_line import require_replayable
+from components.core.compiler.source_language import source_language
 from components.core.console import UserError
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
@@ -33,6 +35,8 @@ MIN_VALIDATION = 24
 Fine-tuning on yaml-cpp (34 modules): on the five that were set aside one decision moves the figure by five points, and
 the starting policy was delivered for three seeds of four.
 """
+MIN_OF_LANGUAGE, MIN_SHARE = 6, 0.1
+"""The same for each language of at least this share of the training modules: C loses what C++ hides."""
 ENTROPY_DECISIONS = 20_000
 """Decisions of the trace on which the entropy of the warmstart and the scale of the inputs are measured."""
 
@@ -96,7 +100,7 @@ def load_training_data(config: PpoConfig) -> TrainingData:
             f"modules that are in the trace; both are needed",
             "split the corpus again (mlgo corpus split) or trace it again",
         )
-    validation += _fill_up(modules, MIN_VALIDATION - len(validation))
+    validation += _fill_up(modules, validation)
     require_replayable([*modules.values(), *validation], config.allowed_options)
     linked = config.size_of == "linked" and config.credit_assignment == "counterfactual"
     return TrainingData(
@@ -122,10 +126,21 @@ def require_problem(problem: str, trace: Path) -> None:
         raise UserError(f"the trace in {trace} is for the problem {traced}, not {problem}", f"pass --problem {traced}")
 
 
-def _fill_up(modules: Mapping[str, Module], count: int) -> list[Module]:
-    """Return at most `count` training modules, always the same, none if `count` is negative."""
+def _fill_up(modules: Mapping[str, Module], validation: Sequence[Module]) -> list[Module]:
+    """Return training modules that complete the validation modules, always the same.
+
+    A language of at least MIN_SHARE of the training modules has MIN_OF_LANGUAGE validation modules, if there are as
+    many, and all have MIN_VALIDATION.
+    """
     ranked = sorted(modules.values(), key=lambda m: hashlib.sha256(m.name.encode()).digest())
-    return ranked[: max(0, count)]
+    languages = {m.name: source_language(m.arguments(), m.name) for m in (*ranked, *validation)}
+    known = Counter(languages[module.name] for module in validation)
+    chosen: list[Module] = []
+    for language, count in sorted(Counter(languages[module.name] for module in ranked).items()):
+        missing = MIN_OF_LANGUAGE - known[language] if count >= MIN_SHARE * len(ranked) else 0
+        chosen += [module for module in ranked if languages[module.name] == language][: max(0, missing)]
+    others = [module for module in ranked if module not in chosen]
+    return chosen + others[: max(0, MIN_VALIDATION - len(validation) - len(chosen))]
 
 
 def _weights(config: PpoConfig, table: dict[str, NDArray[Any]], modules: Mapping[str, Module]) -> dict[str, float]:
