@@ -63,6 +63,11 @@ _SEED = click.option(
     show_default=True,
     help="Seed of the choice of modules that judge in a week.",
 )
+EXIT_NOT_PROMOTED = 4
+"""Exit status for --fail-if-not-promoted. 3 is a canceled run, or the verdict "not better"."""
+_FAIL_IF_NOT_PROMOTED = click.option(
+    "--fail-if-not-promoted", is_flag=True, help=f"Exit status {EXIT_NOT_PROMOTED} if the policy is not promoted."
+)
 _STATE = click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
 
 
@@ -177,6 +182,7 @@ def check(
 @IMAGES
 @_BY
 @_SEED
+@_FAIL_IF_NOT_PROMOTED
 def run(
     state: str,
     runner: str,
@@ -186,7 +192,8 @@ def run(
     images: str,
     by: str,
     rotation_seed: int,
-) -> None:
+    fail_if_not_promoted: bool,
+) -> int:
     """Run the pipeline on this machine, compare its policy with the deployed one, promote a better one.
 
     With --host or --vertex, the server does all that: see `mlgo retrain submit --help`.
@@ -194,7 +201,8 @@ def run(
     A policy is better if it is smaller, or has lower scores, by more than chance on the held-out modules that judge in
     this week (docs/retraining.md), and the verdict against LLVM's own heuristic is `better`. Training starts from the
     deployed policy, unless `--param start_from=heuristic` says otherwise. Modules that the deployed policy made worse
-    take part in every round of this training. Each problem needs its own state.
+    take part in every round of this training. Each problem needs its own state. The exit status is 0 whatever is
+    decided, unless --fail-if-not-promoted is given.
 
     \b
     Example:
@@ -208,7 +216,9 @@ def run(
     known = load_state(state)
     if known.regressed:
         given.setdefault("oversample_modules", state if "://" in state else str(Path(state).absolute()))
-    say(retrain(state, known, given, output, pipeline_root, make_runner(runner, images, given), by, rotation_seed))
+    why = retrain(state, known, given, output, pipeline_root, make_runner(runner, images, given), by, rotation_seed)
+    say(why)
+    return _status_of(why, fail_if_not_promoted)
 
 
 @retrain_group.command(short_help="Retrain and promote on a server.")
@@ -268,6 +278,7 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
 @click.option("--again", is_flag=True, help="Judge the policy even if it was rolled back.")
 @_BY
 @_SEED
+@_FAIL_IF_NOT_PROMOTED
 @options(REGISTRY_OPTIONS)
 def promote(
     state: str,
@@ -284,16 +295,17 @@ def promote(
     again: bool,
     by: str,
     rotation_seed: int,
+    fail_if_not_promoted: bool,
     registry: str,
     model: str,
     serving_image: str,
     **server: Any,
-) -> None:
+) -> int:
     """Compare the policy of a finished run with the deployed one on the run's corpus, and promote a better one.
 
     The deployed policy is evaluated first. One of two concurrent promotions wins; the other is compared again, with
     the winner. A policy is compared with the same deployed policy once a week: repeating the command changes nothing.
-    The exit status is 0 whatever is decided.
+    The exit status is 0 whatever is decided, unless --fail-if-not-promoted is given.
 
     \b
     Examples:
@@ -374,6 +386,11 @@ def promote(
             )
     if chosen and load_state(state).deployed is not None:
         register_deployed(state, chosen, model)
+    return _status_of(why, fail_if_not_promoted)
+
+
+def _status_of(decision: str, fail_if_not_promoted: bool) -> int:
+    return EXIT_NOT_PROMOTED if fail_if_not_promoted and not decision.startswith("promoted") else 0
 
 
 def _local(workers: str) -> str:

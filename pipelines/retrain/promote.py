@@ -239,6 +239,8 @@ def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metric
     for name in ("evaluation", *(("release_report",) if "release_report" in run else ())):
         metrics = read_metrics(local(run[name]))
         _require_evaluation_of(policy_digest, metrics, run[name])
+        if metrics.inputs.policy_role == "start":
+            return "it is the policy that training started from, not a new one", metrics
         if metrics.verdict != "better":
             return f"the verdict on {subjects[name]} is {verdict(metrics)}", metrics
     assert metrics is not None

@@ -17,7 +17,7 @@ from components.evaluation.metrics_types import Metrics, SizeMetrics
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.formatting import change, interval, policy_title
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
-from components.evaluation.report.policy_choice import comparison_notes, release_notes
+from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.training_curve import Curve
 
@@ -53,6 +53,7 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         rows=terminal_report.value_rows(metrics),
         comparison_notes=comparison_notes(metrics),
         release_notes=release_notes(metrics),
+        verdict_subject=verdict_subject(metrics),
         part_rows=terminal_report.part_rows(sizes) if sizes else [],
         policy_title=policy_title(metrics),
         worst=worst_cases(measured),

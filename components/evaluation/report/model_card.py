@@ -40,7 +40,7 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report import linked_tables
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, markdown_table
-from components.evaluation.report.policy_choice import comparison_notes, release_notes
+from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import WorstCase
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
@@ -116,6 +116,7 @@ class ModelCard(Struct, kw_only=True):
         worst_modules, worst_functions: entries of `worst_cases`; the objective decides which one is written.
         programs: executed instructions of whole projects; UNSET if no program was run.
         release_policy: the policy that the release clang embeds, as in `SizeMetrics`.
+        subject: what the verdict is on, if not on the trained policy.
         notes: how the policy compares with its start and with a pretrained one, and what the release clang embeds.
     """
 
@@ -138,6 +139,7 @@ class ModelCard(Struct, kw_only=True):
     worst_functions: list[dict[str, Any]] | UnsetType = UNSET
     programs: BenchmarkSummary | UnsetType = UNSET
     release_policy: str = "none"
+    subject: str = ""
     notes: list[str] = []
 
 
@@ -192,6 +194,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
         worst_functions=entries if isinstance(metrics, ScoreMetrics) else UNSET,
         programs=metrics.programs or UNSET,
         release_policy=metrics.release_policy,
+        subject=verdict_subject(metrics),
         notes=[*comparison_notes(metrics), *release_notes(metrics)],
     )
 
@@ -237,7 +240,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     lines = [
         f"# Policy for {card.problem}, LLVM {card.llvm_version}",
         "",
-        f"- Verdict: **{verdict(gate, programs)}**: {linked}held-out {labels.cases} "
+        f"- Verdict{card.subject}: **{verdict(gate, programs)}**: {linked}held-out {labels.cases} "
         f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required"
         + (" of linked files" if gate.judged_by == "linked" else ""),

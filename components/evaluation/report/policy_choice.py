@@ -28,6 +28,16 @@ def start_title(metrics: Metrics) -> str:
     return f"{name} policy, from which training started" if name else "policy that training started from"
 
 
+def verdict_subject(metrics: Metrics) -> str:
+    """Return what the verdict is on, " on the NAME policy", unless it is on the trained policy."""
+    titles = {
+        "trained": "",
+        "start": " on the policy that training started from",
+        "pretrained": " on the pretrained policy",
+    }
+    return titles[metrics.inputs.policy_role]
+
+
 def release_notes(metrics: Metrics) -> list[str]:
     """Return what the release clang embeds, unless that is a trained policy with the verdict "better"."""
     chosen, inputs = metrics.release_policy, metrics.inputs

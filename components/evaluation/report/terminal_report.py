@@ -32,7 +32,12 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report import linked_tables
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, markdown_table, policy_title
-from components.evaluation.report.policy_choice import comparison_notes, reference_title, release_notes
+from components.evaluation.report.policy_choice import (
+    comparison_notes,
+    reference_title,
+    release_notes,
+    verdict_subject,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -180,7 +185,7 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
     bounds = metrics.reduction_percent_ci95
     interval_text = f", 95% interval {bounds[0]:+.2f}% to {bounds[1]:+.2f}%" if bounds else ""
     text = [
-        f"verdict: {verdict(metrics)} ({describe_reduction(metrics)}{interval_text}; "
+        f"verdict{verdict_subject(metrics)}: {verdict(metrics)} ({describe_reduction(metrics)}{interval_text}; "
         f"required: at least {metrics.min_reduction_percent:g}%)"
     ]
     if (programs := metrics.programs) is not None:
@@ -206,7 +211,7 @@ def markdown(metrics: Metrics) -> str:
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
     if notes := comparison_notes(metrics):
         text += ["", *(f"- {note}" for note in notes)]
-    text += ["", f"Verdict: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
+    text += ["", f"Verdict{verdict_subject(metrics)}: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
     if embedded := release_notes(metrics):
         text += [*(f"**{note[0].upper()}{note[1:]}.**" for note in embedded), ""]
     if (programs := metrics.programs) is not None:

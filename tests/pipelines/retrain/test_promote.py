@@ -33,6 +33,7 @@ from components.evaluation.metrics_types import (
     encode_json,
 )
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
+from components.evaluation.report.terminal_report import read_metrics
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
@@ -414,6 +415,19 @@ def test_refusal_and_promotion_at_once_are_both_recorded(run: dict[str, str], tm
     assert [(entry.kind, entry.by) for entry in known.decisions] == [("not promoted", "me"), ("promoted", "other")]
 
 
+def test_start_of_a_training_is_not_promoted_as_a_new_policy(run: dict[str, str], tmp_path: Path) -> None:
+    """The report on a release clang that embeds the start is about the start, and its verdict may be "better"."""
+    report = read_metrics(Path(run["evaluation"]))
+    assert report.verdict == "better"
+    report.inputs.policy_role = "start"
+    shutil.copytree(run["evaluation"], tmp_path / "report")
+    (tmp_path / "report" / "metrics.json").write_text(encode_json(report))
+    for name in ("evaluation", "release_report"):
+        after, why = promotion(State(), {**run, name: str(tmp_path / "report")}, none_deployed)
+        assert after.deployed is None
+        assert why == "not promoted: it is the policy that training started from, not a new one"
+
+
 def test_refused_policy_stays_rolled_back(tmp_path: Path) -> None:
     gone = Decision("rolled back", 1.0, "me", "slow", "p", "d")
     known = State(decisions=(replace(gone, kind="not promoted", at=2.0), gone))
@@ -468,11 +482,7 @@ def test_report_step_exists_in_pipeline() -> None:
     assert step.name == REPORT_STEP and step.conditions
 
 
-def test_refusal_is_recorded_where_no_release_clang_is_built(tmp_path: Path) -> None:
-    given = {"recipe": "tiny", "retrain_state": str(tmp_path / "retrain.json")}
-    made = {step.name: step.conditions for step in local_steps(COMPILED, given)}
-    (wanted,) = made["promote"]
-    assert made["record-refusal"] == (replace(wanted, equal=False),) and (wanted.value, wanted.equal) == ("yes", True)
+def test_nothing_is_promoted_or_refused_without_a_state() -> None:
     assert not {"promote", "record-refusal"} & {step.name for step in local_steps(COMPILED, {"recipe": "tiny"})}
 
 
@@ -537,6 +547,18 @@ def test_invalid_state_is_refused(tmp_path: Path, text: str) -> None:
 def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipelines", "retrain", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("better", 0), ("not better", 4)])
+def test_promotion_has_a_status_for_ci(verdict: Verdict, status: int, tmp_path: Path) -> None:
+    made = artifacts(tmp_path / "run", [950] * 8, verdict)
+    given = [part for name in ("policy", "evaluation", "corpus") for part in (f"--{name}", made[name])]
+    for more, expected in ((["--fail-if-not-promoted"], status), ([], 0)):
+        place = tmp_path / f"{expected}{len(more)}.json"
+        done = mlgo("promote", "--state", place, *given, "--toolchain", tmp_path, *more)
+        assert done.returncode == expected, done.stderr
+        assert done.stdout.splitlines()[-1].startswith("promoted" if verdict == "better" else "not promoted")
+    assert mlgo("run", "--help").stdout.count("--fail-if-not-promoted") == 2
 
 
 def test_other_problem_is_refused_before_training(tmp_path: Path) -> None:

@@ -135,4 +135,7 @@ def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
     )
     assert note.endswith("are 3.00% smaller with the embedded policy, 2.00% smaller with the trained one")
     assert comparison_notes(metrics) == []
+    subject = "erdict on the policy that training started from: better"
+    assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(f"v{subject} (")
+    assert f"V{subject} (" in terminal_report.markdown(metrics)
     assert f"**{note[0].upper()}{note[1:]}.**" in terminal_report.markdown(metrics)
