@@ -197,7 +197,7 @@ def layers(client: Any, image: Image) -> list[tuple[int, str]]:
 def ensure_bases(names: tuple[str, ...]) -> None:
     """Run docker/base-image for the bases of `names`."""
     command = [str(ROOT / "docker" / "base-image"), *(BASES[name] for name in names)]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode != 0:
         problem, _newline, remedy = done.stderr.strip().removeprefix("error: ").partition("\n  remedy: ")
         raise UserError(problem, remedy)
@@ -302,7 +302,7 @@ def _committed_at() -> str:
 
 def _git(*arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, errors="replace")
     except FileNotFoundError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

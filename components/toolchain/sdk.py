@@ -122,7 +122,7 @@ def _installed(major: int) -> Path:
     """Return the prefix that llvm-config prints, or without llvm-config the prefix of Debian's packages."""
     llvm_config = shutil.which(f"llvm-config-{major}")
     if llvm_config:
-        done = subprocess.run([llvm_config, "--prefix"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([llvm_config, "--prefix"], capture_output=True, text=True, errors="replace", timeout=60)
         if done.returncode == 0 and done.stdout.strip():
             return Path(done.stdout.strip())
     return Path(f"/usr/lib/llvm-{major}")

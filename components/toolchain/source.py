@@ -213,6 +213,7 @@ def unpack(archive: Path, into: Path, names: Sequence[str], options: Sequence[st
         env={**os.environ, "XZ_OPT": "-T0"},
         capture_output=True,
         text=True,
+        errors="replace",
     )
     if done.returncode != 0:
         raise UserError(
@@ -264,7 +265,12 @@ def _git(tag: str, *arguments: str) -> None:
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            ["git", *arguments], env=environment, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S
+            ["git", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_GIT_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"fetching {tag} took more than {_GIT_TIMEOUT_S:.0f} s", "check the network") from None

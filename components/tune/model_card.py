@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.compiler.inline_plan import PLAN_FILE
+from components.core.console.escape import markdown_code, markdown_text
 from components.tune.config import TuneConfig
 
 MARKDOWN = "model-card.md"
@@ -41,8 +42,9 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "
         f"of a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
         f"- {_verified(figures)}",
-        f"- Corpus `{figures['corpus'] or 'without manifest'}`, policy `{figures['policy'] or 'without manifest'}`, "
-        f"training clang {figures['llvm_version']} `{figures['training clang']}`.",
+        f"- Corpus {markdown_code(figures['corpus'] or 'without manifest')}, policy "
+        f"{markdown_code(figures['policy'] or 'without manifest')}, training clang "
+        f"{markdown_text(figures['llvm_version'])} {markdown_code(figures['training clang'])}.",
         "",
         "```shell",
         f"clang -Oz -mllvm -mlgo-inline-plan={PLAN_FILE} -c file.c  # clang of release/bin",

@@ -18,6 +18,7 @@ from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError, say
+from components.core.console.escape import csv_text
 from components.core.console.shutdown_deadline import shutdown_deadline
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
@@ -298,7 +299,7 @@ def _reduction_percent(before: int, after: int) -> float | None:
 
 
 def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:
-    with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
+    with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         sides = ("heuristic", "policy", "plan")
         columns = [f"{side}_{kind}bytes" for kind in ("", "linked_") for side in sides]
@@ -306,4 +307,4 @@ def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:
         for name, state in sorted(states.items()):
             text = [state.heuristic_bytes, state.policy_bytes, state.size_bytes]
             linked = [state.heuristic_linked_bytes, state.policy_linked_bytes, state.linked_bytes]
-            writer.writerow([name, *text, *(round(size) for size in linked), len(state.found), state.rounds])
+            writer.writerow([csv_text(name), *text, *(round(size) for size in linked), len(state.found), state.rounds])

@@ -27,7 +27,9 @@ def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
     clang = shutil.which(f"clang-{llvm_major}")
     if clang is None:
         return ()
-    version = subprocess.run([clang, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    version = subprocess.run(
+        [clang, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=60
+    )
     return (version.stdout.partition("\n")[0],)
 
 

@@ -29,7 +29,7 @@ def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) ->
     problem = load_policy_info(local(policy)).problem
     command = [sys.executable, "-P", "-m", "components.evaluation", "run"]
     command += evaluation_arguments(policy, corpus, toolchain, problem, workers, str(output))
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode != 0:
         reason, remedy = reported_error(done.stderr)
         raise UserError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 import click
 
-from components.core.console import UserError, say
+from components.core.console import UserError, say, say_error
 from components.core.console.interrupts import interrupted_status
 from components.core.console.number_types import environment_number
 from components.core.storage.retry import GaveUp, retry
@@ -81,7 +80,7 @@ def report_run_continues(run: str, where: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        print(f"interrupted; the run {run} itself continues\n  remedy: see or end it at {where}", file=sys.stderr)
+        say_error(f"interrupted; the run {run} itself continues\n  remedy: see or end it at {where}")
         raise click.exceptions.Exit(interrupted_status(error)) from None
 
 
@@ -96,5 +95,5 @@ def report_curve(place: str) -> None:
 
 def report_canceled(run: str, where: str) -> NoReturn:
     """Say that somebody canceled the run, and exit with EXIT_CANCELED."""
-    print(f"error: the run {run} was canceled\n  remedy: see it at {where}, and submit it again", file=sys.stderr)
+    say_error(f"error: the run {run} was canceled\n  remedy: see it at {where}, and submit it again")
     raise click.exceptions.Exit(EXIT_CANCELED)

@@ -15,7 +15,10 @@ from typing import Any, NoReturn
 import click
 
 from components.core.console.errors import UserError
+from components.core.console.escape import escape_lines
 from components.core.console.interrupts import interrupted_status, raise_on_signals
+from components.core.console.process_environment import prepare_process
+from components.core.console.progress import say_error
 
 EXIT_USER_ERROR = 1
 INTERRUPTED = "interrupted; no partial output is left\n  remedy: run the same command again to continue"
@@ -32,6 +35,8 @@ def run_step(command: Callable[..., Any]) -> NoReturn:
     SIGTERM and SIGHUP are handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children
     are killed, regardless of whether a user, a job runner, a container engine or a lost connection stops the step.
     """
+    if problem := prepare_process():
+        sys.exit(_fail(problem))
     raise_on_signals()
     sys.exit(_status_of(command))
 
@@ -54,6 +59,7 @@ def _status_of(command: Callable[..., Any]) -> int:
 
         return _fail(f"error: {name_mirrors_by_uri(str(error))}")
     except click.ClickException as error:
+        error.message = escape_lines(error.message)  # it contains what the user wrote
         error.show()
         return error.exit_code
     except KeyboardInterrupt as error:
@@ -71,17 +77,41 @@ def _status_of(command: Callable[..., Any]) -> int:
         # The reader of our output has exited (`... | head`), so there is nobody to print a message to.
         sys.stdout = None  # type: ignore[assignment]
         return EXIT_USER_ERROR
-    except OSError as error:
-        message = _disk_message(error)
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        message = _exhausted_message(error) or (_disk_message(error) if isinstance(error, OSError) else None)
         if message is None:
             raise
         return _fail(message)
+
+
+def _exhausted_message(error: Exception) -> str | None:
+    """Return the message for an error that says that memory, threads or file descriptors are used up, or None."""
+    number, text = getattr(error, "errno", None), str(error)
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or any(sign in text for sign in _OUT_OF_MEMORY):
+        return "error: out of memory\n  remedy: free memory, raise the limit (ulimit -v), or use fewer jobs"
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "error: too many open files\n  remedy: raise the limit (ulimit -n), or use fewer jobs"
+    if (number == errno.EAGAIN and not getattr(error, "filename", None)) or "can't start new thread" in text:
+        remedy = "raise the limit (ulimit -u), or use fewer jobs"
+        return f"error: no more threads or processes can be started\n  remedy: {remedy}"
+    return None
+
+
+_OUT_OF_MEMORY = ("cannot allocate memory", "Cannot allocate memory", "failed to map segment from shared object")
+"""What allocations of other libraries say: dlopen's and Arrow's."""
 
 
 def _disk_message(error: OSError) -> str | None:
     """Return the message for a common file system error, None for any other error."""
     path = error.filename or "the output or the temporary directory"
     match error.errno:
+        case errno.ENOENT | errno.ESTALE if error.filename:
+            return f"error: {path}: {error.strerror}\n  remedy: check the path; was it removed while this command ran?"
+        case errno.EIO:
+            where = error.filename or "a file"
+            return f"error: {where} cannot be read or written: {error.strerror}\n  remedy: check the disk (dmesg)"
+        case errno.EFBIG:
+            return f"error: {path}: {error.strerror}\n  remedy: raise the limit of file sizes (ulimit -f)"
         case errno.ENOSPC | errno.EDQUOT:
             return f"error: no space left on the device that holds {path}\n  remedy: free some space and try again"
         case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
@@ -95,5 +125,5 @@ def _disk_message(error: OSError) -> str | None:
 
 
 def _fail(message: str, status: int = EXIT_USER_ERROR) -> int:
-    print(message, file=sys.stderr, flush=True)
+    say_error(message)
     return status

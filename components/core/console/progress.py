@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from components.core.console.escape import escape_line, escape_lines
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -20,9 +22,25 @@ SLOW_S = 5.0
 
 
 def say(text: str) -> None:
-    """Print one status line to standard output atomically and flush it; thread-safe."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """Print one status line to standard output atomically and flush it; thread-safe.
+
+    Control characters and commands of CI systems in it are escaped, so it may contain names from outside.
+
+    Raises:
+        OSError: standard output cannot be written, because the disk is full or the terminal is gone.
+    """
+    try:
+        sys.stdout.write(escape_line(text) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def say_error(text: str) -> None:
+    """Print an error message, which may have several lines, to standard error; escaped as by `say`."""
+    print(escape_lines(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -80,14 +98,14 @@ class Progress:
             from rich.progress import Progress as RichProgress
 
             self._bar = RichProgress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
                 TimeRemainingColumn(),
                 console=Console(file=sys.stdout),
             )
-            self._task = self._bar.add_task(description, total=total, note="")
+            self._task = self._bar.add_task(escape_line(description), total=total, note="")
 
     def __enter__(self) -> Self:
         self._started_s = self._printed_s = time.monotonic()

@@ -4,6 +4,7 @@ and what the decision gained."""
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from components.core.compiler.forced_decisions import ordinals
 from components.core.compiler.inline_remarks import name_decisions, read_inline_remarks, remark_flags
 from components.core.compiler.interactive import INCLUDE_DEFAULT, Columns, compile_interactively, stacked
 from components.core.console import Progress, UserError, say
+from components.core.console.escape import csv_text
 from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.inlining import measure_flips, plan_flips
 from components.core.formats.corpus import Module
@@ -28,6 +30,7 @@ from components.core.formats.policy import POLICY_JSON, load_policy_info
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.optional_features import fix_features
 from components.core.problems.inlining import INLINING
+from components.core.storage.output_files import replace_text
 
 TIMEOUT_S = 600.0
 _FIRST_LLVM_WITH_DEFAULT = 22
@@ -73,18 +76,21 @@ class Explanation:
         return np.lexsort((margin, np.where(np.isnan(self.gain_bytes), np.inf, self.gain_bytes)))
 
     def write_csv(self, path: Path) -> None:
-        """Write a row for each decision, in the order of the compile."""
-        with open(path, "w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream)
-            header = ["decision", "caller", "callee", "ordinal", "inline", "heuristic_inlines", "gain_bytes"]
-            writer.writerow([*header, "logit_refuse", "logit_inline", *self.features])
-            for i in range(len(self)):
-                names = (self.callers[i], self.callees[i], self.ordinal[i]) if self.callers else ("", "", "")
-                heuristic = "" if self.heuristic[i] < 0 else self.heuristic[i]
-                gain = "" if np.isnan(self.gain_bytes[i]) else f"{self.gain_bytes[i]:g}"
-                logits = [f"{value:.6g}" for value in self.logits[i]]
-                values = [column[i] for column in self.features.values()]
-                writer.writerow([i, *names, self.action[i], heuristic, gain, *logits, *values])
+        """Write a row for each decision, in the order of the compile, atomically."""
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream)
+        header = ["decision", "caller", "callee", "ordinal", "inline", "heuristic_inlines", "gain_bytes"]
+        writer.writerow([*header, "logit_refuse", "logit_inline", *map(csv_text, self.features)])
+        for i in range(len(self)):
+            names = (
+                (csv_text(self.callers[i]), csv_text(self.callees[i]), self.ordinal[i]) if self.callers else [""] * 3
+            )
+            heuristic = "" if self.heuristic[i] < 0 else self.heuristic[i]
+            gain = "" if np.isnan(self.gain_bytes[i]) else f"{self.gain_bytes[i]:g}"
+            logits = [f"{value:.6g}" for value in self.logits[i]]
+            values = [column[i] for column in self.features.values()]
+            writer.writerow([i, *names, self.action[i], heuristic, gain, *logits, *values])
+        replace_text(path, stream.getvalue())
 
 
 def explain_with_training_clang(

@@ -150,7 +150,9 @@ def digest_of_clang(clang: Path) -> str:
 
     It takes a fifth of a second for a clang with libLLVM.so.
     """
-    listed = subprocess.run(["/usr/bin/ldd", str(clang)], capture_output=True, text=True, timeout=_LDD_TIMEOUT_S)
+    listed = subprocess.run(
+        ["/usr/bin/ldd", str(clang)], capture_output=True, text=True, errors="replace", timeout=_LDD_TIMEOUT_S
+    )
     libraries = re.findall(r"=> (\S*/lib(?:LLVM|clang|tensorflow)\S*) \(", listed.stdout)
     content = hashlib.sha256()
     for path in (clang, *map(Path, sorted(set(libraries)))):

@@ -22,8 +22,10 @@ these two columns.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ from components.core.console import UserError
 from components.core.formats.corpus import project_of
 from components.core.formats.features import FeatureSpec, TensorSpec
 from components.core.formats.names import replace_invalid_utf8
-from components.core.storage.input_files import MissingFile, read_document
+from components.core.storage.input_files import MACHINE_ERRORS, MissingFile, read_document
 from components.core.storage.manifest import require_artifact
 
 Array = npt.NDArray[Any]
@@ -340,16 +342,25 @@ def read_object_counts(directory: Path) -> dict[str, dict[str, int]]:
 
 
 def _columns(path: Path) -> list[str]:
-    try:
+    with _parquet_errors(path):
         return list(pq.read_schema(path).names)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise UserError(f"{path} is not a valid Parquet file: {error}", _REMEDY) from None
 
 
 def _read(path: Path, names: list[str] | None) -> pa.Table:
-    try:
+    with _parquet_errors(path):
         return pq.read_table(path, columns=names, partitioning=None)
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    """Turn errors about the content of a file into UserErrors; those of the machine stay what they are."""
+    try:
+        yield
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
     except (OSError, pa.ArrowException, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
         raise UserError(f"{path} is not a valid Parquet file: {error}", _REMEDY) from None
 
 

@@ -27,6 +27,7 @@ from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
 from components.core.storage import publish, require_artifact
 from components.core.storage.options import ARTIFACT, OUTPUT, ArtifactOr
+from components.core.storage.output_files import require_writable
 from components.core.storage.uri import display_path
 
 
@@ -306,6 +307,8 @@ def explain_command(
 
     if (toolchain is None) == (clang is None):
         raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")
+    if table is not None:
+        require_writable(table, "--csv")
     path = str(toolchain / "bin" / "clang") if toolchain else shutil.which(str(clang))
     if path is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")

@@ -141,7 +141,7 @@ def copy_headers(header: Path, include: Path, root: Path, clang: Path) -> None:
 
 def _run_command(command: Sequence[str], task: str) -> str:
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
     except FileNotFoundError:
         raise UserError(f"{task}: {command[0]} not found", "apt-get install binutils clang-19") from None
     except subprocess.TimeoutExpired:

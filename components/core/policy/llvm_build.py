@@ -146,6 +146,7 @@ def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
             [*command, "-c", source / POLICY_SOURCE, "-o", output],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=COMPILE_TIMEOUT_S,
             stdin=subprocess.DEVNULL,
         )

@@ -66,7 +66,7 @@ def link_shared_object(
         str(partial),
     ]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILE_TIMEOUT_S)
         if result.returncode != 0:
             require_room(result.stderr, output)
             raise UserError(

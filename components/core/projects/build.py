@@ -191,7 +191,13 @@ def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
     """
     try:
         said = subprocess.run(
-            [clang, "--version"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
+            [clang, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"{clang} does not run: {error}", remedy) from None
@@ -272,7 +278,7 @@ def require_libraries(recipe: Recipe, clang: Path) -> None:
     # An error for C: flags that only C++ has.
     language = "c++" if any("c++" in flag for flag in flags) else "c"
     command: list[str | Path] = [clang, *flags, "-x", language, "-c", "-", "-o", os.devnull]
-    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return
     error = next((line for line in done.stderr.splitlines() if "error:" in line), done.stderr[:200])

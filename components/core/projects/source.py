@@ -72,6 +72,7 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
                 command,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 timeout=GIT_TIMEOUT_S,
@@ -135,7 +136,7 @@ def _unpack(archive: Path, into: Path) -> Path:
         else:
             # GNU tar knows every compression and refuses absolute names and "..".
             command = ["tar", "--extract", "--no-same-owner", "--file", str(archive), "--directory", str(scratch)]
-            done = subprocess.run(command, capture_output=True, text=True)
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
             if done.returncode != 0:
                 raise UserError(f"cannot unpack {archive}: {done.stderr.strip()[-200:]}", "use a tar or zip archive")
         entries = list(scratch.iterdir())

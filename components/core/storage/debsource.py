@@ -81,7 +81,7 @@ def fetch_deb_source(package: str, cache: Path, into: Path, progress: Say = say)
     into.parent.mkdir(parents=True, exist_ok=True)
     # --no-check: apt has verified the signature, so the maintainers' keys need not be installed.
     command = ["dpkg-source", "--no-check", "--no-copy", "-x", str(description), str(into.absolute())]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=into.parent)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=into.parent)
     if done.returncode != 0:
         shutil.rmtree(into, ignore_errors=True)
         raise UserError(
@@ -157,7 +157,7 @@ def _versions(configuration: Path, package: str) -> list[str]:
     """Return the versions of a source package that the lists have, newest first."""
     command = ["apt-cache", "showsrc", "--only-source", "--", package]
     environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C"}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace").stdout
 
     from debian.deb822 import Deb822  # takes 50 ms, which commands without Debian packages need not wait for
     from debian.debian_support import Version
@@ -175,7 +175,9 @@ def _apt(configuration: Path, arguments: list[str], cwd: Path, what: str) -> Non
     environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "-q", "-o", "Acquire::Retries=3", *arguments]
     try:
-        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S
+        )
     except subprocess.TimeoutExpired:
         raise UserError(f"fetching {what} took more than {_TIMEOUT_S:.0f} s", "check the network") from None
     errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]

@@ -6,6 +6,7 @@ Failures are of three kinds: the path (missing, a directory, a loop of links, a 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -26,6 +27,9 @@ MAX_ALIAS_VALUES = 100_000
 billions. So many take 0.3 s."""
 _MAX_INTEGER_DIGITS = 1000
 """Far beyond any count. Converting a million digits in base 60 (`1:1:1...`) takes minutes."""
+
+MACHINE_ERRORS = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing about a file: another path, or making it again, does not help."""
 
 T = TypeVar("T")
 _WRONG_SHAPE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -63,12 +67,17 @@ def read_bytes(path: Path, remedy: str = "check the path") -> bytes:
 
 @contextmanager
 def path_errors(path: Path, remedy: str = "check the path") -> Iterator[None]:
-    """Turn file system errors about `path` into UserErrors: MissingFile if it does not exist."""
+    """Turn file system errors about `path` into UserErrors: MissingFile if it does not exist.
+
+    MACHINE_ERRORS stay OSErrors, with the path.
+    """
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
         raise MissingFile(f"{path} does not exist", remedy) from None
     except OSError as error:
+        if error.errno in MACHINE_ERRORS:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         why = error.strerror or str(error)
         raise UserError(f"{path} {why}" if error.errno == 0 else f"{path} cannot be read: {why}", remedy) from None
     except ValueError:  # NUL, or a lone surrogate, which only JSON and YAML can contain

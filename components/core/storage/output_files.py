@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,12 +27,17 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
     Args:
         flush: whether it must survive a crash of the machine.
 
+    Links, devices and pipes, such as /dev/stdout, are not replaced: the content is written to them.
+
     Raises:
         UserError: `path` is a directory.
         OSError: it cannot be written; the previous file stays, and no partial file is left.
     """
     if path.is_dir():
         raise UserError(f"{path} is a directory, but a file is written there", "remove it")
+    if path.exists() and not stat.S_ISREG(path.lstat().st_mode):
+        path.write_bytes(content)
+        return
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         with full_disk_named(path), open(partial, "wb") as stream:
@@ -73,3 +79,14 @@ def _is_full(place: Path) -> bool:
     directory = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize < 1 << 16 or (status.f_files > 0 and status.f_favail == 0)
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Raise UserError if no file can be written at `path`; called before the work whose result goes there."""
+    if path.is_dir():
+        raise UserError(f"{option} {path} is a directory, but a file is written there", "name a file in it")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UserError(f"{option} {path}: there is no directory {folder}", f"mkdir -p {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UserError(f"{option} {path} cannot be written", "choose a file that you can write to")

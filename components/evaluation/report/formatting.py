@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.core.console.escape import markdown_text
 from components.evaluation.metrics_types import Metrics
 
 SMALLER = ("smaller", "larger")
@@ -31,10 +32,15 @@ def policy_title(metrics: Metrics) -> str:
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table in Markdown."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    """Return the lines of a table in Markdown. Nothing in its cells is markup."""
+    escaped = [[_cell(cell) for cell in row] for row in rows]
     return [
         "|" + "|".join(f" {title} " if title else " " for title in titles) + "|",
         "|---" * len(titles) + "|",
         *(f"| {' | '.join(row)} |" for row in escaped),
     ]
+
+
+def _cell(text: str) -> str:
+    # A list cannot begin in a cell, so a sign needs no escaping.
+    return text[:1] + markdown_text(text[1:]) if text[:1] in ("+", "-") else markdown_text(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from components.core.console.escape import escape_line
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
@@ -35,6 +36,7 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,  # module and project names are untrusted
+        finalize=lambda value: escape_line(value) if type(value) is str else value,  # Markup is a subclass
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

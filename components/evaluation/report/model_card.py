@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from components.core.console import UserError
+from components.core.console.escape import markdown_code, markdown_text
 from components.core.formats.corpus import Corpus
 from components.core.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.core.objectives import OBJECTIVES
@@ -229,8 +230,8 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
     programs, total = card.programs or None, headline_total(card.linked or {})
     linked = f"linked programs and libraries {change(total.reduction_percent)}, " if total else ""
-    assumed = ", ".join(f"`{name}` {value:g}" for name, value in (card.optional_features or {}).items())
-    regressions = [f"- {case.line(labels.unit)}" for case in worst] or [labels.no_worse]
+    assumed = ", ".join(f"{markdown_code(name)} {value:g}" for name, value in (card.optional_features or {}).items())
+    regressions = [f"- {markdown_text(case.line(labels.unit))}" for case in worst] or [labels.no_worse]
     interval = gate.reduction_percent_ci95
     bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
     seconds, processors = training.seconds, training.processors or "an unknown number of"
@@ -238,27 +239,28 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     iterations, best = training.iterations or 0, training.best_iteration or 0
     modules = ", ".join(f"{count} {part}" for part, count in corpus.modules.items())
     lines = [
-        f"# Policy for {card.problem}, LLVM {card.llvm_version}",
+        f"# Policy for {card.problem}, LLVM {markdown_text(card.llvm_version)}",
         "",
-        f"- Verdict{card.subject}: **{verdict(gate, programs)}**: {linked}held-out {labels.cases} "
+        f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: {linked}held-out {labels.cases} "
         f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required"
         + (" of linked files" if gate.judged_by == "linked" else ""),
-        *([f"- Programs: {summary(programs)}"] if programs else []),
-        *(f"- {note[0].upper()}{note[1:]}" for note in card.notes),
-        f"- Policy: `{card.policy_digest}`, {len(card.features)} features, made by the step {card.trained_by}",
+        *([f"- Programs: {markdown_text(summary(programs))}"] if programs else []),
+        *(f"- {markdown_text(note[0].upper() + note[1:])}" for note in card.notes),
+        f"- Policy: {markdown_code(card.policy_digest)}, {len(card.features)} features, made by the step "
+        + markdown_text(card.trained_by),
         *([f"- Assumed where a compiler lacks the feature: {assumed}"] if assumed else []),
         f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
-        f"- Corpus: `{corpus.digest}`; modules: {modules}; whole projects held out: "
-        + (", ".join(corpus.heldout_projects) or "none"),
-        f"- Code: commit `{card.git_commit or 'unknown'}`; images: "
-        + ", ".join(f"{name} `{reference or 'none'}`" for name, reference in card.images.items()),
+        f"- Corpus: {markdown_code(corpus.digest)}; modules: {modules}; whole projects held out: "
+        + (", ".join(map(markdown_text, corpus.heldout_projects)) or "none"),
+        f"- Code: commit {markdown_code(card.git_commit or 'unknown')}; images: "
+        + ", ".join(f"{name} {markdown_code(reference or 'none')}" for name, reference in card.images.items()),
         *linked_section(card),
         "",
         f"| project | modules | held-out {labels.values} |",
         "|---|---|---|",
         *(
-            f"| {name} | {count} | {change(gate.per_project.get(name), labels.comparative)} |"
+            f"| {markdown_text(name)} | {count} | {change(gate.per_project.get(name), labels.comparative)} |"
             for name, count in sorted(corpus.projects.items())
         ),
         *parts_table(gate.languages, gate.sections),
@@ -286,7 +288,7 @@ def linked_section(card: ModelCard) -> list[str]:
         "",
         "## Linked programs and shared libraries",
         "",
-        *(f"- {line}" for line in linked_tables.linked_lines(card.linked or {})),
+        *(f"- {markdown_text(line)}" for line in linked_tables.linked_lines(card.linked or {})),
         "",
         *markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries)),
         "",
@@ -308,7 +310,10 @@ def parts_table(languages: Reductions, sections: Reductions) -> list[str]:
         "",
         "| held-out text | all | unseen modules of known projects | unseen projects |",
         "|---|---|---|---|",
-        *(f"| {title} | {' | '.join(change(percent) for percent in percents.values())} |" for title, percents in rows),
+        *(
+            f"| {markdown_text(title)} | {' | '.join(change(percent) for percent in percents.values())} |"
+            for title, percents in rows
+        ),
     ]
 
 

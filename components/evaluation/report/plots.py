@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from components.core.console.escape import escape_line
 from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics_types import Metrics, SizeComparison, SizeMetrics
@@ -187,7 +188,8 @@ def zero_line(axes: Axes, horizontal: bool) -> None:
 
 
 def _shorten(name: str, length: int = 40) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}…"
+    shown = escape_line(name)
+    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
 
 
 def svg(figure: Figure, title: str) -> str:

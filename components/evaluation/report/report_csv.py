@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from components.core.console.escape import csv_text
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 
 IDENTIFIER = "default"
@@ -17,7 +18,7 @@ def write_report_csv(path: Path, measured: Measurements) -> None:
     The identifier of a function is its name, as in the register allocator's demo: the context of its training log.
     """
     unit = measured.objective.labels.unit
-    names = ((module, function or IDENTIFIER) for module, function in measured.names())
+    names = ((csv_text(module), csv_text(function or IDENTIFIER)) for module, function in measured.names())
     values = (measured.values[variant].tolist() for variant in (BASELINE, POLICY))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

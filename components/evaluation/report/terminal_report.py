@@ -13,6 +13,7 @@ import msgspec
 
 from components.core import problems
 from components.core.console import UserError
+from components.core.console.escape import markdown_text
 from components.core.console.tables import table_console
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.storage.input_files import MissingFile, read_bytes
@@ -207,16 +208,20 @@ def markdown(metrics: Metrics) -> str:
     text = []
     if binaries := linked_tables.linked_only(metrics.binaries):
         text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
-        text += ["", *(f"- {line}" for line in _linked_lines(metrics)), ""]
+        text += ["", *(f"- {markdown_text(line)}" for line in _linked_lines(metrics)), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
     if notes := comparison_notes(metrics):
-        text += ["", *(f"- {note}" for note in notes)]
-    text += ["", f"Verdict{verdict_subject(metrics)}: {verdict(metrics)} ({describe_reduction(metrics)})", ""]
+        text += ["", *(f"- {markdown_text(note)}" for note in notes)]
+    text += [
+        "",
+        f"Verdict{verdict_subject(metrics)}: {markdown_text(verdict(metrics))} ({describe_reduction(metrics)})",
+        "",
+    ]
     if embedded := release_notes(metrics):
-        text += [*(f"**{note[0].upper()}{note[1:]}.**" for note in embedded), ""]
+        text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
     if (programs := metrics.programs) is not None:
         program_table = markdown_table(program_rows.columns(programs), program_rows.rows(programs))
-        text += [f"{program_rows.summary(programs)}:", "", *program_table, ""]
+        text += [f"{markdown_text(program_rows.summary(programs))}:", "", *program_table, ""]
     return "\n".join(text)
 
 

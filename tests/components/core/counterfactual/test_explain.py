@@ -187,3 +187,26 @@ def test_unknown_module_is_refused_with_similar_names(tiny_corpus) -> None:
     with pytest.raises(UserError, match="has no module") as caught:
         CliRunner().invoke(main, arguments, catch_exceptions=False, standalone_mode=False)
     assert f"such as {name}" in caught.value.remedy
+
+
+def test_csv_has_names_that_are_not_utf8_or_formulas(tmp_path: Path) -> None:
+    names = ("caller\udcff", "=cmd|' /C calc'!A0", "a\n::error::b")
+    count = len(names)
+    explanation = Explanation(
+        callers=names,
+        callees=names,
+        ordinal=np.arange(count),
+        features={"cost": np.array([-5, 0, 5])},
+        logits=np.zeros((count, 2), np.float32),
+        action=np.ones(count, np.int64),
+        heuristic=np.full(count, -1),
+        gain_bytes=np.full(count, -2.0),
+        size_bytes=10,
+    )
+    explanation.write_csv(tmp_path / "decisions.csv")
+    print_explanation(explanation, 10)
+    with open(tmp_path / "decisions.csv", newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["caller"] for row in rows] == ["caller\\xff", "'=cmd|' /C calc'!A0", "a\\n::error::b"]
+    assert [row["cost"] for row in rows] == ["-5", "0", "5"] and rows[0]["gain_bytes"] == "-2"
+    assert [path.name for path in tmp_path.iterdir()] == ["decisions.csv"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
-from components.core.storage.output_files import replace_text
+from components.core.storage.output_files import replace_text, require_writable
 
 
 def test_file_is_created_and_replaced(tmp_path: Path) -> None:
@@ -35,3 +35,19 @@ def test_existing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a directory"):
         replace_text(tmp_path / "f.json", "new")
     assert os.listdir(tmp_path) == ["f.json"]
+
+
+def test_links_and_devices_are_written_through(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "file").write_text("old")
+    replace_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
+    replace_text(Path("/dev/null"), "x")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none" / "f.csv", tmp_path / "file" / "f.csv"):
+        with pytest.raises(UserError, match="--csv"):
+            require_writable(path, "--csv")
+    require_writable(tmp_path / "f.csv", "--csv")
