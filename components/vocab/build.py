@@ -11,7 +11,7 @@ from components.core import problems
 from components.core.console import Progress, UserError
 from components.core.formats.trace import load_trace, read_columns
 from components.core.formats.vocab import QUANTILES, write_vocab
-from components.core.policy.observation import network_features
+from components.core.policy.observation import vocab_features
 from components.core.storage.manifest import digest
 from components.core.storage.publish import publish
 from components.vocab.config import VocabConfig
@@ -32,8 +32,7 @@ def build(config: VocabConfig) -> int:
             "trace a corpus with decisions, compiled at the optimization level of the problem",
         )
     problem = problems.get(trace.problem)
-    excluded = problem.policy.excluded_features | problem.policy.per_instruction_features | {problem.policy.mask}
-    names = [spec.name for spec in network_features(problem, trace.features) if spec.name not in excluded]
+    names = [spec.name for spec in vocab_features(problem, trace.features)]
     columns = read_columns(config.trace, names if problem.policy.mask is None else [*names, problem.policy.mask])
     allowed = None if problem.policy.mask is None else columns[problem.policy.mask].reshape(trace.decisions, -1) != 0
     buckets = {}

@@ -15,7 +15,7 @@ from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import Trace, load_trace, read_columns
 from components.core.formats.vocab import load_vocab
-from components.core.policy.observation import network_features, observations
+from components.core.policy.observation import network_features, observations, vocab_features
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def load_decisions(
 def require_vocab(trace_directory: Path, vocab_directory: Path) -> None:
     """Raise UserError unless `vocab_directory` is a vocab with the features of the trace."""
     trace = load_trace(trace_directory)
-    seen = network_features(problems.get(trace.problem), trace.features)
+    seen = vocab_features(problems.get(trace.problem), trace.features)
     _require_features(load_vocab(vocab_directory), seen, vocab_directory, trace_directory)
 
 

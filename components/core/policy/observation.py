@@ -37,6 +37,12 @@ def network_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple
     return tuple(feature for feature in features if feature.name != mask and feature not in tensors)
 
 
+def vocab_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[FeatureSpec, ...]:
+    """Return the features of a trace that a vocab has: those with quantiles that a policy may use."""
+    left_out = problem.policy.excluded_features | problem.policy.per_instruction_features
+    return tuple(feature for feature in network_features(problem, features) if feature.name not in left_out)
+
+
 def observation_shape(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[int, ...]:
     """Return (2 * F + E,) or (A, 2 * F + 1) for a policy over `features`."""
     scalars = network_features(problem, features)

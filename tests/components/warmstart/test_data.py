@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core import problems
 from components.core.console import UserError
-from components.core.formats.trace import read_columns
+from components.core.formats.features import FeatureSpec
+from components.core.formats.trace import ModuleTrace, TraceWriter, read_columns
 from components.core.formats.vocab import write_vocab
-from components.core.storage import write_manifest
-from components.warmstart.data import heldout_modules, load_decisions
+from components.core.storage import publish, write_manifest
+from components.vocab.build import build
+from components.vocab.config import VocabConfig
+from components.warmstart.data import heldout_modules, load_decisions, require_vocab
 from tests.components.warmstart.conftest import FEATURES
 
 names = st.lists(st.text(min_size=1, max_size=5), unique=True, max_size=30)
@@ -50,6 +54,20 @@ def test_missing_feature_in_vocab_is_reported(inputs, tmp_path):
     write_manifest(tmp_path)
     with pytest.raises(UserError, match="lacks features of the trace: threshold, blocks, always_zero"):
         load_decisions(inputs["trace"], tmp_path, 0.1, 0)
+
+
+def test_vocab_of_a_trace_with_features_that_no_policy_uses_is_accepted(tmp_path):
+    policy = problems.get("inlining").policy
+    names = ["callee_users", *sorted(policy.excluded_features | policy.per_instruction_features)]
+    assert len(names) > 20
+    with publish(tmp_path / "trace", "trace") as directory:
+        writer = TraceWriter(directory, "inlining", "inlining_decision", [FeatureSpec(name, "int64") for name in names])
+        zeros = np.zeros(3, np.int32)
+        values = dict.fromkeys(names, np.arange(3))
+        writer.add(ModuleTrace("p/m", 1, 0.0, [""], zeros, zeros, ["f"], zeros, zeros, values, np.arange(3)))
+        writer.close("corpus digest", "")
+    assert build(VocabConfig(tmp_path / "trace", tmp_path / "vocab")) == 1
+    require_vocab(tmp_path / "trace", tmp_path / "vocab")
 
 
 def test_truncated_trace_is_refused(inputs, tmp_path):
