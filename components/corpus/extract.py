@@ -23,9 +23,11 @@ from components.corpus.outcome import (
     FAILED,
     FILTERED,
     INSTRUMENTED,
+    LINKED,
     MISSING,
     NO_BITCODE,
     NO_INDEX,
+    OTHER_COMPILER,
     Outcome,
 )
 from components.corpus.own_options import strip_own_options
@@ -36,6 +38,8 @@ from components.corpus.whole_files import read, write
 
 _COUNTERS = ("-coverage-data-file", "-femit-coverage-data", "-fprofile-arcs")
 """cc1's options for gcov's counters, by any LLVM: the first one names a file of the build and has no use without it."""
+_LINKED_TYPES = (2, 3)
+"""ET_EXEC and ET_DYN."""
 _EMBED = "-Xclang -fembed-bitcode=all"
 
 
@@ -147,7 +151,7 @@ class _Extraction:
         try:
             file = open_regular(item.path)
         except FileNotFoundError:
-            return [Outcome(item, MISSING, "the object does not exist; build it first")]
+            return [Outcome(item, MISSING, "the object does not exist")]
         except OSError as error:
             return [Outcome(item, FAILED, error.strerror or str(error))]
         try:
@@ -170,7 +174,7 @@ class _Extraction:
             path = member.path or f"{item.path}({member.name})"
             extraction = replace(self, item=replace(item, path=path, name=f"{item.name}/{member.name}"), nested=True)
             outcomes += extraction.run() if member.content is None else extraction._object(member.content)
-        if any(outcome.kind != NO_BITCODE for outcome in outcomes):
+        if any(outcome.kind not in (NO_BITCODE, OTHER_COMPILER) for outcome in outcomes):
             return outcomes
         return [Outcome(item, NO_BITCODE, f"none of the archive's {len(members)} members has bitcode")]
 
@@ -181,7 +185,7 @@ class _Extraction:
             command = self._section(elf, self.config.cmd_section)
             bitcode = self._section(elf, self.config.bitcode_section)
             if not command or not bitcode:
-                return [Outcome(item, ASSEMBLY if item.assembly else NO_BITCODE, self._missing(command, bitcode))]
+                return [self._without_bitcode(elf, self._missing(command, bitcode))]
             modules = read_layout(lambda offset, length: bytes(bitcode[offset : offset + length]), len(bitcode))
         except ElfError as error:
             lto = "; compile it without -flto" if "bitcode" in error.problem else ""
@@ -199,6 +203,17 @@ class _Extraction:
             self._module(part, arguments, bitcode[module.start : module.end])
             for part, arguments, module in zip(parts, commands, modules, strict=True)
         ]
+
+    def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
+        """Return why an object has no bitcode."""
+        if self.item.assembly:
+            return Outcome(self.item, ASSEMBLY, missing)
+        if elf.type in _LINKED_TYPES:
+            return Outcome(self.item, LINKED, f"it is a linked program or library, {missing}")
+        compilers = bytes(elf.section(".comment") or b"").decode("utf-8", "replace").strip("\0").split("\0")
+        if any(compilers) and not any("clang" in compiler for compiler in compilers):
+            return Outcome(self.item, OTHER_COMPILER, f"{missing}; it was compiled by {compilers[0]:.80}")
+        return Outcome(self.item, NO_BITCODE, missing)
 
     def _section(self, elf: Elf, name: str) -> memoryview | None:
         """Return the content of all sections of this name, None if there is none."""

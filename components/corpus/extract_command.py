@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.options import PATH, output_option, split_options
-from components.corpus.outcome import EXTRACTED, FILTERED, INSTRUMENTED, MISSING
+from components.corpus.outcome import ASSEMBLY, EXTRACTED, FILTERED, INSTRUMENTED, LINKED, MISSING, OTHER_COMPILER
 from components.corpus.profiles import copy_profiles
-from components.corpus.report import OUTSIDE, Report, make_report
+from components.corpus.report import Report, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
+from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
 from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, ThinLto
 from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
 
@@ -28,6 +30,15 @@ _EMBED_REMEDY = {
     "-Xclang -fembed-bitcode=all (no -flto), then run this again",
     "distributed": "pass -mllvm -lto-embed-bitcode=post-merge-pre-opt to clang -fthinlto-index=, then run this again",
     "local": "link with clang -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files, then run this again",
+}
+_REMEDIES = {
+    MISSING: "build the project, so that these objects exist, and run this again",
+    OTHER_COMPILER: "build the project with the compilers that mlgo corpus compilers writes (CC and CXX)",
+    LINKED: "compile and link in separate commands (clang -c), so that there are objects with bitcode",
+    INSTRUMENTED: "build without --coverage and -fprofile-arcs, then run this again",
+    NO_OUTPUT: "compile to objects that stay (clang -c) and record the build again",
+    NOT_A_COMPILE: "pass a database of the commands that compile C or C++ (CMake's, or that of bear -- make)",
+    OUTSIDE: "pass --obj-base-dir with a directory that has all objects, or omit it",
 }
 
 
@@ -166,12 +177,13 @@ def _tree(source: str) -> Path:
 
 
 def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
-    kinds = {item.kind for item in report.skipped}
-    if kinds <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
+    kinds = Counter(item.kind for item in report.skipped if item.kind != ASSEMBLY)
+    if set(kinds) <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
-    if INSTRUMENTED in kinds:
-        return "build without --coverage and -fprofile-arcs, then run this again"
-    if FILTERED in kinds:
+    cause = kinds.most_common(1)[0][0] if kinds else ""
+    if cause in _REMEDIES:
+        return _REMEDIES[cause]
+    if cause == FILTERED:
         levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (
             f"build at the level of the problem ({levels}; mlgo run --problem). If the project appends its own level, "

@@ -9,6 +9,8 @@ from components.corpus.sources.objects import ObjectFile
 EXTRACTED = "extracted"
 ASSEMBLY = "assembly"
 NO_BITCODE = "no_bitcode"
+OTHER_COMPILER = "other_compiler"
+LINKED = "linked"
 NO_INDEX = "no_index"
 MISSING = "missing"
 FILTERED = "filtered"

@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.formats.corpus import REPORT
-from components.corpus.outcome import DUPLICATE, EXTRACTED, FAILED, INSTRUMENTED, MISSING, NO_INDEX, Outcome
+from components.corpus.outcome import (
+    DUPLICATE,
+    EXTRACTED,
+    FAILED,
+    INSTRUMENTED,
+    LINKED,
+    MISSING,
+    NO_INDEX,
+    OTHER_COMPILER,
+    Outcome,
+)
+from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
 
-NO_OUTPUT = "no_output"
-OUTSIDE = "outside"
 NOT_AN_OBJECT = "not_an_object"
 COMPILE_FAILED = "compile_failed"
 DAMAGED = "damaged"
@@ -24,10 +33,13 @@ _LABELS = {
     EXTRACTED: "extracted",
     "assembly": "made from assembly",
     "no_bitcode": "without bitcode",
-    MISSING: "missing",
+    MISSING: "not built",
+    OTHER_COMPILER: "from another compiler",
+    LINKED: "linked in one command",
     "filtered": "filtered out",
     FAILED: "unreadable",
-    NO_OUTPUT: "commands without an output",
+    NO_OUTPUT: "commands that make no object",
+    NOT_A_COMPILE: "other commands",
     COMPILE_FAILED: "failed to compile",
     NO_INDEX: "without a ThinLTO index",
     OUTSIDE: "outside of the base directory",
@@ -76,12 +88,20 @@ class Report:
         return dict(counts)
 
     def line(self) -> str:
-        """Return a one-line summary for the user: "540 extracted, 3 made from assembly"."""
-        return ", ".join(f"{number} {_LABELS.get(kind, kind)}" for kind, number in self.counts().items())
+        """Return a one-line summary for the user: "540 extracted, 3 made from assembly, 71 not built"."""
+        counts = self.counts()
+        # Last: a user builds some targets of many.
+        kinds = sorted(counts, key=lambda kind: kind == MISSING)
+        return ", ".join(f"{counts[kind]} {_LABELS.get(kind, kind)}" for kind in kinds)
 
     def examples(self) -> list[str]:
-        """Return a few lines about skipped objects that the user would expect in the corpus."""
-        unexpected = [item for item in self.skipped if item.kind not in _EXPECTED]
+        """Return a few lines about skipped objects that the user would expect in the corpus.
+
+        Objects that were not built, and commands that compile nothing, are among them only if nothing was extracted.
+        """
+        expected = (*_EXPECTED, MISSING, NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
+        unexpected = [item for item in self.skipped if item.kind not in expected]
+        unexpected.sort(key=lambda item: item.kind == MISSING)
         lines = [
             f"  {_LABELS.get(item.kind, item.kind)}: {item.name}: {item.detail}" for item in unexpected[:_MAX_EXAMPLES]
         ]

@@ -47,7 +47,8 @@ def identify_build(compile_commands: Path) -> tuple[str, ...]:
     A file that is not a compilation database is identified by its content alone; the step reports what is wrong.
     """
     content = read_bytes(compile_commands).decode("utf-8", "replace")
-    return (_sha256("\n".join([content, *(_stamp(path) for _directory, path in objects_in(content))])),)
+    stamps = [_stamp(path) for _directory, path in objects_in(content, compile_commands)]
+    return (_sha256("\n".join([content, *stamps])),)
 
 
 def identify_path(path: Path) -> tuple[str, ...]:

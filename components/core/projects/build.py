@@ -16,7 +16,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.processes.build_tools import log_tail, run_logged
-from components.core.projects.compile_commands import output_of
+from components.core.projects.compile_commands import find_output
 from components.core.projects.recipe import Recipe, Target
 from components.core.projects.relative import write_launcher
 from components.core.storage.input_files import read_json
@@ -87,7 +87,9 @@ def build_project(
         configure_project(recipe, source_dir, build_dir, clang, cflags, log, ldflags)
     log = log or build_dir / LOG
     entries = _entries(recipe, build_dir)
-    targets = [str(output_of(entry)) for entry in entries] if objects_only else list(recipe.targets)
+    targets = (
+        [str(find_output(entry, build_dir / _COMMANDS)) for entry in entries] if objects_only else list(recipe.targets)
+    )
     failed: list[str] = []
 
     def watch(line: str) -> None:
@@ -321,10 +323,11 @@ def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:
 
 def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     """Return the compile commands without excluded objects. Raises `UserError` if there are none."""
-    entries: list[dict[str, Any]] = read_json(directory / _COMMANDS, f"see how {recipe.name} is built")
+    database = directory / _COMMANDS
+    entries: list[dict[str, Any]] = read_json(database, f"see how {recipe.name} is built")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UserError(f"{directory / _COMMANDS} is not a compilation database", f"see how {recipe.name} is built")
-    chosen = [entry for entry in entries if (name := output_of(entry)) and not excluded(name, recipe)]
+        raise UserError(f"{database} is not a compilation database", f"see how {recipe.name} is built")
+    chosen = [entry for entry in entries if (name := find_output(entry, database)) and not excluded(name, recipe)]
     if not chosen:
         raise UserError(
             f"{recipe.name} compiles nothing: {len(entries)} compile commands, {len(recipe.exclude)} exclusions",

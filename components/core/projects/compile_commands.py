@@ -4,43 +4,64 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-
-def output_of(entry: dict[str, Any]) -> str | None:
-    """Return the object that a command writes, as the command spells it: the argument of -o, else the "output" key."""
-    arguments = entry.get("arguments")
-    if not isinstance(arguments, list):
-        command = str(entry.get("command", ""))
-        # Most commands need no shell quoting rules, and shlex.split takes a hundred times as long.
-        arguments = _shell_split(command) if any(c in command for c in "\"'\\") else command.split()
-    if "-o" in arguments[:-1]:
-        return str(arguments[arguments.index("-o") + 1])
-    output = entry.get("output")
-    return output if isinstance(output, str) else None
+from components.core.projects.compiler_command import NoObjectError, output_of_shell, output_of_words
 
 
-def objects_in(content: str) -> Iterator[tuple[str, str]]:
-    """Yield the directory and object path of each command in a compilation database that names its output.
+def directory_of(entry: dict[str, Any], database: Path) -> str:
+    """Return the directory that a command ran in. A relative one starts from the directory of the database.
+
+    Raises:
+        NoObjectError: the entry has none.
+    """
+    directory = entry.get("directory")
+    if not isinstance(directory, str):
+        raise NoObjectError("it has no directory")
+    return directory if os.path.isabs(directory) else os.path.join(os.path.abspath(database.parent), directory)
+
+
+def output_of(entry: dict[str, Any], directory: str) -> str:
+    """Return the object that a command writes, as the command spells it.
+
+    Args:
+        entry: of the database.
+        directory: that the command ran in, see `directory_of`.
+
+    Raises:
+        NoObjectError: it writes none, or the entry is not valid.
+    """
+    arguments, command, output = entry.get("arguments"), entry.get("command"), entry.get("output")
+    source, named = (value if isinstance(value, str) else "" for value in (entry.get("file"), output))
+    if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
+        return output_of_words(arguments, directory, source, named)
+    if isinstance(command, str):
+        return output_of_shell(command, directory, source, named)
+    if not named:
+        raise NoObjectError("it has neither command nor output")
+    return named
+
+
+def find_output(entry: dict[str, Any], database: Path) -> str | None:
+    """Return the object that a command writes, as the command spells it, None if it writes none."""
+    try:
+        return output_of(entry, directory_of(entry, database))
+    except NoObjectError:
+        return None
+
+
+def objects_in(content: str, database: Path) -> Iterator[tuple[str, str]]:
+    """Yield the directory and object path of each command in a compilation database that makes an object.
 
     Stops at invalid content, because the step that reads the file reports the error.
     """
     try:
         entries = json.loads(content)
-        for entry in entries if isinstance(entries, list) else []:
-            directory, output = entry["directory"], output_of(entry)
-            if output and "\0" not in directory + output:
-                yield directory, os.path.join(directory, output)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
         return
-
-
-def _shell_split(command: str) -> list[str]:
-    # Only the part from -o on matters.
-    at = command.rfind(" -o ")
-    try:
-        return shlex.split(command[at:] if at >= 0 else command)
-    except ValueError:
-        return command.split()
+    for entry in entries if isinstance(entries, list) else []:
+        output = find_output(entry, database) if isinstance(entry, dict) else None
+        if output is not None and "\0" not in (directory := directory_of(entry, database)) + output:
+            yield directory, os.path.join(directory, output)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.corpus.report import NO_OUTPUT
 from components.corpus.sources.folder import from_directory, from_saved_modules
 from components.corpus.sources.link import from_aquery, from_params
-from components.corpus.sources.objects import ObjectFile, from_compile_commands
+from components.corpus.sources.objects import Left, ObjectFile, from_compile_commands
 
 InputType = Literal["json", "params", "directory", "bazel_aquery", "saved"]
 """The names of mlgo-utils' extract_ir, and "saved": a directory in which lld saved the modules of local ThinLTO."""
@@ -28,7 +27,7 @@ class Input:
 
     project: str
     objects: list[ObjectFile]
-    left: list[tuple[str, str, str]]
+    left: Left
 
 
 def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
@@ -44,8 +43,8 @@ def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
         UserError: the input is not of this kind, or has no object.
     """
     if kind == "json":
-        objects, rest = from_compile_commands(path, base)
-        return Input(path.absolute().parent.name, objects, [(n, NO_OUTPUT, "no -o in its command") for n in rest])
+        objects, left = from_compile_commands(path, base)
+        return Input(path.absolute().parent.name, objects, left)
     if kind in ("directory", "saved"):
         objects = (from_saved_modules if kind == "saved" else from_directory)(path, base)
         return Input(path.absolute().name, objects, [])

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
+from components.core.projects.response_files import split_response_file
 from components.core.storage.input_files import MissingFile, read_bytes, read_json
-from components.corpus.report import NOT_AN_OBJECT, OUTSIDE
-from components.corpus.sources.objects import ObjectFile, distinct, object_at
+from components.corpus.report import NOT_AN_OBJECT
+from components.corpus.sources.objects import OUTSIDE, Left, ObjectFile, distinct, object_at
 
 _LINK = "CppLink"
 _AQUERY = "bazel aquery --output=jsonproto TARGET"
@@ -17,9 +18,6 @@ _MAX_RESPONSE_FILES = 1000
 _ARCHIVE = ".a"
 _OTHER_INPUTS = (".lo", ".obj", ".bc", ".ll", ".rlib", ".lib", ".la")
 """Suffixes of other files that a link may have modules in, without objects that can be extracted."""
-
-Left = list[tuple[str, str, str]]
-"""(name, kind, detail) of each input without a usable object, see report.py."""
 
 
 def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
@@ -44,50 +42,6 @@ def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     if not objects:
         raise UserError(f"{path} names no object in its {len(arguments)} arguments", remedy)
     return _to_objects(objects, _others_of(arguments), base, path)
-
-
-def split_response_file(content: bytes, where: Path) -> list[str]:
-    """Split a response file into arguments as lld and GNU ld do (cl::TokenizeGNUCommandLine, libiberty's buildargv).
-
-    Blanks, tabs and line ends separate arguments, quotes keep them, and a backslash keeps the next character, also
-    inside of quotes. There are no comments.
-
-    Args:
-        content: of the file: UTF-8 with or without a byte order mark, or UTF-16 with one.
-        where: the file, for errors.
-
-    Raises:
-        UserError: a quote is not closed.
-    """
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = content.decode("utf-16", "replace")
-    else:
-        text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
-    arguments: list[str] = []
-    word: list[str] | None = None
-    quote = ""
-    characters = iter(text)
-    for character in characters:
-        if not quote and character in " \t\r\n":
-            if word is not None:
-                arguments.append("".join(word))
-            word = None
-            continue
-        word = [] if word is None else word
-        if character == "\\":
-            word.append(next(characters, character))
-        elif quote:
-            if character == quote:
-                quote = ""
-            else:
-                word.append(character)
-        elif character in "\"'":
-            quote = character
-        else:
-            word.append(character)
-    if quote:
-        raise UserError(f"{where} ends inside of {quote} quotes", "quote it as the linker expects, or write it again")
-    return arguments if word is None else [*arguments, "".join(word)]
 
 
 def _expand(arguments: Sequence[str], base: Path | None, where: Path) -> Iterator[str]:

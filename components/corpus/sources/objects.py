@@ -10,10 +10,19 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.formats.names import is_utf8
-from components.core.projects.compile_commands import output_of
+from components.core.projects.compile_commands import directory_of, output_of
+from components.core.projects.compiler_command import NoObjectError, NotACompileError
 from components.core.storage.input_files import MissingFile, read_json
 
+NO_OUTPUT = "no_output"
+NOT_A_COMPILE = "not_a_compile"
+OUTSIDE = "outside"
 _ASSEMBLY = (".s", ".S", ".sx", ".asm")
+_PARENT = "__"
+_MAX_SHOWN = 300
+
+Left = list[tuple[str, str, str]]
+"""(name, kind, detail) of each entry of an input without a usable object, see report.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +98,70 @@ def distinct(objects: Iterable[ObjectFile], where: Path) -> list[ObjectFile]:
     return list(known.values())
 
 
-def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], list[str]]:
-    """Return the objects of a compile_commands.json, in its order, and the sources of commands without an output.
+def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
+    """Return the objects of a compile_commands.json, in its order, and the entries that make none.
+
+    Modules are named as in mlgo-utils: by the object as the command spells it. Where this would give two objects the
+    same name (recursive make), all names are relative to the directory that has the commands' directories. Objects
+    outside of that directory have "__" for each ".." in their names, as CMake writes it.
+
+    Args:
+        path: of the database.
+        base: directory that names are relative to instead; objects outside of it are left out.
 
     Raises:
-        UserError: the file is not a compilation database, an object lies outside of `base`, an absolute object lies
-            outside of its command's directory, or two objects have the same module name.
+        UserError: the file is not a compilation database.
     """
-    objects: list[ObjectFile] = []
-    without_output: list[str] = []
+    found: list[tuple[str, str, str]] = []
+    left: Left = []
     for number, entry in enumerate(_read(path)):
-        if not isinstance(entry, dict) or not isinstance(entry.get("directory"), str):
-            raise UserError(f"{path}: entry {number} has no directory", "regenerate the file with CMake")
-        output = output_of(entry)
-        if output is None:
-            without_output.append(str(entry.get("file", f"entry {number}")))
-            continue
-        directory = entry["directory"]
-        found = object_at(directory, output, base, str(entry.get("file", "")))
-        if found is None:
-            where = f"{base}" if base is not None else f"the directory of its command, {directory}"
-            remedy = "pass --obj-base-dir with a directory that holds all objects"
-            raise UserError(f"the object {os.path.join(directory, output)} lies outside of {where}", remedy)
-        objects.append(found)
-    return distinct(objects, path), without_output
+        name = f"entry {number}"
+        try:
+            if not isinstance(entry, dict):
+                raise NoObjectError("it is not an object of JSON")
+            source = entry["file"] if isinstance(entry.get("file"), str) else ""
+            name = printable(source or name)
+            directory = directory_of(entry, path)
+            output = output_of(entry, directory)
+            if object_at(directory, output, base) is None and base is not None:
+                left.append((printable(os.path.join(directory, output)), OUTSIDE, f"it lies outside of {base}"))
+            else:
+                found.append((directory, output, source))
+        except NoObjectError as error:
+            kind = NOT_A_COMPILE if isinstance(error, NotACompileError) else NO_OUTPUT
+            left.append((name, kind, printable(str(error))))
+        except UserError as error:
+            left.append((name, NO_OUTPUT, printable(error.problem)))
+    objects = [_named(*item, base) for item in found]
+    if base is None and len({item.name for item in objects}) < len({os.path.abspath(item.path) for item in objects}):
+        common = Path(os.path.commonpath([directory for directory, _output, _source in found]))
+        objects = [_named(*item, common) for item in found]
+    return _first_of_each(objects, left), left
+
+
+def printable(text: str) -> str:
+    """Return a name or message from a database, which may hold any character, as what a terminal and UTF-8 can show."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_MAX_SHOWN])
+
+
+def _named(directory: str, output: str, source: str, base: Path | None) -> ObjectFile:
+    """Return the object of a command; for an object outside of the base, with "__" for each ".." in its name."""
+    item = object_at(directory, output, base, source)
+    if item is not None:
+        return item
+    path = os.path.join(directory, output)
+    name = os.path.relpath(path, base or directory).replace("../", f"{_PARENT}/")
+    return ObjectFile(path, name, source.endswith(_ASSEMBLY), directory)
+
+
+def _first_of_each(objects: Iterable[ObjectFile], left: Left) -> list[ObjectFile]:
+    """Return the objects without repetitions. Add to `left` those whose names other objects have."""
+    known: dict[str, ObjectFile] = {}
+    for item in objects:
+        first = known.setdefault(os.path.normpath(item.name), item)
+        if os.path.abspath(first.path) != os.path.abspath(item.path):
+            left.append((item.path, NO_OUTPUT, f"{first.path} has the same module name, {item.name}"))
+    return list(known.values())
 
 
 def _read(path: Path) -> list[Any]:

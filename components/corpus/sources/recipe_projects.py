@@ -19,7 +19,7 @@ from components.core.projects.source import fetch_recipe
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.outcome import EXTRACTED, Outcome
 from components.corpus.profiles import copy_profiles
-from components.corpus.report import COMPILE_FAILED, NO_OUTPUT, Report, join_reports, make_report
+from components.corpus.report import COMPILE_FAILED, Report, join_reports, make_report
 from components.corpus.sources.debian_packages import DebianConfig, build_packages
 from components.corpus.sources.objects import from_compile_commands
 
@@ -144,15 +144,14 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[]
 
 
 def _extract(recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig) -> tuple[list[Outcome], Report]:
-    objects, without_output = from_compile_commands(built.compile_commands, built.directory)
+    objects, left = from_compile_commands(built.compile_commands, built.directory)
     objects = [dataclasses.replace(item, name=f"{recipe.name}/{item.name}") for item in objects]
     failed = set(built.failed)
     compiled = [item for item in objects if item.name.split("/", 1)[1] not in failed]
     # Modules of a project that overrides the level would distort comparisons at this level: skip and report them.
     extract = ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=config.jobs)
     outcomes = extract_objects(compiled, output, extract)
-    other = [(name, NO_OUTPUT, "no -o in its command") for name in without_output]
-    other += [(name, COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
+    other = [*left, *((name, COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed)]
     report = make_report(recipe.name, outcomes, other)
     say(f"{recipe.name}: {report.line()}")
     if not any(outcome.kind == EXTRACTED for outcome in outcomes):

@@ -61,7 +61,7 @@ def mounted_paths(command: Sequence[str]) -> tuple[Path, ...]:
 
 def _of_build(database: Path) -> Iterator[Path]:
     """Yield the directories that compile commands ran in, and for objects elsewhere their directory or themselves."""
-    for directory, written in objects_in(read_bytes(database).decode("utf-8", "replace")):
+    for directory, written in objects_in(read_bytes(database).decode("utf-8", "replace"), database):
         path = Path(os.path.abspath(written))
         within = [Path(directory)] if path.is_relative_to(directory) else []
         yield from itertools.islice((place for place in (*within, path.parent, path) if not _hides(place)), 1)

@@ -12,7 +12,7 @@ from components.core.console import UserError
 from components.corpus.sources.objects import from_compile_commands
 
 
-def write(path: Path, *entries: dict[str, Any]) -> Path:
+def write(path: Path, *entries: Any) -> Path:
     (path / "compile_commands.json").write_text(json.dumps(list(entries)))
     return path / "compile_commands.json"
 
@@ -38,18 +38,77 @@ def test_base_directory_distinguishes_objects_of_several_builds(tmp_path: Path) 
     assert [item.name for item in objects] == ["b1/a.o", "b2/a.o", "b2/d.o"]
 
 
-def test_name_clash_is_refused_but_repeated_entries_are_not(tmp_path: Path) -> None:
-    objects, _ = from_compile_commands(write(tmp_path, entry("/b", "a.o"), entry("/b", "a.o")))
-    assert len(objects) == 1
-    with pytest.raises(UserError, match=r"would both become the module a\.o") as caught:
-        from_compile_commands(write(tmp_path, entry("/b", "a.o"), entry("/c", "a.o")))
-    assert "--obj-base-dir" in caught.value.remedy
+def test_repeated_entries_are_one_object(tmp_path: Path) -> None:
+    objects, left = from_compile_commands(
+        write(tmp_path, entry("/b", "a.o"), entry("/b", "/b/a.o"), entry("/b", "a.o"))
+    )
+    assert [item.name for item in objects] == ["a.o"] and left == []
 
 
-@pytest.mark.parametrize(("output", "base"), [("../a.o", None), ("/elsewhere/a.o", None), ("a.o", Path("/other"))])
-def test_objects_outside_of_the_base_are_refused(tmp_path: Path, output: str, base: Path | None) -> None:
-    with pytest.raises(UserError, match="lies outside of"):
-        from_compile_commands(write(tmp_path, entry("/b", output)), base)
+def test_objects_of_equal_names_are_named_by_their_directories(tmp_path: Path) -> None:
+    path = write(tmp_path, entry("/r/a", "util.o"), entry("/r/b/c", "util.o"), entry("/r", "main.o"))
+    objects, left = from_compile_commands(path)
+    assert [(item.path, item.name) for item in objects] == [
+        ("/r/a/util.o", "a/util.o"),
+        ("/r/b/c/util.o", "b/c/util.o"),
+        ("/r/main.o", "main.o"),
+    ]
+    assert left == []
+
+
+def test_objects_outside_of_their_directory_do_not_rename_others(tmp_path: Path) -> None:
+    """As CMake writes `..`; a corpus cannot have files outside of it."""
+    path = write(tmp_path, entry("/b/src", "x.o"), entry("/b/src", "../obj/x.o"), entry("/b/src", "/tmp/y.o"))
+    objects, left = from_compile_commands(path)
+    assert [item.name for item in objects] == ["x.o", "__/obj/x.o", "__/__/tmp/y.o"] and left == []
+    path = write(tmp_path, entry("/r/a", "x.o"), entry("/r/b", "x.o"), entry("/r/a", "../../o/z.o"))
+    assert [item.name for item in from_compile_commands(path)[0]] == ["a/x.o", "b/x.o", "__/o/z.o"]
+
+
+def test_objects_outside_of_a_given_base_are_left_out_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path, entry("/b", "a.o"), entry("/other", "b.o"))
+    objects, left = from_compile_commands(path, Path("/b"))
+    assert [item.name for item in objects] == ["a.o"]
+    assert left == [("/other/b.o", "outside", "it lies outside of /b")]
+
+
+def test_relative_directory_starts_from_the_database(tmp_path: Path) -> None:
+    objects, _ = from_compile_commands(write(tmp_path, entry("build", "a.o"), entry(".", "b.o"), entry("", "c.o")))
+    assert [item.path for item in objects] == [f"{tmp_path}/build/a.o", f"{tmp_path}/./b.o", f"{tmp_path}/c.o"]
+
+
+ODD: list[Any] = [
+    3,
+    None,
+    [],
+    {},
+    {"file": "odd.c"},
+    {"directory": 3, "file": "odd.c", "arguments": ["cc", "-c", "odd.c"]},
+    {"directory": "/b", "file": "odd.c"},
+    {"directory": "/b", "file": ["odd.c"], "command": None, "arguments": [], "output": 4},
+    {"directory": "/b", "file": "odd.c", "arguments": ["cc", "-c", 3]},
+    {"directory": "/b", "file": "odd.c", "command": "cc -c 'odd.c"},
+    {"directory": "/b", "file": "odd.c", "command": "cc -c odd.c -o"},
+    {"directory": "/b", "file": "odd.c", "arguments": ["cc", "-c", "odd.c", "-o", "/dev/null"]},
+    {"directory": "/b", "file": "odd.c", "arguments": ["cc", "-c", "odd.c", "-o", "a\0b.o"]},
+    {"directory": "/b", "file": "odd.c", "arguments": ["cc", "-c", "odd.c", "-o", "\ud800.o"]},
+    {"directory": "/b", "file": "odd.c", "arguments": ["cc", "-c", "odd.c", "-o", "\udc80.o"]},
+    {"directory": "/\udc80", "file": "odd.c", "arguments": ["cc", "-c", "odd.c", "-o", "/elsewhere/x.o"]},
+    {"directory": "/b", "file": "odd\ud800\x1b[31m\n::error::.c", "command": "python3 gen.py"},
+    {"directory": "/b", "file": "odd.c", "command": "cc -c @gone.rsp"},
+    {"directory": "/b", "file": "odd.c", "command": "cc -E odd.c -o odd.o"},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("base", [None, Path("/b")])
+def test_odd_entry_is_left_out_by_name_and_stops_nothing(tmp_path: Path, odd: Any, base: Path | None) -> None:
+    objects, left = from_compile_commands(write(tmp_path, entry("/b", "a.o"), odd, entry("/b", "c.o")), base)
+    assert [item.name for item in objects if "elsewhere" not in item.name] == ["a.o", "c.o"]
+    assert len(objects) + len(left) == 3
+    for name, _kind, detail in left:
+        assert name.startswith(("odd", "entry 1", "/elsewhere")) and detail and (name + detail).isprintable()
+        (name + detail).encode()
 
 
 @pytest.mark.parametrize(
@@ -66,12 +125,19 @@ def test_commands_are_split_like_a_shell(tmp_path: Path, command: str, name: str
     assert objects[0].name == name
 
 
-def test_commands_without_output_are_reported(tmp_path: Path) -> None:
-    bare = {"directory": "/b", "file": "gen.py", "command": "python gen.py"}
-    last = {"directory": "/b", "file": "odd.c", "command": "clang odd.c -o"}
-    named = {"directory": "/b", "file": "c.c", "command": "cl c.c", "output": "c.o"}
-    objects, rest = from_compile_commands(write(tmp_path, bare, last, named))
-    assert [item.name for item in objects] == ["c.o"] and rest == ["gen.py", "odd.c"]
+def test_output_key_names_the_object_of_commands_that_do_not(tmp_path: Path) -> None:
+    unknown = {"directory": "/b", "file": "c.c", "command": "cl c.c", "output": "c.o"}
+    implied = {"directory": "/b", "file": "d.c", "command": "clang -c d.c", "output": "obj/d.o"}
+    other = {"directory": "/b", "file": "e.c", "command": "clang -c e.c -o e.o", "output": "x.o"}
+    objects, left = from_compile_commands(write(tmp_path, unknown, implied, other))
+    assert [item.name for item in objects] == ["c.o", "obj/d.o", "e.o"] and left == []
+
+
+def test_file_selects_the_object_of_a_command_that_compiles_several(tmp_path: Path) -> None:
+    command = {"directory": "/b", "command": "clang -c x.c ../s/y.c"}
+    entries = [{**command, "file": "/b/x.c"}, {**command, "file": "/s/y.c"}, {**command, "file": "z.c"}]
+    objects, left = from_compile_commands(write(tmp_path, *entries))
+    assert [item.name for item in objects] == ["x.o", "y.o"] and [name for name, _kind, _detail in left] == ["z.c"]
 
 
 @pytest.mark.parametrize(("file", "assembly"), [("a.S", True), ("a.s", True), ("a.asm", True), ("as.c", False)])
@@ -86,8 +152,6 @@ def test_assembly_is_recognized_by_its_source(tmp_path: Path, file: str, assembl
         ("", "not valid JSON"),
         ("{}", "not a list"),
         ("[]", "is empty"),
-        ("[3]", "entry 0"),
-        ('[{"file": "a"}]', "entry 0"),
     ],
 )
 def test_invalid_compilation_database_is_refused(tmp_path: Path, text: str, words: str) -> None:
