@@ -121,7 +121,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("inputs") / "trace"
     random = np.random.default_rng(0)
     features = [FeatureSpec(f"f{number}", "int64") for number in range(40)]
-    with publish(directory) as partial:
+    with publish(directory, "trace") as partial:
         writer = TraceWriter(partial, "inlining", "inlining_decision", features)
         columns = {spec.name: random.integers(-(10**9), 10**9, 3000) for spec in features}
         zeros = np.zeros(3000, np.int32)

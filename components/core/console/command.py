@@ -59,7 +59,7 @@ def _status_of(command: Callable[..., Any]) -> int:
 
         return _fail(f"error: {name_mirrors_by_uri(str(error))}")
     except click.ClickException as error:
-        error.message = escape_lines(error.message)  # it contains what the user wrote
+        vars(error)["message"] = escape_lines(error.message)  # it contains what the user wrote
         error.show()
         return error.exit_code
     except KeyboardInterrupt as error:

@@ -33,23 +33,23 @@ def prepare_process() -> str:
     except OSError:
         return "error: the working directory does not exist anymore\n  remedy: change to a directory that exists (cd)"
     for what, text in (("the working directory", directory), *(("the argument", text) for text in sys.argv[1:])):
-        if problem := encoding_problem(text):
-            return f"error: {what} {text!r} {problem}"
+        if found := encoding_problem(text):
+            return f"error: {what} {text!r} {found[0]}\n  remedy: {found[1]}"
     return ""
 
 
-def encoding_problem(text: str) -> str:
-    """Return what is wrong with a path or argument that cannot be written as UTF-8, and the remedy; "" if it can."""
+def encoding_problem(text: str) -> tuple[str, str] | None:
+    """Return the problem of a path or argument that cannot be written as UTF-8, and its remedy; None if it can."""
     try:
         text.encode()
-        return ""
+        return None
     except UnicodeEncodeError:
         pass
     try:
         os.fsencode(text).decode()
     except UnicodeError:
-        return "is not valid UTF-8\n  remedy: rename the file or directory"
-    return f"cannot be read in the encoding {sys.getfilesystemencoding()}\n  remedy: {_LOCALE_REMEDY}"
+        return "is not valid UTF-8", "rename the file or directory"
+    return f"cannot be read in the encoding {sys.getfilesystemencoding()}", _LOCALE_REMEDY
 
 
 def _open_if_closed(number: int) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_S = 5.0
 """Minimum time between plain lines: a log of twenty minutes stays within a few hundred lines."""
+STANDARD_OUTPUT = "standard output"
+"""Name of the file in errors of writing to it."""
 SLOW_S = 5.0
 """Time after which a wait for a server is reported."""
 
@@ -35,7 +37,7 @@ def say(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard output") from None
+        raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
 
 
 def say_error(text: str) -> None:

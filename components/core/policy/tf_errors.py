@@ -1,4 +1,4 @@
-"""Separates a full disk from exhausted memory, for which TensorFlow has one error."""
+"""Separates what the machine lacks from exhausted memory; for a full disk and for memory TensorFlow has one error."""
 
 from __future__ import annotations
 
@@ -12,15 +12,23 @@ import tensorflow as tf
 
 from components.core.console import UserError
 
+_OF_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO)
+
 
 @contextmanager
 def explain_resource_exhausted(directory: Path) -> Iterator[None]:
-    """Convert TensorFlow's ResourceExhaustedError into an OSError (ENOSPC) about `directory`, or a UserError."""
+    """Convert TensorFlow's errors of files into OSErrors about `directory`, a ResourceExhaustedError into a UserError.
+
+    TensorFlow's errors have no errno, but contain its text.
+    """
     try:
         yield
-    except tf.errors.ResourceExhaustedError as error:
-        if os.strerror(errno.ENOSPC) in str(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
+    except tf.errors.OpError as error:
+        for number in _OF_FILES:
+            if os.strerror(number) in str(error):
+                raise OSError(number, os.strerror(number), str(directory)) from error
+        if not isinstance(error, tf.errors.ResourceExhaustedError):
+            raise
         raise UserError(
             f"TensorFlow ran out of memory: {error.message}", "free memory, or use smaller batches (--help)"
         ) from error

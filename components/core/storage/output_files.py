@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.console.progress import STANDARD_OUTPUT
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -60,7 +61,7 @@ def full_disk_named(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _FULL or error.filename == STANDARD_OUTPUT:
             raise
         named = [Path(str(name)) for name in (error.filename2, error.filename) if name]
         full = next((path for path in (place, *named, Path(tempfile.gettempdir())) if _is_full(path)), place)

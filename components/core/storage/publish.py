@@ -117,7 +117,7 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
     with removed_if_unused(output.parent):
         make_directory(output.parent, output)
         remove_stale(_partial_directories(output))
-        # Held until the directory is published or removed, so that remove_stale leaves it alone.
+        # Held until the directory is published or doomed, so that remove_stale leaves it alone.
         partial, lock = make_locked(output.parent, f".{output.name}.partial-", output)
         try:
             filled = Partial(partial, kind)
@@ -132,12 +132,12 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
             _flush_directory(output.parent)
         finally:
             # After an exchange `partial` is the old artifact, after a failure the unfinished one, after a rename
-            # missing.
+            # missing. Its removal may need the descriptor of the lock, where no more files can be opened.
+            os.close(lock)
             if partial.is_dir():
                 shutil.rmtree(partial, ignore_errors=True)
             else:
                 partial.unlink(missing_ok=True)
-            os.close(lock)
 
 
 def _partial_directories(output: Path) -> list[Path]:

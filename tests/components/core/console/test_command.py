@@ -103,6 +103,36 @@ def test_error_names_a_path_that_is_not_writable() -> None:
     assert "/sys/kernel/notes" in err and "remedy" in err and "Traceback" not in err
 
 
+def test_directory_that_vanishes_is_reported_without_traceback(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    body = f"""
+import os
+listed = list(os.scandir({str(tmp_path)!r}))
+os.rmdir({str(tmp_path / "gone")!r})
+for entry in listed:
+    os.listdir(entry)
+"""
+    status, err = run(body)
+    assert status == 1 and err.startswith(f"error: {tmp_path}/gone: No such file or directory\n  remedy: ")
+
+
+@pytest.mark.parametrize(
+    ("limit", "body", "named"),
+    [
+        ("RLIMIT_AS", "bytearray(1 << 33)", "out of memory"),
+        ("RLIMIT_NOFILE", "[open('/dev/null') for _ in range(99)]", "too many open files"),
+        ("RLIMIT_FSIZE", "print('x' * 99, file=open('f', 'w'), flush=True)", "File too large"),
+    ],
+)
+def test_limits_are_reported_without_traceback(
+    limit: str, body: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes = {"RLIMIT_AS": 1 << 30, "RLIMIT_NOFILE": 50, "RLIMIT_FSIZE": 10}
+    status, err = run(f"import resource\nresource.setrlimit(resource.{limit}, 2 * ({sizes[limit]},))\n{body}")
+    assert status == 1 and named in err and "remedy: " in err and "Traceback" not in err
+
+
 def test_too_long_file_name_is_reported_without_traceback() -> None:
     status, err = run("open('a' * 300, 'w')")
     assert status == 1 and "aaa: File name too long" in err and "remedy" in err and "Traceback" not in err
