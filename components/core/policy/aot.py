@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,11 +23,14 @@ from components.core import problems
 from components.core.console import Progress, UserError
 from components.core.formats.policy import SAVED_MODEL
 from components.core.policy.saved_model import SIGNATURE
+from components.core.processes import supervision
+from components.core.processes.supervision import signal_name
 
 AOT = "aot"
 RUNTIME = "libtf_xla_runtime.a"
 TARGET_TRIPLE = "x86_64-pc-linux-gnu"
 TIMEOUT_S = 600.0
+REMEDY = "use --embed cpp"
 
 _CORE_SOURCES = (
     "tensorflow/compiler/tf2xla/xla_compiled_cpu_function.cc",
@@ -40,44 +43,38 @@ _CORE_SOURCES = (
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-ftemplate-backtrace-limit=0")
 
 
-def compile_aot(directory: Path, problem_name: str, clang: Path, triple: str = TARGET_TRIPLE) -> Path:
-    """Add aot/ to a policy directory that has saved_model/. UserError, with the compiler's stderr, if any part fails.
+def compile_aot(
+    directory: Path, problem_name: str, clang: Path, triple: str = TARGET_TRIPLE, remedy: str = REMEDY
+) -> Path:
+    """Add aot/ to a policy directory that has saved_model/. UserError, with the reason, if any part fails.
+
+    TensorFlow runs a part of the SavedModel's operations, confined: see components/core/processes/sandbox.py.
 
     Args:
         clang: C++ compiler of the runtime (takes a minute or less).
         triple: target of the release clang that embeds the policy.
+        remedy: for the error of a SavedModel that TensorFlow cannot compile.
     """
     problem = problems.get(problem_name)
     aot = directory / AOT
     aot.mkdir()
     header, model = aot / f"{problem.llvm.model_class}.h", aot / f"{problem.llvm.model_class}.o"
     # In a separate process, because it switches TensorFlow to graph mode permanently.
-    _run_command(
-        [
-            sys.executable,
-            "-m",
-            "tensorflow.python.tools.saved_model_cli",
-            "aot_compile_cpu",
-            "--multithreading",
-            "false",
-            "--tag_set",
-            "serve",
-            "--signature_def_key",
-            SIGNATURE,
-            "--dir",
-            str(directory / SAVED_MODEL),
-            "--output_prefix",
-            str(aot / problem.llvm.model_class),
-            "--cpp_class",
-            f"llvm::{problem.llvm.model_class}",
-            "--target_triple",
-            triple,
-        ],
-        "TensorFlow's AOT compiler",
-    )
-    for path in aot.iterdir():
-        if path not in (header, model):
-            path.unlink()  # a makefile with this machine's paths, an object with metadata that nothing reads
+    with tempfile.TemporaryDirectory(prefix="mlgo-aot-") as scratch:
+        prefix = Path(scratch, problem.llvm.model_class)
+        arguments = {
+            "multithreading": "false",
+            "tag_set": "serve",
+            "signature_def_key": SIGNATURE,
+            "dir": str((directory / SAVED_MODEL).absolute()),
+            "output_prefix": str(prefix),
+            "cpp_class": f"llvm::{problem.llvm.model_class}",
+            "target_triple": triple,
+        }
+        _run_tensorflow(arguments, Path(scratch), remedy)
+        # The other files are a makefile with this machine's paths, and an object with metadata that nothing reads.
+        for path in (header, model):
+            shutil.move(Path(scratch, path.name), path)
     root = tensorflow_root()
     build_runtime(model, aot / RUNTIME, root, clang)
     copy_headers(header, aot / "include", root, clang)
@@ -139,6 +136,23 @@ def copy_headers(header: Path, include: Path, root: Path, clang: Path) -> None:
             shutil.copyfile(path, target)
 
 
+def _run_tensorflow(arguments: Mapping[str, str], scratch: Path, remedy: str) -> None:
+    """Run TensorFlow's AOT compiler in a child that can write only to `scratch`. UserError with the reason."""
+    module = [sys.executable, "-P", "-W", "ignore", "-m", "tensorflow.python.tools.saved_model_cli", "aot_compile_cpu"]
+    environment = [f"TMPDIR={scratch}", f"TEST_TMPDIR={scratch}/tensorflow"]
+    options = [text for name, value in arguments.items() for text in (f"--{name}", value)]
+    task = f"TensorFlow's AOT compiler, for {arguments['dir']}"
+    try:
+        done = supervision.run(["/usr/bin/env", *environment, *module, *options], TIMEOUT_S, writable=scratch)
+    except supervision.ProcessTimeout:
+        raise UserError(f"{task}, took more than {TIMEOUT_S:.0f} s", "try again on a less busy machine") from None
+    done.require_disk_space(scratch)
+    if done.returncode < 0:
+        raise UserError(f"{task}, ended by {signal_name(-done.returncode)}", remedy)
+    if done.returncode != 0:
+        raise UserError(f"{task}: {done.reason:.300}", remedy)
+
+
 def _run_command(command: Sequence[str], task: str) -> str:
     try:
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
@@ -147,5 +161,5 @@ def _run_command(command: Sequence[str], task: str) -> str:
     except subprocess.TimeoutExpired:
         raise UserError(f"{task} took more than {TIMEOUT_S:.0f} s", "try again on a less busy machine") from None
     if result.returncode != 0:
-        raise UserError(f"{task} failed (status {result.returncode}):\n{result.stderr[-2000:]}", "use --embed cpp")
+        raise UserError(f"{task} failed (status {result.returncode}):\n{result.stderr[-2000:]}", REMEDY)
     return result.stdout

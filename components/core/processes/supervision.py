@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import select
 import signal
 import subprocess
@@ -28,6 +29,9 @@ from components.core.processes.reaper import REAPER, environment_without_secrets
 STDERR_TAIL_BYTES = 16_384
 """Size of the kept end of a child's stderr, which is where the error is."""
 _NO_SPACE = "No space left on device"
+_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): ", re.MULTILINE)
+_FRAMING = (" ", "\t", "Graph execution error", "Detected at node", "<stack traces", "Original stack trace", "Node:")
+"""Beginnings of lines of TensorFlow's error messages that do not say what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,15 @@ class Completed:
     stderr: str
     wall_s: float
     left_running: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why it failed: the message of the last Python exception in its stderr, or the last line."""
+        *_before, last = _EXCEPTION.split(self.stderr)
+        lines = [line for line in last.splitlines() if line and not line.startswith(_FRAMING)]
+        if not lines:
+            return f"status {self.returncode}"
+        return lines[0] if _before else lines[-1]
 
     def require_disk_space(self, directory: Path) -> None:
         """Raise OSError (ENOSPC) about `directory` if the child said that the disk is full.
@@ -124,6 +137,14 @@ def run(
         return Completed(child.wait(), _tail(stderr), wall_s, left)
     finally:
         os.close(stderr)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal with its meaning."""
+    try:
+        return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
+    except ValueError:
+        return f"signal {number}"
 
 
 def restore_sigchld() -> None:

@@ -6,7 +6,8 @@ import pytest
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
-from components.core.policy.compare import compare_to_reference, sample_decisions
+from components.core.policy.agreement import compare_to_reference
+from components.core.policy.compare import sample_decisions
 from components.core.policy.dense import DensePolicy
 from components.core.storage import write_manifest
 

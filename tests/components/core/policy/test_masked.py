@@ -11,8 +11,9 @@ import pytest
 
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
+from components.core.policy.agreement import compare_to_reference
 from components.core.policy.codegen import generate, word_offsets
-from components.core.policy.compare import compare, compare_to_reference
+from components.core.policy.compare import compare
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast, export_policy
 from components.core.policy.feature_encoding import quantiles
