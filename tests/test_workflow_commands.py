@@ -20,7 +20,7 @@ from components.core.storage import gcs, publish
 from components.core.storage.uri import mirror, parse_place
 from pipelines.cli.retrain import _installed
 from pipelines.images import BASES, ON_IMAGE
-from pipelines.retrain.check import module_checksums
+from pipelines.retrain.artifacts import module_checksums
 from pipelines.retrain.state import Deployed, load_state, save_state
 from tests.storage_server import storage_server
 from tests.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds, load, steps

@@ -27,7 +27,8 @@ from pipelines.cli.image_help import current_image, not_in_image
 from pipelines.cli.pipeline import local_parameters, make_runner, parameters
 from pipelines.cli.register import REGISTRY_OPTIONS, register, register_deployed
 from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, chosen_server, options
-from pipelines.retrain.check import Limits, RetrainInputs, module_checksums, retrain_reasons
+from pipelines.retrain.artifacts import check_evaluation, check_run, module_checksums, training_toolchain
+from pipelines.retrain.check import Limits, RetrainInputs, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.state import State, load_state, save_state
@@ -150,16 +151,15 @@ def check(
     Example:
       mlgo retrain check --state gs://my-bucket/retrain.json --llvm-major 19 --corpus gs://my-bucket/corpus
     """
-    from components.evaluation.report.terminal_report import read_metrics
-
     known = load_state(state)
     problem = known.deployed.problem if known.deployed else "inlining"
+    deployed = known.deployed.policy_digest if known.deployed else ""
     facts = RetrainInputs(
         now=time.time(),
         llvm_version=_installed(llvm_major) if llvm_major else None,
         features=_features(toolchain, problem) if toolchain else None,
         modules=module_checksums(corpus) if corpus else None,
-        metrics=read_metrics(evaluation) if evaluation else None,
+        metrics=check_evaluation(str(evaluation), problem, deployed) if evaluation else None,
     )
     found = retrain_reasons(known, facts, Limits(max_drift, max_age_days))
     for reason in found:
@@ -360,6 +360,8 @@ def promote(
         if release_report:
             artifacts["release_report"] = absolute_place(release_report)
     require_shared(state, "--run or --policy", artifacts["policy"])
+    known_state = load_state(state)
+    check_run(artifacts, toolchain, known_state.deployed.problem if known_state.deployed else None)
     why = judge_and_promote(
         state,
         artifacts,
@@ -411,7 +413,10 @@ def rollback(state: str, by: str, reason: str, registry: str, model: str, servin
       mlgo retrain rollback --state gs://my-bucket/retrain.json --reason "slower at start-up"
     """
     chosen = parse_registry(registry, serving_image) if registry else None
+    from pipelines.retrain.promote import require_deployed
+
     after = load_state(state).rolled_back(by, reason, time.time())
+    require_deployed(after, "restore it, or promote another policy: the state was not changed")
     save_state(state, after)
     _show(after)
     if chosen:
@@ -481,6 +486,4 @@ def _installed(llvm_major: int) -> str:
 
 
 def _features(toolchain: Path, problem: str) -> tuple[str, ...]:
-    from components.core.formats.toolchain import load_toolchain
-
-    return tuple(sorted(feature.name for feature in load_toolchain(toolchain).features.get(problem, ())))
+    return tuple(sorted(feature.name for feature in training_toolchain(str(toolchain), problem).features[problem]))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.core.console import UserError
-from components.core.storage.uri import ObjectUri, parse_place
 from components.evaluation.metrics_types import Metrics
 from pipelines.retrain.state import State
 
@@ -74,23 +72,6 @@ def drift(known: Mapping[str, str], today: Mapping[str, str]) -> float:
         return 0.0
     contents = set(known.values())
     return sum(checksum not in contents for checksum in today.values()) / len(today)
-
-
-def module_checksums(corpus: str) -> dict[str, str]:
-    """Return name -> crc32c of the bitcode of each module of a corpus artifact, read from its manifest alone."""
-    where = parse_place(corpus)
-    if isinstance(where, ObjectUri):
-        from components.core.storage.remote import read_remote_manifest
-
-        remote = read_remote_manifest(where)
-        if not remote.version:
-            raise UserError(f"{corpus} is not a corpus", "check --corpus")
-        files = remote.files
-    else:
-        from components.core.storage import read_manifest
-
-        files = read_manifest(where).files
-    return {entry.name.removesuffix(".bc"): entry.crc32c for entry in files if entry.name.endswith(".bc")}
 
 
 def _regression(promised: float, interval: tuple[float, float] | None, metrics: Metrics) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from components.core.console import UserError
 from components.core.formats.policy import load_policy_info
-from pipelines.retrain.promote import local
+from pipelines.retrain.artifacts import local
 
 
 def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) -> str:

@@ -6,19 +6,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from components.core.console import UserError, say
 from components.core.formats.policy import load_policy_info
 from components.core.storage import digest
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import ObjectUri, parse_place
 from components.core.storage.versioned_json import Conflict
 from components.evaluation.measurements import Measurements, read_measurements
 from components.evaluation.metrics_types import Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
 from pipelines.local.locations import artifact_digest
-from pipelines.retrain.check import module_checksums
+from pipelines.retrain.artifacts import local, module_checksums
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
 from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
 
@@ -253,12 +250,6 @@ def _require_evaluation_of(policy_digest: str, metrics: Metrics, place: str) -> 
         raise UserError(f"the evaluation at {place} is of another policy", "name the artifacts of one run")
 
 
-def local(place: str) -> Path:
-    """Return the local path of the artifact at `place`, which is downloaded if it is in object storage."""
-    where = parse_place(place)
-    return fetch(where) if isinstance(where, ObjectUri) else where
-
-
 def promote(
     place: str,
     run: Mapping[str, str],
@@ -318,12 +309,12 @@ def promote(
     raise UserError(f"{place} was modified concurrently {_ATTEMPTS} times", "find out what writes there, and try again")
 
 
-def require_deployed(state: State) -> None:
+def require_deployed(state: State, remedy: str = "run mlgo retrain rollback, or restore it") -> None:
     """Raise UserError if the deployed policy's artifact is missing, or is not the one that was promoted."""
     if state.deployed is not None and artifact_digest(state.deployed.policy) != state.deployed.policy_digest:
         raise UserError(
             f"the deployed policy at {state.deployed.policy} is missing or has changed",
-            "run mlgo retrain rollback, or restore it",
+            remedy,
         )
 
 

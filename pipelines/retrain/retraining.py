@@ -14,6 +14,7 @@ from pipelines.local.run_locally import run_locally
 from pipelines.local.runners.runner import Runner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
+from pipelines.retrain.artifacts import check_run
 from pipelines.retrain.evaluate_deployed import evaluation_arguments
 from pipelines.retrain.promote import other_problem, promote, require_deployed, run_artifacts
 from pipelines.retrain.state import State
@@ -55,6 +56,7 @@ def retrain(
     # If the report was skipped, one of an earlier run may be there. One on another policy than the trained one, which
     # took its place, is not read: then the evaluation refuses the trained one.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
+    check_run(artifacts, f"{root}/training", problem)
     return promote(place, artifacts, evaluator(root, given, output, runner), by, seed)
 
 

@@ -11,7 +11,8 @@ from components.core.console import UserError, say
 from components.core.objectives import OBJECTIVES
 from components.core.storage.input_files import MissingFile, read_text
 from components.evaluation.report.model_card import MARKDOWN
-from pipelines.retrain.promote import describe_day, local
+from pipelines.retrain.artifacts import local
+from pipelines.retrain.promote import describe_day
 from pipelines.retrain.state import Deployed
 
 ALIAS = "deployed"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,16 @@ import numpy as np
 import pytest
 
 from components.core.console import UserError
+from components.core.formats.corpus import write_description
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.core.formats.toolchain import Mode, Toolchain
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.objectives import SCORE, SIZE
+from components.core.policy.dense import DensePolicy
+from components.core.policy.export import export_fast
 from components.core.storage import digest, publish
+from components.core.storage.manifest import write_manifest
 from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
 from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
 from components.evaluation.metrics import summarize
@@ -36,9 +44,10 @@ from components.evaluation.projects.linked_binaries import Binary, summarize_bin
 from components.evaluation.report.terminal_report import read_metrics
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
-from pipelines.retrain.check import Limits, RetrainInputs, drift, module_checksums, retrain_reasons
+from pipelines.retrain.artifacts import check_run, module_checksums
+from pipelines.retrain.check import Limits, RetrainInputs, drift, retrain_reasons
 from pipelines.retrain.evaluate_deployed import evaluate_deployed, reported_error
-from pipelines.retrain.promote import compare, promote, promotion, regressed_modules
+from pipelines.retrain.promote import compare, promote, promotion, regressed_modules, run_artifacts
 from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
 from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
@@ -155,7 +164,18 @@ def run(tmp_path: Path) -> dict[str, str]:
     return artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048])
 
 
-def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dict[str, str]:
+SPEC = FeatureSpec("callee_users", "int64", (1,))
+
+
+def artifacts(
+    root: Path, policy: list[int], verdict: Verdict = "better", loadable: bool = False, seed: int = 0
+) -> dict[str, str]:
+    """Publish the artifacts of a run; return their locations.
+
+    Args:
+        policy: text of each module under the policy; 1000 under the heuristic.
+        loadable: whether the policy has its weights (random ones of `seed`) and policy.so, and there is a toolchain.
+    """
     found = measured(policy)
     metrics = summarize(found, 0.0, 0)
     metrics.verdict, metrics.reduction_percent_ci95 = verdict, (3.0, 5.0)
@@ -163,16 +183,38 @@ def artifacts(root: Path, policy: list[int], verdict: Verdict = "better") -> dic
         (directory / "metrics.json").write_text(encode_json(metrics))
         write_measurements(directory, found)
     with publish(root / "policy", "policy") as directory:
-        spec = FeatureSpec("callee_users", "int64", (1,))
         write_policy_info(
             directory,
-            PolicyInfo("inlining", (spec,), 2, "ppo", llvm_version="19.1.7", metrics={"sum": float(sum(policy))}),
+            PolicyInfo("inlining", (SPEC,), 2, "ppo", llvm_version="19.1.7", metrics={"sum": float(sum(policy))}),
         )
+        if loadable:
+            weights = np.random.default_rng(seed).normal(size=(2, 2)).astype(np.float32)
+            layers = ((weights, np.zeros(2, np.float32)),)
+            dense = DensePolicy("inlining", (SPEC,), {SPEC.name: np.arange(1000.0)}, layers)
+            export_fast(dense, directory, Path("/usr/bin/clang-19"))
+            dense.save(directory)
+    if loadable:
+        metrics.inputs.policy_digest = digest(root / "policy")
+        with publish(root / "evaluation", "evaluation") as directory:
+            (directory / "metrics.json").write_text(encode_json(metrics))
+            write_measurements(directory, found)
+        toolchain_at(root / "training")
     with publish(root / "corpus", "corpus") as directory:
         for name in found.modules:
             (directory / f"{name}.bc").write_text(f"bitcode {name}")
             (directory / f"{name}.cmd").write_text("-cc1")
+        write_description(directory, list(found.modules))
     return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
+
+
+def toolchain_at(place: Path, mode: Mode = "training", features: tuple[FeatureSpec, ...] = (SPEC,)) -> str:
+    """Publish a toolchain without a working clang; return its location."""
+    with publish(place, "toolchain") as directory:
+        (directory / "bin").mkdir()
+        (directory / "bin" / "clang").touch()
+        toolchain = Toolchain(directory, mode, "19.1.7", "x86_64-pc-linux-gnu", {"inlining": features}, {})
+        (directory / "toolchain.json").write_text(json.dumps(toolchain.to_json()))
+    return str(place)
 
 
 def none_deployed(policy: str) -> str:
@@ -274,6 +316,19 @@ def test_rolled_back_policy_is_promoted_again_only_if_asked(tmp_path: Path) -> N
     assert [entry.kind for entry in load_state(place).decisions] == ["promoted", "rolled back", "promoted"]
 
 
+def test_rollback_to_a_policy_that_is_gone_changes_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "state.json"
+    for name in ("old", "new"):
+        deploy(str(place), tmp_path / name, [990] * 8)
+    shutil.rmtree(tmp_path / "old" / "policy")
+    before = place.read_bytes()
+    done = mlgo("rollback", "--state", place)
+    assert (
+        done.returncode == 1 and "old/policy is missing or has changed" in done.stderr and "restore it" in done.stderr
+    )
+    assert place.read_bytes() == before
+
+
 def test_changed_deployed_policy_is_refused(run: dict[str, str], tmp_path: Path) -> None:
     place = str(tmp_path / "state.json")
     deploy(place, tmp_path / "old", [990] * 8)
@@ -305,7 +360,7 @@ def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: 
 
 def test_failed_evaluation_of_the_deployed_policy_keeps_its_remedy(run: dict[str, str], tmp_path: Path) -> None:
     """A wrong corpus is no reason to roll back."""
-    with pytest.raises(UserError, match=r"cannot be evaluated: .*corpus is not a corpus") as caught:
+    with pytest.raises(UserError, match=r"cannot be evaluated: .*corpus is damaged") as caught:
         evaluate_deployed(run["policy"], run["corpus"], str(tmp_path / "nowhere"), "local:1")
     assert caught.value.remedy and "rollback" not in caught.value.remedy
 
@@ -323,21 +378,124 @@ def test_error_of_a_step_is_passed_on_whole(stderr: str, expected: tuple[str, st
     assert reported_error(stderr) == expected
 
 
-def test_promoting_a_run_twice_changes_nothing(run: dict[str, str], tmp_path: Path) -> None:
+def test_promoting_a_run_twice_changes_nothing(tmp_path: Path) -> None:
     place = tmp_path / "state.json"
+    run = artifacts(tmp_path / "run", [950] * 8, loadable=True)
+    training = tmp_path / "run" / "training"
     command = ("promote", "--state", place, *(f"--{name}={where}" for name, where in run.items()))
     assert "either --run or all of" in mlgo(*command).stderr and "--toolchain is missing" in mlgo(*command).stderr
-    done = mlgo(*command, "--toolchain", tmp_path, "--by", "somebody", "--output", tmp_path / "decision")
+    done = mlgo(*command, "--toolchain", training, "--by", "somebody", "--output", tmp_path / "decision")
     assert done.stdout == "promoted: nothing was deployed\n", done.stderr
     assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["by"] == "somebody"
     before = place.read_bytes()
-    again = mlgo(*command, "--toolchain", tmp_path, "--output", tmp_path / "decision")
+    again = mlgo(*command, "--toolchain", training, "--output", tmp_path / "decision")
     assert again.stdout.startswith("promoted: nothing was deployed (on "), again.stderr
     assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["promoted"] == 1
     shutil.copytree(run["policy"], tmp_path / "copy")
-    copy = mlgo(*command, "--toolchain", tmp_path, "--policy", tmp_path / "copy")
+    copy = mlgo(*command, "--toolchain", training, "--policy", tmp_path / "copy")
     assert "it is deployed already" in copy.stdout and place.read_bytes() == before
     assert "by somebody" in mlgo("show", "--state", place).stdout
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the root of a run with a policy that loads."""
+    root = tmp_path_factory.mktemp("finished") / "run"
+    artifacts(root, [950] * 8, loadable=True)
+    return root
+
+
+def republish(policy: Path, change: Callable[[Path], object]) -> None:
+    """Publish a policy again after a change of its files."""
+    change(policy)
+    (policy / "manifest.json").unlink()
+    write_manifest(policy)
+
+
+def _other_weights(policy: Path) -> None:
+    layers = ((np.array([[0, -9], [0, -9]], np.float32), np.array([0, 7], np.float32)),)
+    DensePolicy("inlining", (SPEC,), {SPEC.name: np.arange(1000.0)}, layers).save(policy)
+
+
+def _other_problem(policy: Path) -> None:
+    document = json.loads((policy / "policy.json").read_text())
+    (policy / "policy.json").write_text(json.dumps(document | {"problem": "regalloc"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda policy: (policy / "weights.npz").write_bytes(b""), r"weights\.npz is damaged"),
+        (lambda policy: (policy / "weights.npz").unlink(), r"has no weights\.npz"),
+        (lambda policy: (policy / "policy.so").unlink(), r"policy\.so is missing"),
+        (lambda policy: (policy / "policy.so").write_bytes(b"\x7fELF"), r"policy\.so is not a native policy"),
+        (lambda policy: os.truncate(policy / "policy.so", 4096), r"policy\.so"),
+        (_other_problem, r"are of different policies: the problem differs, regalloc and inlining"),
+        (_other_weights, r"policy\.so and weights\.npz are of different policies: they differ in \d+ of"),
+    ],
+)
+def test_policy_that_does_not_load_or_agree_is_not_deployed(
+    finished: Path, tmp_path: Path, change: Callable[[Path], object], named: str
+) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(finished, root)
+    republish(root / "policy", change)
+    with pytest.raises(UserError, match=named):
+        check_run(run_artifacts(str(root), False), f"{root}/training", None)
+
+
+def test_artifacts_of_another_kind_are_refused(finished: Path, tmp_path: Path) -> None:
+    """Each artifact is checked before the first policy is deployed, when nothing else would read it."""
+    given = run_artifacts(str(finished), False)
+    with publish(tmp_path / "vocab", "vocab") as directory:
+        (directory / "vocab.json").write_text("{}")
+    release = toolchain_at(tmp_path / "release", "release")
+    other = toolchain_at(tmp_path / "other", features=())
+    check_run(given, f"{finished}/training", None)
+    for name, place, named in (
+        ("policy", given["corpus"], "is a corpus, not a policy"),
+        ("evaluation", given["policy"], "is a policy, not an evaluation"),
+        ("corpus", given["evaluation"], "is an evaluation, not a corpus"),
+        ("corpus", str(tmp_path / "vocab"), "is a vocab, not a corpus"),
+        ("toolchain", str(tmp_path / "vocab"), "is a vocab, not a toolchain"),
+        ("toolchain", release, "is a release toolchain"),
+        ("toolchain", other, "does not log: callee_users"),
+        ("toolchain", str(tmp_path / "nowhere"), "no toolchain at"),
+        ("release_report", given["corpus"], "is a corpus, not an evaluation"),
+    ):
+        with pytest.raises(UserError, match=named):
+            run, toolchain = given | {name: place}, f"{finished}/training"
+            check_run(run, run.pop("toolchain", toolchain), None)
+    with pytest.raises(UserError, match="deployed policy is for regalloc"):
+        check_run(given, f"{finished}/training", "regalloc")
+
+
+def test_command_deploys_nothing_that_is_of_another_kind(finished: Path, tmp_path: Path) -> None:
+    place = tmp_path / "state.json"
+    command = ("promote", "--state", place, *(f"--{n}={finished / n}" for n in ("policy", "evaluation", "corpus")))
+    done = mlgo(*command, f"--toolchain={finished / 'corpus'}")
+    assert done.returncode == 1 and "is a corpus, not a toolchain" in done.stderr and "Traceback" not in done.stderr
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "artifact", "named"),
+    [
+        ("--corpus", "policy", "is a policy, not a corpus"),
+        ("--corpus", "training", "is a toolchain, not a corpus"),
+        ("--toolchain", "corpus", "is a corpus, not a toolchain"),
+        ("--evaluation", "corpus", "is a corpus, not an evaluation"),
+        ("--evaluation", "evaluation", "is of another policy"),
+    ],
+)
+def test_check_refuses_artifacts_of_another_kind(
+    finished: Path, tmp_path: Path, option: str, artifact: str, named: str
+) -> None:
+    """Not "no reason to retrain", which is what an unattended check would believe."""
+    place = str(tmp_path / "state.json")
+    save_state(place, load_state(place).promoted(replace(OLD, promoted_at=time.time())))
+    done = mlgo("check", "--state", place, option, finished / artifact)
+    assert done.returncode == 1 and named in done.stderr and "no reason" not in done.stdout, done.stdout + done.stderr
 
 
 def test_other_modules_judge_each_week() -> None:

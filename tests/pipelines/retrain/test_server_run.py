@@ -16,7 +16,7 @@ import requests
 from click.testing import CliRunner
 
 from components.core.console import UserError
-from components.core.storage import gcs, publish
+from components.core.storage import gcs, publish, read_manifest
 from components.core.storage.uri import ObjectUri, mirror, parse_place
 from pipelines.cli.main import cli
 from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
@@ -52,7 +52,8 @@ def publish_at(uri: str, source: Path | None = None) -> str:
     """Publish an artifact, a copy of `source` or one file; return its URI."""
     place = parse_place(uri)
     assert isinstance(place, ObjectUri)
-    with publish(mirror(place), "trace") as directory:
+    kind = read_manifest(source).kind if source else "evaluation"
+    with publish(mirror(place), kind) as directory:  # type: ignore[arg-type]
         if source is None:
             (directory / "file").write_text(uri)
         else:
@@ -141,11 +142,13 @@ def mlgo(*arguments: str) -> str:
 
 
 def test_run_on_kfp_is_promoted_by_its_id(storage: None, host: str, start: Start, tmp_path: Path) -> None:
-    run, made = start(), artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048])
+    run = start()
+    made = artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048], loadable=True)
     folder = f"{ROOT}/mlgo-training/{run}"
     for name, place in made.items():
         publish_at(f"{folder}/{TASKS[name]}/{FIRST}/{name}", Path(place))
-    publish_run(run, "training")
+    training = tmp_path / "run" / "training"
+    publish_at(f"{folder}/{TASKS['training']}/{FIRST}/training", training)
     command = ("promote", "--state", STATE, "--run", run, "--host", host, "--by", "me")
     assert mlgo(*command).endswith("promoted: nothing was deployed\n")
     deployed = load_state(STATE).deployed
@@ -181,8 +184,9 @@ def test_contradicting_options_are_refused(more: tuple[str, ...], named: str) ->
 )
 def test_step_records_the_run(tmp_path: Path, names: tuple[str, ...], expected: str) -> None:
     """KFP's resource name is that of an Argo Workflow, by which nobody finds the run."""
-    made, place = artifacts(tmp_path / "run", [950] * 8), str(tmp_path / "state.json")
-    mlgo("promote", "--state", place, *(f"--{name}={where}" for name, where in made.items()), "--toolchain=x", *names)
+    made, place = artifacts(tmp_path / "run", [950] * 8, loadable=True), str(tmp_path / "state.json")
+    options = (*(f"--{name}={where}" for name, where in made.items()), f"--toolchain={tmp_path / 'run' / 'training'}")
+    mlgo("promote", "--state", place, *options, *names)
     (decision,) = load_state(place).decisions
     assert decision.run == expected.format(**made)
 

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from components.core.console import UserError
+from components.core.storage import digest, publish
 from pipelines.cli.main import cli
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import registry_entry
@@ -179,7 +180,10 @@ def test_rollback_moves_the_name_and_a_lost_registry_leaves_the_state(
     deployed: Callable[..., Deployed], tmp_path: Path
 ) -> None:
     place = str(tmp_path / "state.json")
-    save_state(place, load_state(place).promoted(deployed("a")).promoted(deployed("b")))
+    with publish(tmp_path / "policy", "policy") as directory:
+        (directory / "policy.json").write_text("{}")
+    before = deployed("a", policy=str(tmp_path / "policy"), policy_digest=digest(tmp_path / "policy"))
+    save_state(place, load_state(place).promoted(before).promoted(deployed("b")))
     kubeflow = Kubeflow()
 
     def mlgo(*arguments: str) -> str:
@@ -191,7 +195,7 @@ def test_rollback_moves_the_name_and_a_lost_registry_leaves_the_state(
     with recording_server(kubeflow.answer) as server:
         assert f"registered: mlgo-inlining:{'b' * 12} is deployed" in mlgo("register", "--registry", server.url)
         mlgo("rollback", "--registry", server.url)
-        assert kubeflow.deployed() == "a" * 12
+        assert kubeflow.deployed() == before.policy_digest[:12]
     with pytest.raises(UserError, match=r"does not answer(.|\n)*only the registry does not") as error:
         mlgo("register", "--registry", server.url)
     assert "then run mlgo retrain register" in error.value.remedy

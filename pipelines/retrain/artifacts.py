@@ -1,0 +1,137 @@
+"""Check the artifacts that retraining takes: that each is of its kind, and that those of a run belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from components.core import problems
+from components.core.console import UserError
+from components.core.formats.policy import PolicyInfo, check_features, load_policy_info
+from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.policy.agreement import require_agreement
+from components.core.storage import require_artifact
+from components.core.storage.fetch import fetch
+from components.core.storage.kinds import Kind, described
+from components.core.storage.manifest import ManifestEntry
+from components.core.storage.uri import ObjectUri, parse_place
+from components.evaluation.measurements import read_measurements
+from components.evaluation.metrics_types import Metrics
+from components.evaluation.report.terminal_report import read_metrics
+
+_BITCODE, _INDEX = ".bc", ".thinlto.bc"
+
+
+def local(place: str) -> Path:
+    """Return the local path of the artifact at `place`, which is downloaded if it is in object storage."""
+    where = parse_place(place)
+    return fetch(where) if isinstance(where, ObjectUri) else where
+
+
+def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> None:
+    """Check the artifacts of a run before its policy is judged or deployed.
+
+    Args:
+        run: locations of its policy, evaluation, corpus and, if a release clang was built, release_report.
+        toolchain: location of its training clang.
+        problem: of the deployed policy; None if nothing is deployed.
+
+    Raises:
+        UserError: an artifact is missing, damaged or of another kind; the policy cannot be trained further, does not
+            load, or its forms differ; or the artifacts are of different problems.
+    """
+    info = check_policy(run["policy"])
+    if problem is not None and info.problem != problem:
+        raise UserError(
+            f"the deployed policy is for {problem}, but the policy at {run['policy']} is for {info.problem}",
+            "use another --state for each problem",
+        )
+    clang = training_toolchain(toolchain, info.problem)
+    check_features(info.features, clang.features[info.problem], info.optional_features)
+    module_checksums(run["corpus"])
+    for name in ("evaluation", "release_report"):
+        if name in run:
+            metrics = check_evaluation(run[name], info.problem)
+            if metrics.inputs.llvm_version and metrics.inputs.llvm_version != clang.llvm_version:
+                raise UserError(
+                    f"the evaluation at {run[name]} is of LLVM {metrics.inputs.llvm_version}, the training clang at "
+                    f"{toolchain} is {clang.llvm_version}",
+                    "name the artifacts of one run",
+                )
+
+
+def check_policy(place: str) -> PolicyInfo:
+    """Return what policy.json of a policy says. UserError unless it can be trained, loads, and its forms agree."""
+    directory = local(place)
+    _files(place, "policy", verify_content=True)
+    info = load_policy_info(directory)
+    require_agreement(directory)
+    return info
+
+
+def training_toolchain(place: str, problem: str) -> Toolchain:
+    """Return the training clang at `place`. UserError unless it is one with an advisor for `problem`."""
+    _files(place, "toolchain")
+    toolchain = load_toolchain(local(place)).require_mode("training")
+    if problem not in toolchain.features:
+        raise UserError(f"the clang at {place} has no advisor for {problem}", "pass the training clang of the run")
+    return toolchain
+
+
+def check_evaluation(place: str, problem: str, policy_digest: str = "") -> Metrics:
+    """Return the metrics of an evaluation.
+
+    Args:
+        policy_digest: of the policy that it must be of; "" for any.
+
+    Raises:
+        UserError: it is not an evaluation, or is of another problem or policy.
+    """
+    _files(place, "evaluation")
+    metrics, measured = read_metrics(local(place)), read_measurements(local(place))
+    if metrics.problem != problem or measured.objective.name != problems.get(problem).objective:
+        raise UserError(
+            f"the evaluation at {place} is of a policy for {metrics.problem}, not for {problem}",
+            "pass an evaluation of the same problem",
+        )
+    if policy_digest and metrics.inputs.policy_digest not in (None, policy_digest):
+        raise UserError(f"the evaluation at {place} is of another policy", "evaluate the deployed policy")
+    return metrics
+
+
+def module_checksums(corpus: str) -> dict[str, str]:
+    """Return name -> crc32c of the bitcode of each module of a corpus artifact, read from its manifest alone.
+
+    Raises:
+        UserError: it is not a corpus, or has no modules.
+    """
+    found = {
+        entry.name.removesuffix(_BITCODE): entry.crc32c
+        for entry in _files(corpus, "corpus")
+        if entry.name.endswith(_BITCODE) and not entry.name.endswith(_INDEX)
+    }
+    if not found:
+        raise UserError(f"the corpus at {corpus} has no modules", "pass a corpus of the current code")
+    return found
+
+
+def _files(place: str, kind: Kind, verify_content: bool = False) -> tuple[ManifestEntry, ...]:
+    """Return the files of the artifact at `place`; local ones are checked, those in object storage not downloaded.
+
+    Raises:
+        UserError: there is none, it is of another kind, or files are missing or damaged.
+    """
+    where = parse_place(place)
+    if isinstance(where, ObjectUri):
+        from components.core.storage.remote import read_remote_manifest
+
+        remote = read_remote_manifest(where)
+        if not remote.version:
+            raise UserError(f"there is no finished {kind} at {place}", f"check the URI of the {kind}")
+        found, files = remote.kind, remote.files
+    else:
+        manifest = require_artifact(where, kind, verify_content)
+        found, files = manifest.kind, manifest.files
+    if found != kind:
+        raise UserError(f"{place} is {described(found)}, not {described(kind)}", f"pass the {kind} of the run")
+    return files
