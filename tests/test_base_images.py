@@ -47,7 +47,7 @@ def entries(lock: Path) -> list[str]:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Return a copy of the files that name images and packages, next to a fake `docker`."""
-    for pattern in (*NAMED, "docker/base-image", "docker/requirements/*", ".ci/*"):
+    for pattern in (*NAMED, "docker/ba*", "docker/requirements/*", ".ci/*"):
         for path in ROOT.glob(pattern):
             copy = tmp_path / "tree" / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)

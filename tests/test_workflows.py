@@ -23,6 +23,7 @@ CLOUD_BUILD = ROOT / "docker" / "cloudbuild.yaml"
 SCRIPTS = [  # what workflows and Dockerfiles call
     *sorted((ROOT / ".ci").iterdir()),
     ROOT / "docker" / "base-image",
+    ROOT / "docker" / "bare-debian",
     ROOT / "docker" / "toolchain" / "trim-sdk",
     *(ROOT / "docker" / "requirements" / name for name in ("pin-apt", "pin-images", "trim-python")),
 ]
