@@ -22,6 +22,8 @@ from pipelines.images import BASES, BASES_LOCK, Image, locked_base, push_images,
 ROOT = Path(__file__).parents[1]
 NAMED = ("docker/*/*Dockerfile", "docker/cloudbuild.yaml", ".github/workflows/*.yml")
 REQUIREMENTS = ROOT / "docker" / "requirements"
+KEY = r"(?:ARG BASE=|container: | image: |- name: )"
+"""What precedes a base image in a Dockerfile, a workflow and Cloud Build's file."""
 DIGEST = "sha256:" + "a1" * 32
 DOCKER = """#!/bin/bash
 # $REGISTRY: "answers" or "silent"; $LOCAL: references of local images, one per line.
@@ -80,7 +82,7 @@ def test_every_file_uses_base_images_of_the_lock() -> None:
     assert set(BASES.values()) <= set(known)
     found = []
     for path in (path for pattern in NAMED for path in ROOT.glob(pattern)):
-        for reference in re.findall(r"(?:ARG BASE=|container: |- name: )((?:debian|python):\S+)", path.read_text()):
+        for reference in re.findall(rf"{KEY}((?:debian|python):\S+)", path.read_text()):
             assert reference == known[reference.partition("@")[0]], f"{path}: docker/requirements/pin-images --copy"
             found.append(path)
         assert not re.findall(r"^FROM (?!\$\{)\S+", path.read_text(), re.MULTILINE), "a base image that is not locked"
@@ -96,7 +98,7 @@ def test_pin_images_updates_lock_and_every_file(tree: Path) -> None:
     assert entries(lock) == [f"{entry.partition('@')[0]}@{DIGEST}" for entry in entries(BASES_LOCK)]
     assert lock.read_text().splitlines()[0] == BASES_LOCK.read_text().splitlines()[0]
     texts = "".join(path.read_text() for pattern in NAMED for path in tree.glob(pattern))
-    pinned = re.findall(rf"(?:ARG BASE=|container: |- name: )((?:debian|python):[a-z0-9.-]+)@{DIGEST}\s", texts)
+    pinned = re.findall(rf"{KEY}((?:debian|python):[a-z0-9.-]+)@{DIGEST}\s", texts)
     assert sorted(set(pinned)) == ["debian:bookworm", "debian:bookworm-slim", "python:3.11-slim-bookworm"]
     assert len(pinned) == 9 and texts.count(DIGEST) == 9
     before = contents(tree)
