@@ -41,12 +41,13 @@ def verdict_subject(metrics: Metrics) -> str:
 def release_notes(metrics: Metrics) -> list[str]:
     """Return what the release clang embeds, unless that is a trained policy with the verdict "better"."""
     chosen, inputs = metrics.release_policy, metrics.inputs
+    embeds = "embeds" if inputs.release_clang else "is to embed"  # it is built only after the first evaluation
     labels = OBJECTIVES[metrics.measure].labels
     if chosen == "trained":
         if metrics.verdict == "better" or inputs.policy_role != "trained":
             return []
         if (metrics.reduction_percent or 0.0) > 0:
-            return ["the release clang embeds the trained policy although the verdict is not better"]
+            return [f"the release clang {embeds} the trained policy although the verdict is not better"]
         flags = " ".join(f"-mllvm {option}" for option in problems.get(metrics.problem).llvm.release_options)
         return [
             f"no policy of this run makes held-out {labels.values} {labels.less} than LLVM's heuristic does: use stock "
@@ -63,8 +64,8 @@ def release_notes(metrics: Metrics) -> list[str]:
         ours, other = metrics, metrics.reference.reduction_percent if metrics.reference else None
     reduction = ours.reduction_percent if ours else None
     return [
-        f"the release clang embeds the {title}, not the trained policy, which is {_trained_verdict(metrics)}: held-out "
-        f"{labels.cases} are {change(reduction, labels.comparative)} with the embedded policy, "
+        f"the release clang {embeds} the {title}, not the trained policy, which is {_trained_verdict(metrics)}: "
+        f"held-out {labels.cases} are {change(reduction, labels.comparative)} with the embedded policy, "
         f"{change(other, labels.comparative)} with the trained one"
     ]
 

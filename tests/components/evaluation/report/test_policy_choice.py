@@ -103,12 +103,14 @@ def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[...
     (note,) = release_notes(metrics)
     assert note.startswith("no release clang is built: the trained policy is not better") and "use stock clang" in note
     metrics.release_policy = "trained"
-    assert release_notes(metrics) == ["the release clang embeds the trained policy although the verdict is not better"]
+    assert release_notes(metrics) == [
+        "the release clang is to embed the trained policy although the verdict is not better"
+    ]
     metrics.release_policy = "pretrained"
     (note,) = release_notes(metrics)
     assert note == (
-        "the release clang embeds the pretrained policy, not the trained policy, which is not better: held-out modules "
-        "are 3.00% smaller with the embedded policy, 0.20% smaller with the trained one"
+        "the release clang is to embed the pretrained policy, not the trained policy, which is not better: "
+        "held-out modules are 3.00% smaller with the embedded policy, 0.20% smaller with the trained one"
     )
     assert not any(note.startswith("take ") for note in comparison_notes(metrics)), "the release clang has it"
     metrics = metrics_of(measured((-30, 0), (-30, 0)))
@@ -124,6 +126,7 @@ def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
         policy_role="start",
         trained_verdict="not better, because it is not better than the policy that training started from",
         reference="/run/policy",
+        release_clang="/run/release/bin/clang",
         warmstart_pretrained="pretrained",
     )
     metrics.release_policy = "start"
