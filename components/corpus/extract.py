@@ -16,6 +16,7 @@ from components.core.console import UserError
 from components.core.formats.bitcode import BitcodeError, read_layout
 from components.core.processes.cgroup import available_processors
 from components.core.storage.input_files import open_regular
+from components.corpus.compiler_used import RestoreError, restore_compiler_used
 from components.corpus.outcome import (
     ASSEMBLY,
     DUPLICATE,
@@ -65,7 +66,8 @@ class ExtractConfig:
 def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConfig) -> list[Outcome]:
     """Write <name>.bc and <name>.cmd below `output` for every object that has them.
 
-    The files have the bytes that llvm-objcopy --dump-section writes, without this project's options in the arguments.
+    The files have the bytes that llvm-objcopy --dump-section writes, without this project's options in the arguments,
+    and with functions and variables kept that the source declares __attribute__((used)), see compiler_used.py.
     With ThinLTO, <name>.thinlto.bc is written, too; with local ThinLTO, <name>.cmd is not. The modules of an object
     that was linked from several ones (`ld -r`, a program) are <name>.1, <name>.2 and so on; those of an archive are
     <name>/<member>. They are not extracted again if another object is the same module.
@@ -197,7 +199,7 @@ class _Extraction:
             counts = f"its sections have {len(modules)} modules and the arguments of {len(commands)}"
             return [Outcome(item, FAILED, f"{counts}; compile all of its sources with {_EMBED}")]
         if len(modules) == 1:
-            return [self._module(item, command, bitcode)]
+            return [self._module(item, command, bitcode, elf)]
         parts = [replace(item, name=f"{item.name}.{number}") for number in range(1, len(modules) + 1)]
         return [
             self._module(part, arguments, bitcode[module.start : module.end])
@@ -226,7 +228,8 @@ class _Extraction:
         empty = [f"an empty section {name}" for name, section in sections if section is not None and not section]
         return f"{' and '.join(absent + empty)}{f'; compile it with {_EMBED}' if empty else ''}"
 
-    def _module(self, item: ObjectFile, command: memoryview, bitcode: memoryview) -> Outcome:
+    def _module(self, item: ObjectFile, command: memoryview, bitcode: memoryview, elf: Elf | None = None) -> Outcome:
+        """Write the files of a module; `elf` is its object if that has no other module."""
         config = self.config
         arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
         if self.pattern is not None and not any(self.pattern.search(argument) for argument in arguments):
@@ -237,6 +240,14 @@ class _Extraction:
         if counters := [argument for argument in arguments if argument.startswith(_COUNTERS)]:
             option = counters[0].partition("=")[0]
             return Outcome(item, INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage")
+        restored: bytes | memoryview = bitcode
+        if elf is not None and config.thinlto is None:
+            try:
+                restored = restore_compiler_used(bitcode, elf)
+            except RestoreError as error:
+                return Outcome(item, INSTRUMENTED, str(error))
+            except ElfError:  # without a symbol table, as strip leaves it, nothing is known
+                pass
         base = f"{self.output}/{item.name}"
         if config.thinlto is not None:
             path = index_of(arguments, item.directory)
@@ -249,7 +260,7 @@ class _Extraction:
             write(f"{base}{INDEX_SUFFIX}", index)
         kept = strip_own_options(arguments)
         write(f"{base}.cmd", "\0".join(kept).encode("utf-8", "surrogateescape") if kept != arguments else command)
-        write(f"{base}.bc", bitcode)
+        write(f"{base}.bc", restored)
         warning = MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else ""
         return Outcome(item, EXTRACTED, warning)
 

@@ -298,6 +298,10 @@ class Elf:
         code = counted & ((rows["flags"] & np.uint64(_SHF_EXECINSTR)) != 0)
         return np.where(counted, rows["size"].astype(np.int64), -1), code
 
+    def allocated_sections(self) -> NDArray[np.bool_]:
+        """Return which sections a loader maps (SHF_ALLOC), bool [sections]."""
+        return np.asarray((self._sections["flags"] & np.uint64(_SHF_ALLOC)) != 0)
+
     def _is_text(self) -> NDArray[np.bool_]:
         """Return which sections are text, bool [sections]."""
         flags = self._sections["flags"]

@@ -8,6 +8,7 @@ that start at multiples of four bytes, at the end of the module's block.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ _HEADER = struct.Struct("<19I")
 """Version; the producer; the ranges of modules, COMDATs, symbols, uncommon symbols; triple, source, linker options. All
 but the version are an offset and a size."""
 _SYMBOL_WORDS = 6
+_VERSION = re.compile(rb"\d+")
 _UNDEFINED, _WEAK, _COMMON, _GLOBAL, _FORMAT_SPECIFIC, _EXECUTABLE = (1 << bit for bit in (3, 4, 5, 10, 11, 13))
 _FUNCTION_WORD, _WIDTH_BITS = 1 | 12 << 3, 7 << 11
 """The first word of a function's block: ENTER_SUBBLOCK and its id; and the bits of the width of its abbreviations."""
@@ -40,17 +42,22 @@ class ModuleSymbols:
         source: name of the source file as the compiler was given it, "" if unknown.
         strong: names of the functions that only one object of a program can define.
         local: names of the functions that other objects cannot refer to.
+        discardable: names of functions and variables that the compiler may drop if nothing refers to them: local ones,
+            and weak ones, of which some linkages are kept.
         bodies: digest of the bodies of all functions, "" if there are none or they were not found. Modules with equal
             digests have equal functions, whatever their sources, linkages and relocation models are.
+        llvm_major: version of the LLVM that wrote it, 0 if unknown.
     """
 
     source: str
     strong: frozenset[str]
     local: frozenset[str]
+    discardable: frozenset[str]
     bodies: str
+    llvm_major: int
 
 
-UNKNOWN = ModuleSymbols("", frozenset(), frozenset(), "")
+UNKNOWN = ModuleSymbols("", frozenset(), frozenset(), frozenset(), "", 0)
 
 
 def read_symbols(content: bytes) -> ModuleSymbols:
@@ -78,13 +85,23 @@ def _read(content: bytes, module: Bitcode) -> ModuleSymbols:
     function = (flags & (_EXECUTABLE | _UNDEFINED | _FORMAT_SPECIFIC)) == _EXECUTABLE
     strong = function & ((flags & (_GLOBAL | _WEAK | _COMMON)) == _GLOBAL)
     local = function & ((flags & _GLOBAL) == 0)
+    defined = (flags & (_UNDEFINED | _FORMAT_SPECIFIC)) == 0
+    discardable = defined & (((flags & _GLOBAL) == 0) | ((flags & _WEAK) != 0))
 
     def names(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> frozenset[str]:
         found = rows[chosen][:, :2].tolist()
         return frozenset(strings[at : at + size].decode("utf-8", "surrogateescape") for at, size in found)
 
     source = strings[source_begin : source_begin + source_bytes].decode("utf-8", "surrogateescape")
-    return ModuleSymbols(source, names(strong), names(local), _bodies(content, blocks[MODULE_BLOCK]))
+    producer = _VERSION.search(strings[header[1] : header[1] + header[2]])
+    return ModuleSymbols(
+        source,
+        names(strong),
+        names(local),
+        names(discardable),
+        _bodies(content, blocks[MODULE_BLOCK]),
+        int(producer[0]) if producer else 0,
+    )
 
 
 def _blob(content: bytes, block: Block) -> bytes:
