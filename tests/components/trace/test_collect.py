@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
-from components.core.storage.manifest import digest
+from components.core.storage.manifest import digest, write_manifest
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
 from components.vocab.build import build
@@ -145,3 +148,49 @@ def test_exported_tfrecord_has_a_sequence_per_module(trace: Path, tmp_path: Path
     ]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "2 sequences" in result.stdout and (tmp_path / "out" / "trace.tfrecord").stat().st_size > 0
+
+
+@pytest.mark.parametrize("replaced", ["the corpus", "a module in place", "the toolchain"])
+def test_input_that_is_replaced_during_the_step_ends_it(
+    replaced: str,
+    training_toolchain: Path,
+    make_corpus: Callable[..., Corpus],
+    tmp_path: Path,
+    marker: str,
+    living_with: Callable[[str], list[int]],
+) -> None:
+    """The compilers wait until half of the modules would be read from the one version, and half from the other."""
+    for name in ("corpus", "other"):
+        make_corpus(tmp_path / name, {f"p/{i}.c": f"int f{i}(int x) {{ return x; }} // {name}\n" for i in range(6)})
+        write_manifest(tmp_path / name)
+    go = tmp_path / "go"
+    waiting = tmp_path / "t"
+    (waiting / "bin").mkdir(parents=True)
+    shutil.copy(training_toolchain / "toolchain.json", waiting)
+    (waiting / "bin" / "clang").write_text(
+        f"#!/bin/sh\nsh -c 'while ! [ -e {go} ]; do sleep 0.1; done; : {marker}'\n"
+        f'exec {training_toolchain}/bin/clang "$@"\n'
+    )
+    (waiting / "bin" / "clang").chmod(0o755)
+    write_manifest(waiting)
+    command: list[str | Path] = [sys.executable, "-m", "components.trace", "--corpus", tmp_path / "corpus"]
+    command += ["--toolchain", waiting, "--output", tmp_path / "out", "--workers", "local:1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
+        end = time.monotonic() + 120
+        while not living_with(marker) and step.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        if replaced == "the corpus":
+            os.rename(tmp_path / "corpus", tmp_path / "aside")
+            os.rename(tmp_path / "other", tmp_path / "corpus")
+        elif replaced == "a module in place":
+            shutil.copyfile(tmp_path / "other" / "p" / "5.c.o.cmd", tmp_path / "corpus" / "p" / "5.c.o.cmd")
+        else:
+            shutil.copy(waiting / "toolchain.json", tmp_path / "copy")
+            (tmp_path / "copy").write_text((tmp_path / "copy").read_text().replace("{", "{ ", 1))
+            os.replace(tmp_path / "copy", waiting / "toolchain.json")
+        go.touch()
+        _out, messages = step.communicate(timeout=300)
+    changed = waiting if replaced == "the toolchain" else tmp_path / "corpus"
+    assert step.returncode == 1
+    assert messages.startswith(f"error: {changed} was replaced or modified while it was read\n  remedy: ")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))

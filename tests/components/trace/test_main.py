@@ -64,7 +64,7 @@ def test_missing_options_are_a_usage_error() -> None:
         (lambda c, t: (t / "toolchain.json").write_text("{"), "toolchain.json is not valid JSON"),
     ],
 )
-def test_damaged_inputs_are_refused(
+def test_incomplete_inputs_are_refused(
     damage: Callable[[Path, Path], object],
     message: str,
     make_corpus: Callable[..., Corpus],
@@ -73,6 +73,8 @@ def test_damaged_inputs_are_refused(
 ) -> None:
     corpus = make_corpus(tmp_path / "corpus", {"app/leaf.c": "int leaf(int x) { return x; }\n"}).directory
     damage(corpus, toolchain)
+    write_manifest(corpus)
+    write_manifest(toolchain)
     result = run("trace", "--corpus", corpus, "--toolchain", toolchain, "--output", tmp_path / "out")
     assert result.returncode == 1 and result.stderr.startswith("error: "), result.stderr
     assert message in result.stderr and "remedy: " in result.stderr and "Traceback" not in result.stderr
@@ -132,7 +134,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("killer", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("killer", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 def test_interrupted_step_leaves_no_processes_or_output(
     killer: signal.Signals, hanging: tuple[list[str], Path], marker: str, living_with: Living
 ) -> None:
@@ -141,11 +143,12 @@ def test_interrupted_step_leaves_no_processes_or_output(
         wait_for(lambda: len(living_with(marker)) >= 4)
         os.kill(step.pid, killer)
         _, messages = step.communicate(timeout=30)
-    assert step.returncode == (-killer if killer is signal.SIGKILL else 128 + killer)
+    at_once = killer in (signal.SIGKILL, signal.SIGQUIT)
+    assert step.returncode == (-killer if at_once else 128 + killer)
     assert "Traceback" not in messages
     wait_for(lambda: not living_with(marker))
     assert not output.exists()
-    if killer is not signal.SIGKILL:
+    if not at_once:
         assert not list(output.parent.glob(".out*"))
 
 

@@ -68,7 +68,7 @@ def write_trace(directory: Path, sizes: dict[str, int]) -> dict[str, ModuleTrace
 def test_export_writes_a_record_per_module_with_decisions(tmp_path: Path) -> None:
     write_trace(tmp_path / "trace", {"a": 3, "nothing": 0, "b": 5})
     assert export_tfrecord(tmp_path / "trace", tmp_path / "out") == 2
-    assert [entry.name for entry in require_artifact(tmp_path / "out", "trace").files] == [TFRECORD_FILE]
+    assert [entry.name for entry in require_artifact(tmp_path / "out", "TFRecord trace").files] == [TFRECORD_FILE]
     write_trace(tmp_path / "trace", {"nothing": 0})
     assert export_tfrecord(tmp_path / "trace", tmp_path / "out") == 0
     assert (tmp_path / "out" / TFRECORD_FILE).read_bytes() == b""
