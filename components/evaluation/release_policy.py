@@ -87,7 +87,8 @@ def described_in_place(variants: list[VariantDescription], role: PolicyRole) -> 
     if role == "trained":
         return variants
     described = {variant.name: variant for variant in variants}
-    names = list(described)
+    names = [name for name in described if name != REFERENCE]
+    names.insert(names.index(POLICY), REFERENCE)
     _swap(described, VARIANTS[role])
     return [
         VariantDescription(name, described[name].clang, described[name].flags)
