@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
     Args:
         flush: whether it must survive a crash of the machine.
 
-    Links, devices and pipes, such as /dev/stdout, are not replaced: the content is written to them.
+    Devices such as /dev/stdout are not replaced: the content is written to them. Of a link, the target is replaced.
 
     Raises:
         UserError: `path` is a directory.
@@ -36,9 +35,11 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
     """
     if path.is_dir():
         raise UserError(f"{path} is a directory, but a file is written there", "remove it")
-    if path.exists() and not stat.S_ISREG(path.lstat().st_mode):
+    if path.is_char_device() or path.is_relative_to("/dev") or path.is_relative_to("/proc"):
         path.write_bytes(content)
         return
+    if path.is_symlink() and path.is_file():
+        path = path.resolve()
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         with full_disk_named(path), open(partial, "wb") as stream:
