@@ -58,7 +58,7 @@ def sections(path: Path) -> dict[str, bytes]:
     found = {}
     for index in range(1, len(elf.allocated_sections())):
         name = elf.section_name(index)
-        if elf.allocated_sections()[index] and name not in (".bss", ".tbss"):
+        if elf.allocated_sections()[index] and not name.startswith((".bss", ".tbss")):
             found[f"{index if name.startswith('.group') else ''}{name}"] = bytes(elf.contents(index))
     return found
 
