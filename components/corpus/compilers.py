@@ -63,7 +63,8 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
             for name in names:
                 _write(directory / name, compiler, flags)
         for name, program in binutils.items():
-            _write(directory / name, program, [])
+            for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers, there or in PATH
+                _write(directory / alias, program, [])
     say(f"{output}: clang and clang++ that append {' '.join(flags)}")
 
 

@@ -223,6 +223,10 @@ def test_readme_commands_use_the_policy_of_a_release_clang_at_the_same_level(tmp
 def test_level_and_flags_follow_the_problem(tmp_path: Path) -> None:
     tools = make_compilers(tmp_path / "tools", "--problem", "regalloc")
     assert " -O2 -Xclang -fembed-bitcode=all " in (tools / "clang").read_text()
+    assert (
+        subprocess.run([tools / "llvm-ar", "--version"], capture_output=True, text=True).stdout.count("LLVM version 19")
+        == 1
+    )
     assert (tools / "g++").read_text().replace("clang++", "clang") == (tools / "clang").read_text()
 
 
