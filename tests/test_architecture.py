@@ -44,9 +44,14 @@ LAZY_CYCLES = {
 }
 """Reason -> the files whose imports inside functions close a cycle. At the top of files there is no cycle."""
 STEP_IMPORTS = {
-    "pipelines.cli.main": {"components.evaluation.report.terminal_report"},  # prints the table of a run
-    "pipelines.cli.retrain": {"components.evaluation.report.terminal_report"},  # reads metrics.json
+    "pipelines.cli.pipeline": {"components.evaluation.report.terminal_report"},  # prints the table of a run
     "pipelines.retrain.check": {"components.evaluation.metrics_types"},
+    # Checks that evaluations are of the run's problem and policy.
+    "pipelines.retrain.artifacts": {
+        "components.evaluation.measurements",
+        "components.evaluation.metrics_types",
+        "components.evaluation.report.terminal_report",
+    },
     # Compares the measurements of two policies, and reads verdicts.
     "pipelines.retrain.promote": {
         "components.evaluation.measurements",

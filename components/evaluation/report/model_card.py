@@ -90,6 +90,7 @@ class Gate(Struct, kw_only=True):
         judged_by: whose reduction decides.
         languages, sections: name -> group -> reduction in percent.
         per_project: project -> reduction in percent.
+        measured_modules: project -> number of its modules that the reduction is of; None in earlier cards.
     """
 
     verdict: Verdict
@@ -102,6 +103,7 @@ class Gate(Struct, kw_only=True):
     sections: Reductions
     per_project: dict[str, float | None]
     judged_by: Literal["modules", "linked"] = "modules"
+    measured_modules: dict[str, int] | None = None
 
 
 class ModelCard(Struct, kw_only=True):
@@ -188,6 +190,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
             sections=reductions(metrics, "sections"),
             per_project={name: part.reduction_percent for name, part in metrics.per_project.items()},
             judged_by=sizes.judged_by if sizes else "modules",
+            measured_modules={name: part.modules for name, part in metrics.per_project.items()},
         ),
         linked=(sizes.linked if sizes else {}) or UNSET,
         binaries=linked_tables.linked_only(metrics.binaries) or UNSET,
@@ -238,6 +241,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     cost = f"{seconds / 60:.0f} minutes on {processors} processors" if seconds else "unknown cost"
     iterations, best = training.iterations or 0, training.best_iteration or 0
     modules = ", ".join(f"{count} {part}" for part, count in corpus.modules.items())
+    measured = gate.measured_modules or {}
     lines = [
         f"# Policy for {card.problem}, LLVM {markdown_text(card.llvm_version)}",
         "",
@@ -257,10 +261,11 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         + ", ".join(f"{name} {markdown_code(reference or 'none')}" for name, reference in card.images.items()),
         *linked_section(card),
         "",
-        f"| project | modules | held-out {labels.values} |",
-        "|---|---|---|",
+        f"| project | modules | held-out and measured | their {labels.values} |",
+        "|---|---|---|---|",
         *(
-            f"| {markdown_text(name)} | {count} | {change(gate.per_project.get(name), labels.comparative)} |"
+            f"| {markdown_text(name)} | {count} | {measured.get(name, 0)} | "
+            f"{change(gate.per_project.get(name), labels.comparative)} |"
             for name, count in sorted(corpus.projects.items())
         ),
         *parts_table(gate.languages, gate.sections),

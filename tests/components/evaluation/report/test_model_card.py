@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,3 +28,17 @@ def test_optional_features_are_listed_with_their_values(
     card = model_card(metrics, policy, corpus, [])
     assert card.optional_features == {name: 3}
     assert f"- Assumed where a compiler lacks the feature: `{name}` 3\n" in card_markdown(card, [])
+
+
+def test_each_project_has_the_number_of_modules_that_its_reduction_is_of(
+    measured: Measurements, corpus_directory: Path, never: Path
+) -> None:
+    """The corpus has more modules of a project than were held out and measured."""
+    metrics = summarize(measured, 0.3, 1)
+    card = card_markdown(model_card(metrics, never, load_corpus(corpus_directory), []), [])
+    rows = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
+    start = rows.index(["project", "modules", "held-out and measured", "their text"])
+    shown = {row[0]: int(row[2]) for row in rows[start + 1 :] if len(row) == 4 and row[2].isdigit()}
+    counted = Counter(measured.projects)
+    assert counted and all(count == counted.get(name, 0) for name, count in shown.items())
+    assert sum(shown.values()) == sum(counted[name] for name in shown)
