@@ -117,6 +117,8 @@ def test_readme_commands_build_a_corpus_at_oz_whatever_the_project_sets(project:
     assert done.returncode == 0, done.stdout + done.stderr
     database = tmp_path / "project" / "build" / "compile_commands.json"
     assert levels(tmp_path / "corpus", "--compile-commands", str(database)) == [("-Oz",)] * 3
+    found = re.search(r"^CMAKE_AR:.*=(.*)$", database.with_name("CMakeCache.txt").read_text(), re.M)
+    assert Path(found[1]).resolve() in (LLVM / "llvm-ar", tmp_path / "project" / "oz" / "llvm-ar")
     assert "warning" not in done.stdout + done.stderr
 
 
@@ -221,7 +223,8 @@ def test_readme_commands_use_the_policy_of_a_release_clang_at_the_same_level(tmp
 
 
 def test_level_and_flags_follow_the_problem(tmp_path: Path) -> None:
-    tools = make_compilers(tmp_path / "tools", "--problem", "regalloc")
+    make_compilers(tmp_path / "tools")
+    tools = make_compilers(tmp_path / "tools", "--problem", "regalloc")  # replaces them
     assert " -O2 -Xclang -fembed-bitcode=all " in (tools / "clang").read_text()
     assert (
         subprocess.run([tools / "llvm-ar", "--version"], capture_output=True, text=True).stdout.count("LLVM version 19")
