@@ -72,7 +72,7 @@ def test_policy_with_a_feature_that_the_compiler_lacks_is_refused_before_trainin
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step("ppo", *arguments)
     assert "colour" in caught.value.stderr and "Traceback" not in caught.value.stderr
-    assert not (tmp_path / "policy").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 @pytest.mark.tf
@@ -93,6 +93,7 @@ def test_initial_entropy_is_checked_for_every_algorithm(inputs, tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step("ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy")
     assert "PpoParameters.initial_entropy is 'x'" in caught.value.stderr and "Traceback" not in caught.value.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.tf

@@ -19,7 +19,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus
 from components.core.policy.pretrained import pretrained_policy
-from components.core.storage import digest
+from components.core.storage import digest, publish
 from components.core.storage.fetch import fetch
 from components.core.storage.uri import ObjectUri
 from tests.buckets import names
@@ -231,3 +231,23 @@ def test_failing_module_is_left_out_alone(
     break_module(1)
     done = tune(*inputs, "--minutes", 0.1)
     assert done.returncode == 1 and "2 of 3 modules do not compile" in done.stderr
+
+
+@pytest.mark.parametrize("refused", ["output", "policy", "root-dir", "corpus"])
+def test_refused_search_leaves_no_directory(
+    program: Path, training_toolchain: Path, tmp_path: Path, refused: str
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "manifest.json").write_text("{}")
+    (foreign / "precious").touch()
+    options = {"corpus": program, "toolchain": training_toolchain, "output": tmp_path / "deep" / "plan"}
+    options |= {"policy": pretrained_policy("inlining"), "root-dir": tmp_path / "deep" / "er"} | {refused: foreign}
+    if refused == "root-dir":
+        with publish(tmp_path / "trace", "trace"):
+            pass
+        options["root-dir"] = tmp_path / "trace" / "root"
+    before = sorted(tmp_path.rglob("*"))
+    done = tune(*(word for name, place in options.items() for word in (f"--{name}", place)), "--minutes", 0.1)
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and "remedy: " in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
