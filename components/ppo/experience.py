@@ -15,19 +15,6 @@ from components.ppo.learners.ppo import Experience
 from components.ppo.learners.replay import Flips
 from components.ppo.rollout import Rollout
 
-SCALE_DECAY = 0.9
-
-
-def update_scale(scale: float | None, gains: NDArray[np.float64]) -> float:
-    """Return the moving average of the root of the mean absolute gain or advantage.
-
-    Args:
-        scale: the average so far; None before the first measurement.
-        gains: [N], of one iteration.
-    """
-    rooted = np.sqrt(np.mean(np.abs(gains)))
-    return float(rooted if scale is None else SCALE_DECAY * scale + (1 - SCALE_DECAY) * rooted)
-
 
 def sampled_experience(rollout: Rollout, initial: DensePolicy, scale: float) -> Experience:
     """Return a row for each decision of sampled compiles. initial: the policy that the KL penalty keeps to."""

@@ -33,7 +33,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import PpoConfig
 from components.ppo.expectation import FORECAST_S, forecast
-from components.ppo.experience import flip_experience, sampled_experience, update_scale
+from components.ppo.experience import flip_experience, sampled_experience
 from components.ppo.learners.dqn import DqnLearner, DqnParameters
 from components.ppo.learners.es import EsLearner, EsParameters
 from components.ppo.learners.learner import require_possible
@@ -68,6 +68,7 @@ from components.ppo.policy_weights import calibrate_entropy, compiled_policy, em
 from components.ppo.rollout import RolloutCollector
 from components.ppo.summaries import Summaries
 from components.ppo.training_data import TrainingData
+from components.ppo.training_state import TrainingState
 
 GIN_DIRECTORY = Path(__file__).with_name("gin")
 
@@ -80,40 +81,6 @@ def configure(config: PpoConfig) -> None:
     if finetuning.is_file() and config.starts_from_trained:
         files.append(finetuning)
     networks.configure(problem, config.gin_bindings, (*files, *config.gin_files))
-
-
-@dataclass
-class TrainingState:
-    """State of a training, without learner and sampler.
-
-    Attributes:
-        iteration: number of finished iterations.
-        trained_s: wall time of training, including resumed parts.
-        scale: root of the mean absolute gain or advantage; None before the first measurement.
-        best_iteration, best_percent: iteration and reduction of the best validation.
-        best_interval: 95% interval of that reduction in percent over modules like these; None for fewer than two.
-        history: iteration and reduction in percent of each validation.
-        rewards: mean reward of each iteration.
-    """
-
-    iteration: int = 0
-    trained_s: float = 0.0
-    scale: float | None = None
-    best_percent: float = -np.inf
-    best_iteration: int = 0
-    best_interval: list[float] | None = None
-    history: list[tuple[int, float]] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-
-    @property
-    def validations_since_best(self) -> int:
-        """Number of validations after the best one."""
-        return sum(iteration > self.best_iteration for iteration, _ in self.history)
-
-    def update_scale(self, gains: NDArray[np.float64]) -> float:
-        """Update `scale` with the gains or advantages of an iteration, [N], and return it."""
-        self.scale = update_scale(self.scale, gains)
-        return self.scale
 
 
 @dataclass(frozen=True)
