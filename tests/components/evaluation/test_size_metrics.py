@@ -180,6 +180,19 @@ def test_growth_of_c_code_beyond_noise_in_unseen_projects_prevents_better(
         assert summarize_sizes(other, 0.5, seed=1).verdict == "better"
 
 
+def test_growth_of_dispatchers_in_unseen_c_code_prevents_better(
+    make_measurements: Callable[..., Measurements],
+) -> None:
+    """Sizes of generated dispatchers (recipe dispatchers: calls_100_8.c, calls_300_8.c) under the pretrained policy."""
+    baseline = [40_000, 90_000, 2405, 7319]
+    sizes = make_measurements(baseline=baseline, policy=[30_000, 80_000, 2857, 8132], warmstart=baseline)
+    unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
+    metrics = summarize_sizes(unseen, 0.5, seed=1)
+    assert metrics.reduction_percent is not None and metrics.reduction_percent > 10
+    assert metrics.verdict == "not better"
+    assert metrics.refused_because is not None and "C modules of unseen projects" in metrics.refused_because
+
+
 @pytest.mark.parametrize(("policy", "refused"), [(3003, False), (3004, True)])
 def test_growth_of_a_single_c_module_in_unseen_projects_prevents_better(
     policy: int, refused: bool, make_measurements: Callable[..., Measurements]
