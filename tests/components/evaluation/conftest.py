@@ -174,7 +174,7 @@ def write_layers(output: Path, toolchain: Path, problem: str, layers: Sequence[L
     features = training.features[problem]
     buckets = {feature.name: np.linspace(0, 1000, 1000) for feature in features}
     dense = DensePolicy(problem, features, buckets, tuple(layers))
-    with publish(output, "trace") as directory:
+    with publish(output, "policy") as directory:
         export_fast(dense, directory, training.clang)
         dense.save(directory)
         info = PolicyInfo(problem, features, dense.num_actions, "ppo", llvm_version=training.llvm_version)
