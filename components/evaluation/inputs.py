@@ -25,6 +25,7 @@ from components.core.formats.policy import (
 )
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
+from components.core.policy.agreement import require_one_policy
 from components.core.policy.dense import WEIGHTS_FILE, read_dense
 from components.core.policy.pretrained import pretrained_policy, pretrained_problems
 from components.core.policy.shared_object import SHARED_OBJECT
@@ -98,6 +99,7 @@ def find_pretrained(name: str, problem: str, training: Path, release: Path | Non
 def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:
     """Refuse a damaged policy, one for another problem, and one with features that the compiler does not log."""
     require_artifact(directory, "policy")
+    require_one_policy(directory)
     info = load_policy_info(directory)
     if info.problem != config.problem:
         raise UserError(

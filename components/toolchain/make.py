@@ -20,6 +20,7 @@ from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabu
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
 from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR, PLUGIN_PROBLEMS
 from components.core.formats.toolchain import FILE_NAME, PLUGIN, Toolchain, digest_of_clang, load_toolchain
+from components.core.policy.agreement import require_one_policy
 from components.core.storage import digest, publish, require_artifact
 from components.core.storage.uri import display_path
 from components.toolchain.build import allocator, build, build_plugin, build_tree
@@ -177,6 +178,7 @@ def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
     policies: dict[str, Path] = {}
     for policy in config.policies:
         require_artifact(policy, "policy")
+        require_one_policy(policy)
         info = load_policy_info(policy)
         problem = problems.get(info.problem).name
         if uses_embeddings(info.features) and (config.strategy != "plugin" or config.llvm_major < MIN_IR2VEC_MAJOR):

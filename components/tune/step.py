@@ -24,6 +24,7 @@ from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.policy.agreement import require_one_policy
 from components.core.policy.dense import read_dense
 from components.core.policy.export import export_fast
 from components.core.storage import digest, publish
@@ -134,6 +135,7 @@ def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
 
 
 def _check_policy(policy: Path, toolchain: Toolchain) -> None:
+    require_one_policy(policy)
     info = load_policy_info(policy)
     if info.problem != _PROBLEM:
         raise UserError(

@@ -68,6 +68,15 @@ def require_agreement(directory: Path, seed: int = 0) -> DensePolicy:
     return policy
 
 
+def require_one_policy(directory: Path) -> None:
+    """Raise UserError if policy.json and weights.npz of a policy are of different policies, or the weights damaged.
+
+    Imported policies, which have no weights, and policies without policy.json are accepted.
+    """
+    if (directory / WEIGHTS_FILE).exists() and (directory / POLICY_JSON).exists():
+        require_description(directory, read_dense(directory))
+
+
 def random_decisions(policy: DensePolicy, count: int, seed: int) -> dict[str, NDArray[np.generic]]:
     """Return features of `count` decisions, [count, *shape]: numbers at and next to the boundaries of the weights."""
     random = np.random.default_rng(seed)
@@ -126,9 +135,10 @@ def require_description(directory: Path, policy: DensePolicy) -> None:
         ("the number of actions", info.num_actions, policy.num_actions),
     ):
         if described != actual:
+            differ = "differs" if what != "the features" else "differ"
+            values = f", {described} and {actual}" if what != "the features" else ""
             raise UserError(
-                f"{directory}: {POLICY_JSON} and {WEIGHTS_FILE} are of different policies: {what} differs"
-                + (f", {described} and {actual}" if what != "the features" else ""),
+                f"{directory}: {POLICY_JSON} and {WEIGHTS_FILE} are of different policies: {what} {differ}{values}",
                 "use a complete copy of one policy",
             )
 
