@@ -4,8 +4,8 @@ The names of the flags are from Chromium's build/config/{compiler,linux,android,
 Fuchsia's build/config/{,zircon,fuchsia,x64,arm64,sanitizers}/BUILD.gn, AOSP's build/soong/cc/{config,sanitize,afdo},
 the Linux kernel's Makefile, arch/{x86,arm64,arm}/Makefile and
 scripts/Makefile.{debug,warn,kasan,kcsan,kcov,ubsan,autofdo}, LLVM's HandleLLVMOptions.cmake and Firefox's
-build/moz.configure. Flags that clang 19 rejects, and those that need another package (plugins, profiles), are left out.
-Each set is one that the compiler takes together.
+build/moz.configure. Flags that clang 19 or 22 rejects, and those that need another package
+(plugins, profiles), are left out. Each set is one that the compiler takes together.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ FLAG_SETS = (
         "c",
         "-O2",
         f"{_AOSP} -std=gnu17 -march=goldmont -mssse3 -msse4 -msse4.1 -msse4.2 -mpopcnt -maes -fno-addrsig "
-        "-mstackrealign -forder-file-instrumentation -mllvm -enable-order-file-instrumentation -mfpmath=sse",
+        "-mstackrealign -mfpmath=sse",
     ),
     FlagSet(
         "aosp-hwasan",
@@ -252,7 +252,7 @@ FLAG_SETS = (
         "-O2",
         f"{_AOSP} -fsanitize=integer,bounds -fno-sanitize=implicit-integer-sign-change,unsigned-shift-base "
         "-fsanitize-trap=all -fsanitize-minimal-runtime -fno-sanitize-recover=integer -mllvm "
-        "-ubsan-unique-traps=false -fsanitize-coverage=trace-pc-guard,indirect-calls,trace-cmp "
+        "-asan-stack=0 -fsanitize-coverage=trace-pc-guard,indirect-calls,trace-cmp "
         "-fno-sanitize-coverage=stack-depth",
     ),
     FlagSet(

@@ -72,6 +72,7 @@ def test_options_that_write_files_or_name_the_source_are_dropped(dropped: list[s
         ["-mllvm", "-pass-remarks=inline|gvn", "-mllvm", "-x86-align-branch=fused+jcc"],
         ["-mllvm", "-enable-order-file-instrumentation"],
         ["-debug-forward-template-params", "--compress-debug-sections=zlib"],
+        ["-no-pointer-tbaa", "-fc++-static-destructors=all", "-fms-layout-compatibility=microsoft"],  # LLVM 22
         ["-mllvm", "-inline-threshold=3"],
         ["-fdebug-compilation-dir=/b", "-debug-info-kind=constructor"],
         ["-ferror-limit", "19", "-fcolor-diagnostics", "-Wall", "-Wno-unused"],

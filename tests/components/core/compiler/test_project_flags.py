@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pytest
 from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.elf import Elf
 from components.core.formats.corpus import load_corpus
+from components.core.formats.strategy import SUPPORTED_LLVM_MAJORS
 from tests.components.core.compiler.project_flags import FLAG_SETS, FlagSet
 
 EMBED = ("-Xclang", "-fembed-bitcode=all")
@@ -69,8 +71,12 @@ def text_sections(elf: Elf) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("item", FLAG_SETS, ids=lambda item: item.name)
+@pytest.mark.parametrize("major", sorted({major for majors in SUPPORTED_LLVM_MAJORS.values() for major in majors}))
 @pytest.mark.toolchain
-def test_modules_of_public_projects_replay_to_the_same_text(item: FlagSet, clang: Path, tmp_path: Path) -> None:
+def test_modules_of_public_projects_replay_to_the_same_text(item: FlagSet, major: int, tmp_path: Path) -> None:
+    found = shutil.which(f"clang-{major}")
+    assert found, f"install clang-{major}"
+    clang = Path(found)
     flags = shlex.split(item.flags)
     built, replayed = tmp_path / "built", tmp_path / "replayed"
     built.mkdir()
