@@ -27,6 +27,8 @@ FileState = tuple[int, int, int]
 """Inode, size in bytes, and time of modification in nanoseconds of a file."""
 CONTAINS = "contains the input"
 _META = "components.core.storage.inputs"
+_MODULE_FILES = (".o", ".bc", ".cmd", ".json")
+"""Suffixes of what steps read in directories of other tools. A build's log, for example, may change meanwhile."""
 
 
 @dataclass
@@ -77,7 +79,7 @@ class CommandInputs:
                 if is_artifact:
                     raise
                 manifest = None
-            names = [MANIFEST, *(entry.name for entry in manifest.files)] if manifest else _names_below(directory)
+            names = [MANIFEST, *(entry.name for entry in manifest.files)] if manifest else _module_files(directory)
             self._local[directory] = _Input(directory, _states(directory, names), manifest)
         if manifest is None:
             return
@@ -198,9 +200,13 @@ def _is_at(path: Path, directory: Path) -> bool:
         return False
 
 
-def _names_below(directory: Path) -> list[str]:
-    found = (Path(folder, name) for folder, _folders, files in os.walk(directory) for name in files)
-    return [path.relative_to(directory).as_posix() for path in found]
+def _module_files(directory: Path) -> list[str]:
+    return [
+        Path(folder, name).relative_to(directory).as_posix()
+        for folder, _folders, files in os.walk(directory)
+        for name in files
+        if name.endswith(_MODULE_FILES)
+    ]
 
 
 def _states(directory: Path, names: Iterator[str] | list[str] | dict[str, FileState]) -> dict[str, FileState]:

@@ -189,6 +189,20 @@ def test_output_may_lie_in_a_build_tree(tmp_path: Path) -> None:
     assert (tmp_path / "a.bc").exists()
 
 
+def test_log_of_a_build_may_grow_while_its_objects_are_read(tmp_path: Path) -> None:
+    for name in ("a.o", "make.log"):
+        (tmp_path / "build" / "deep").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "build" / "deep" / name).write_text("x")
+
+    def append(name: str) -> None:
+        with open(tmp_path / "build" / "deep" / name, "a") as stream:
+            stream.write("y")
+
+    run("--tree", tmp_path / "build", "--output", tmp_path / "out", meanwhile=lambda: append("make.log"))
+    with pytest.raises(UserError, match="build was replaced or modified while it was read"):
+        run("--tree", tmp_path / "build", "--output", tmp_path / "out", meanwhile=lambda: append("a.o"))
+
+
 def replaced(place: Path, text: str = "new") -> None:
     """Replace an artifact as another command does."""
     make(place.with_name("new"), text=text)
