@@ -14,6 +14,8 @@ from components.core.console import UserError
 from components.core.console.progress import STANDARD_OUTPUT
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc")
+"""Files of open descriptors. /dev/shm has ordinary files."""
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -35,7 +37,7 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
     """
     if path.is_dir():
         raise UserError(f"{path} is a directory, but a file is written there", "remove it")
-    if path.is_char_device() or path.is_relative_to("/dev") or path.is_relative_to("/proc"):
+    if path.is_char_device() or any(map(path.is_relative_to, _STREAMS)):
         path.write_bytes(content)
         return
     if path.is_symlink() and path.is_file():

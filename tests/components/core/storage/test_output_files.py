@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def test_links_and_devices_are_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
     replace_text(Path("/dev/null"), "x")
     assert Path("/dev/null").is_char_device()
+
+
+def test_file_in_shared_memory_is_replaced_atomically() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        place = Path(directory, "f.json")
+        replace_text(place, "old")
+        with open(place, encoding="utf-8") as reader:
+            replace_text(place, "new")
+            assert reader.read() == "old" and place.read_text() == "new"
 
 
 def test_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
