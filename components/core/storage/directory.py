@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -51,7 +51,9 @@ def removed_if_unused(directory: Path) -> Iterator[None]:
                     parent.rmdir()
 
 
-def empty(directory: Path) -> None:
-    """Remove everything in a directory."""
+def empty(directory: Path, keep: Container[str] = ()) -> None:
+    """Remove everything in a directory but the names in `keep`."""
     for path in directory.iterdir():
+        if path.name in keep:
+            continue
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -39,6 +39,8 @@ from components.core.storage.versioned_json import Conflict, VersionedJson, read
 
 LATEST = "latest.json"
 _LOCK = "lock"
+_OF_FILE_SYSTEM = "lost+found"
+"""Directory at the root of an ext4 volume, such as a mounted PersistentVolume."""
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
 """A holder on another machine is assumed dead after this time without a heartbeat."""
@@ -156,7 +158,8 @@ class RootLease:
     def _require_own_directory(self) -> None:
         remedy = "use another --root-dir"
         require_apart(self.root, remedy, may_contain_inputs=True)
-        present = {path.name for path in self.root.iterdir() if not path.name.startswith(f".{LATEST}.")} - {_LOCK}
+        present = {path.name for path in self.root.iterdir() if not path.name.startswith(f".{LATEST}.")}
+        present -= {_LOCK, _OF_FILE_SYSTEM}
         if MANIFEST in present:
             raise UserError(f"{self.root} is an artifact, not a directory for a {self._work} to work in", remedy)
         if present and LATEST not in present and not self._has_results():
@@ -170,7 +173,7 @@ class RootLease:
         try:
             if (uri := uri_of(self.root)) is not None:
                 store_of(uri).delete(uri / LATEST, self._document.version)
-            empty(self.root)
+            empty(self.root, keep=(_OF_FILE_SYSTEM,))
         except (UserError, OSError) as failure:
             say(f"warning: {display_path(self.root)} is not removed: {failure}")
 

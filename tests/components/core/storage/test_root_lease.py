@@ -231,6 +231,13 @@ def test_directory_with_other_files_is_not_used(tmp_path: Path, name: str) -> No
     assert (tmp_path / name).read_text() == "mine" and len(os.listdir(tmp_path)) == 1
 
 
+def test_root_of_a_volume_is_used_and_keeps_its_own_directory(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    with pytest.raises(UserError, match="stopped"), RootLease(tmp_path, "training", results="checkpoints/*"):
+        raise UserError("stopped")
+    assert os.listdir(tmp_path) == ["lost+found"]
+
+
 @pytest.mark.parametrize("place", ["trace", "trace/root"])
 def test_artifact_is_not_used_as_a_working_directory(tmp_path: Path, place: str) -> None:
     with publish(tmp_path / "trace", "trace") as partial:
