@@ -28,6 +28,7 @@ from components.corpus.outcome import (
     MISSING,
     NO_BITCODE,
     NO_INDEX,
+    NOT_RESTORED,
     OTHER_COMPILER,
     Outcome,
 )
@@ -245,7 +246,7 @@ class _Extraction:
             try:
                 restored = restore_compiler_used(bitcode, elf)
             except RestoreError as error:
-                return Outcome(item, INSTRUMENTED, str(error))
+                return Outcome(item, NOT_RESTORED, str(error))
             except ElfError:  # without a symbol table, as strip leaves it, nothing is known
                 pass
         base = f"{self.output}/{item.name}"

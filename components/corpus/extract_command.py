@@ -17,7 +17,16 @@ from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.options import PATH, output_option, split_options
-from components.corpus.outcome import ASSEMBLY, EXTRACTED, FILTERED, INSTRUMENTED, LINKED, MISSING, OTHER_COMPILER
+from components.corpus.outcome import (
+    ASSEMBLY,
+    EXTRACTED,
+    FILTERED,
+    INSTRUMENTED,
+    LINKED,
+    MISSING,
+    NOT_RESTORED,
+    OTHER_COMPILER,
+)
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import Report, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
@@ -35,6 +44,7 @@ _REMEDIES = {
     MISSING: "build the project, so that these objects exist, and run this again",
     OTHER_COMPILER: "build the project with the compilers that mlgo corpus compilers writes (CC and CXX)",
     LINKED: "compile and link in separate commands (clang -c), so that there are objects with bitcode",
+    NOT_RESTORED: "install opt of the LLVM that compiled the objects (Debian: llvm-19), then run this again",
     INSTRUMENTED: "build without --coverage and -fprofile-arcs, then run this again",
     NO_OUTPUT: "compile to objects that stay (clang -c) and record the build again",
     NOT_A_COMPILE: "pass a database of the commands that compile C or C++ (CMake's, or that of bear -- make)",

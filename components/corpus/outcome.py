@@ -17,6 +17,7 @@ FILTERED = "filtered"
 FAILED = "failed"
 DUPLICATE = "duplicate"
 INSTRUMENTED = "instrumented"
+NOT_RESTORED = "not_restored"
 
 
 @dataclass(frozen=True, slots=True)

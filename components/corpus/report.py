@@ -17,6 +17,7 @@ from components.corpus.outcome import (
     LINKED,
     MISSING,
     NO_INDEX,
+    NOT_RESTORED,
     OTHER_COMPILER,
     Outcome,
 )
@@ -45,6 +46,7 @@ _LABELS = {
     OUTSIDE: "outside of the base directory",
     NOT_AN_OBJECT: "neither objects nor archives",
     INSTRUMENTED: "left out because a replay would not be the same code",
+    NOT_RESTORED: "left out because a replay would drop functions",
     DAMAGED: "damaged",
     DUPLICATE: "equal to others",
     NO_FUNCTIONS: "without functions",

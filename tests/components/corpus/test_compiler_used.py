@@ -11,7 +11,9 @@ from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.elf import Elf
 from components.core.formats.corpus import Module
 from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.extract_command import _remedy
 from components.corpus.outcome import Outcome
+from components.corpus.report import make_report
 from components.corpus.sources.objects import ObjectFile
 
 USED = "__attribute__((used))"
@@ -107,4 +109,6 @@ def test_module_is_left_out_by_name_without_opt(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     objects = [ObjectFile(str(tmp_path / "m.o"), "m.o")]
     (outcome,) = extract_objects(objects, tmp_path / "corpus", ExtractConfig())
-    assert outcome.kind == "instrumented" and "apt-get install llvm-19" in outcome.detail and " f " in outcome.detail
+    assert outcome.kind == "not_restored" and "apt-get install llvm-19" in outcome.detail and " f " in outcome.detail
+    report = make_report("p", [outcome])
+    assert "llvm-19" in _remedy(report, "directory", None) and "coverage" not in _remedy(report, "directory", None)
