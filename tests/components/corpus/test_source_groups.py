@@ -6,6 +6,8 @@ import json
 import random
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from components.core.formats.bitcode_symbols import UNKNOWN, read_symbols
 from components.core.formats.corpus import Module, load_corpus
-from components.corpus.source_groups import group_by_source
+from components.corpus.source_groups import _Groups, _Identity, _join_similar, group_by_source
 from components.corpus.split import SplitConfig, split_modules
 
 CODE = "static int s{i}(int x) {{ return x * {i}; }}\nint f{i}(int x) {{ return s{i}(x) + s{i}(x + MORE); }}\n"
@@ -133,6 +135,37 @@ def test_position_remains_when_a_source_changes(tmp_path: Path) -> None:
     second = compile_module(tmp_path / "corpus", "q/b.o", after, "-O2", "-g")
     (old,), (new,) = group_by_source([first], 3), group_by_source([second], 3)
     assert old.position == new.position != group_by_source([first], 4)[0].position
+
+
+def test_name_that_all_modules_share_costs_no_comparisons() -> None:
+    """Programs of a test suite: each has the same entry point, and one function of its own."""
+    modules = [_identity({"run_test", f"test_{i}"}) for i in range(20_000)]
+    twins = [_identity({"run_test", "test_7", "added"}), _identity({"run_test", "test_8", "x", "y"})]
+    joined = _Groups(len(modules) + 2)
+    began_s = time.process_time()
+    names = [identity.names for identity in (*modules, *twins)]
+    _join_similar(joined, [*modules, *twins], names, by_path=False)
+    assert time.process_time() - began_s < 10, "200 million comparisons would take a minute"
+    assert joined.find(20_000) == joined.find(7) and joined.find(20_001) != joined.find(8)
+
+
+def test_similar_modules_are_found_as_by_comparing_all_pairs() -> None:
+    generator = random.Random(0)
+    for _ in range(300):
+        sets = [set(generator.sample("abcdefgh", generator.randrange(1, 6))) for _ in range(8)]
+        found, expected = _Groups(len(sets)), _Groups(len(sets))
+        _join_similar(found, [_identity(names) for names in sets], [frozenset(names) for names in sets], by_path=False)
+        for i, j in product(range(len(sets)), repeat=2):
+            if len(sets[i] & sets[j]) > 0.5 * len(sets[i] | sets[j]):
+                expected.join(i, j)
+        together = [
+            [groups.find(i) == groups.find(j) for i, j in product(range(8), repeat=2)] for groups in (found, expected)
+        ]
+        assert together[0] == together[1]
+
+
+def _identity(names: set[str]) -> _Identity:
+    return _Identity(Module("m", Path()), "", "", replace(UNKNOWN, strong=frozenset(names)))
 
 
 def test_positions_are_uniformly_distributed(tmp_path: Path) -> None:
