@@ -84,6 +84,7 @@ _WORD = re.compile(r"""(?:[^\s"'\\]+|"(?:[^"\\]|\\.)*"|'[^']*'|\\.)+""", re.DOTA
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)""", re.DOTALL)
 _QUOTING = frozenset("\"'\\")
 _SEPARATORS = ("&&", "||", ";", "|", "&")
+_SEPARATOR = re.compile(r"(&&|\|\|?|;)")
 _REDIRECTION = re.compile(r"\d?(?:>>?|<)(&?\S*)|&>>?(\S*)")
 
 
@@ -337,19 +338,23 @@ def _unquoted(match: re.Match[str]) -> str:
 def _simple_commands(words: Sequence[tuple[str, bool]]) -> Iterator[list[str]]:
     """Yield the simple commands of a shell's command, without redirections."""
     simple: list[str] = []
-    redirected = False
+    redirected = subshell = False
     for written, bare in [*words, (";", True)]:
         if not bare:
             simple += [] if redirected else [written]
             redirected = False
             continue
-        ends = written in _SEPARATORS or written.endswith(";")
-        word = "" if written in _SEPARATORS else written.removesuffix(";")
-        redirection = _REDIRECTION.fullmatch(word)
-        if word and not redirected and not redirection and (simple or word not in ("(", ")", "{", "}", "!", ":")):
-            simple.append(word)
-        redirected = redirection is not None and not (redirection[1] or redirection[2])
-        if ends:
-            if simple:
-                yield simple
-            simple, redirected = [], False
+        for word in _SEPARATOR.split(written) if "&" in written or "|" in written or ";" in written else (written,):
+            if word in _SEPARATORS:
+                if simple:
+                    yield simple
+                simple, redirected = [], False
+                continue
+            if not simple and word.startswith("("):
+                word, subshell = word.lstrip("("), True
+            if subshell and word.endswith(")") and "(" not in word:
+                word = word.rstrip(")")
+            redirection = _REDIRECTION.fullmatch(word)
+            if word and not redirected and not redirection and (simple or word not in (")", "{", "}", "!", ":")):
+                simple.append(word)
+            redirected = redirection is not None and not (redirection[1] or redirection[2])

@@ -135,6 +135,11 @@ RUNNERS = [
     ": && {} && :",
     "mkdir -p sub && {} > log 2>&1",
     "{} 2> err; true",
+    "true&&{}&&true",
+    "{};true",
+    "{}||exit 1",
+    "(cd .;{})",
+    "( {} 2>&1|tee log )",
 ]
 
 
@@ -152,7 +157,7 @@ def test_programs_that_run_a_compiler_do_not_matter(
 ) -> None:
     command = runner.format(compile_command)
     assert output_of_shell(command, str(directory), "") == expected
-    if not any(operator in command for operator in ("&&", ";", ">")) and "A=/bin" not in command:
+    if not any(operator in command for operator in ("&&", ";", ">", "|")) and "A=/bin" not in command:
         assert output_of_words(shlex.split(command), str(directory), "") == expected
     for shell in ("sh -c", "bash -ec", "nice sh -c"):
         assert output_of_shell(f"{shell} {shlex.quote(command)}", str(directory), "") == expected
@@ -191,6 +196,11 @@ def test_command_without_an_object_says_why(directory: Path, command: str, reaso
     (directory / "quote.rsp").write_text("-c 'x.c")
     with pytest.raises(NoObjectError, match=re.escape(reason)):
         output_of_shell(command, str(directory), "")
+
+
+def test_object_of_a_subshell_lies_in_its_directory(directory: Path) -> None:
+    for command in ("(cd sub;clang -c ../x.c)", "(cd sub && clang -c ../x.c -o x.o)", "cd sub;clang -c ../x.c&&true"):
+        assert output_of_shell(command, str(directory), "") == "sub/x.o"
 
 
 def test_response_file_that_ninja_removed_is_not_needed_for_the_output(directory: Path) -> None:
