@@ -22,6 +22,26 @@ _C, _CXX = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 # Objects of LTO are bitcode as a whole, compiled at the link. Links have no use for the other flags.
 _EVERYWHERE = ("-fno-lto", "-Qunused-arguments")
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
+_SCRIPT_WITHOUT_FLAGS = """\
+#!/bin/sh
+exec PROGRAM "$@"
+"""
+_SCRIPT = """\
+#!/bin/sh
+case " $* " in *' -- '*) ;; *) exec PROGRAM "$@" FLAGS ;; esac
+# What follows -- are files.
+added=
+for word; do
+  shift
+  if [ "$word" = -- ] && [ -z "$added" ]; then
+    set -- "$@" FLAGS
+    added=true
+  fi
+  set -- "$@" "$word"
+done
+[ -n "$added" ] || set -- "$@" FLAGS
+exec PROGRAM "$@"
+"""
 
 
 @click.command()
@@ -54,7 +74,12 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
       export PATH=$PWD/compilers:$PATH; ./configure CC=clang CXX=clang++ && make
     """
     wanted = problems.get(problem)
-    c = _program(str(release / "bin" / "clang") if release else clang)
+    c = _program(
+        str(release / "bin" / "clang") if release else clang,
+        "pass the directory of a toolchain with a policy: mlgo toolchain --mode release --help"
+        if release
+        else "install clang-19, or pass --clang with the path of another clang",
+    )
     binutils = {} if release else _all_binutils(c)
     options = [word for option in wanted.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
     flags = [wanted.optimization, *options, *_EVERYWHERE]
@@ -68,9 +93,8 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
     say(f"{output}: clang and clang++ that append {' '.join(flags)}")
 
 
-def _program(clang: str) -> Path:
+def _program(clang: str, remedy: str) -> Path:
     found = shutil.which(clang)
-    remedy = "install clang-19, or pass --clang with the path of another clang"
     if found is None:
         raise UserError(f"there is no compiler {clang}", remedy)
     clang_version(found, remedy)
@@ -89,6 +113,7 @@ def _all_binutils(clang: Path) -> dict[str, Path]:
 
 
 def _write(script: Path, program: Path, flags: list[str]) -> None:
-    """Write a script that runs a program with flags behind the other arguments, so that they win."""
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@" {shlex.join(flags)}\n')
+    """Write a script that runs a program with flags behind the other options, so that they win."""
+    text = _SCRIPT if flags else _SCRIPT_WITHOUT_FLAGS
+    script.write_text(text.replace("PROGRAM", shlex.quote(str(program))).replace("FLAGS", shlex.join(flags)))
     script.chmod(0o755)

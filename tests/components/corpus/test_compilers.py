@@ -241,6 +241,15 @@ def test_arguments_with_spaces_reach_the_compiler(tmp_path: Path) -> None:
     assert b"x y $z" in (tmp_path / "a b.o").read_bytes()
 
 
+@pytest.mark.parametrize("words", [["-O3", "--", "a.c"], ["-DTEXT=a -- b", "a.c", "-O3"]])
+def test_flags_precede_the_end_of_options(tmp_path: Path, words: list[str]) -> None:
+    """Rust's cc writes -- before the source."""
+    tools = make_compilers(tmp_path / "tools")
+    (tmp_path / "a.c").write_text("int f(void) { return 1; }\n")
+    subprocess.run([tools / "clang", "-c", "-o", "a.o", *words], cwd=tmp_path, check=True)
+    assert levels(tmp_path / "corpus", "--input", str(tmp_path), "--input-type", "directory") == [("-Oz",)]
+
+
 def test_unusable_compilers_are_named(tmp_path: Path) -> None:
     (tmp_path / "clang").write_text("#!/bin/sh\necho gcc 12\n")
     (tmp_path / "clang").chmod(0o755)
@@ -253,8 +262,9 @@ def test_unusable_compilers_are_named(tmp_path: Path) -> None:
             compilers, ["--clang", str(tmp_path / "clang"), "--output", str(tmp_path / "t")], catch_exceptions=False
         )
     assert "llvm-19" in raised.value.remedy
-    with pytest.raises(UserError, match="there is no compiler"):
+    with pytest.raises(UserError, match="there is no compiler") as raised:
         CliRunner().invoke(
             compilers, ["--release", str(tmp_path), "--output", str(tmp_path / "t")], catch_exceptions=False
         )
+    assert "mlgo toolchain --mode release" in raised.value.remedy and "--clang" not in raised.value.remedy
     assert not (tmp_path / "t").exists()
