@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
 from components.core.compiler.elf import Elf, Symbols
 from components.core.formats.bitcode_symbols import read_symbols
+from components.core.processes import supervision
 
 _STB_LOCAL, _STB_WEAK = 0, 2
 _STT_OBJECT, _STT_FUNC, _STT_SECTION = 1, 2, 3
@@ -97,14 +99,19 @@ def _with(opt: str, bitcode: bytes, used: str, flags: list[str]) -> bytes:
 
 
 def _run(opt: str, flags: list[str], content: bytes) -> bytes:
-    try:
-        done = subprocess.run([opt, *flags, "-", "-o", "-"], input=content, capture_output=True, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise RestoreError(f"{opt} did not finish within {_TIMEOUT_S:.0f} s") from None
-    if done.returncode != 0:
-        messages = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise RestoreError(f"{opt} cannot read it: {messages[0] if messages else 'no message'}")
-    return done.stdout
+    """Run opt on a module, confined as a compile is: objects may come from elsewhere."""
+    with TemporaryDirectory(prefix="mlgo-opt-") as name:
+        given, result = Path(name, "in"), Path(name, "out")
+        given.write_bytes(content)
+        try:
+            done = supervision.run([opt, *flags, given, "-o", result], _TIMEOUT_S, writable=Path(name))
+        except supervision.ProcessTimeout:
+            raise RestoreError(f"{opt} did not finish within {_TIMEOUT_S:.0f} s") from None
+        done.require_disk_space(Path(name))
+        if done.returncode != 0:
+            messages = done.stderr.strip().splitlines()
+            raise RestoreError(f"{opt} cannot read it: {messages[0] if messages else 'no message'}")
+        return result.read_bytes()
 
 
 def _definitions(text: bytes) -> frozenset[str]:
