@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
+from components.core.console.escape import escape_line
 from components.core.formats.names import is_utf8
 from components.core.projects.compile_commands import directory_of, output_of
 from components.core.projects.compiler_command import NoObjectError, NotACompileError
@@ -120,18 +121,18 @@ def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
             if not isinstance(entry, dict):
                 raise NoObjectError("it is not an object of JSON")
             source = entry["file"] if isinstance(entry.get("file"), str) else ""
-            name = printable(source or name)
+            name = _shown(source or name)
             directory = directory_of(entry, path)
             output = output_of(entry, directory)
             if object_at(directory, output, base) is None and base is not None:
-                left.append((printable(os.path.join(directory, output)), OUTSIDE, f"it lies outside of {base}"))
+                left.append((_shown(os.path.join(directory, output)), OUTSIDE, f"it lies outside of {base}"))
             else:
                 found.append((directory, output, source))
         except NoObjectError as error:
             kind = NOT_A_COMPILE if isinstance(error, NotACompileError) else NO_OUTPUT
-            left.append((name, kind, printable(str(error))))
+            left.append((name, kind, _shown(str(error))))
         except UserError as error:
-            left.append((name, NO_OUTPUT, printable(error.problem)))
+            left.append((name, NO_OUTPUT, _shown(error.problem)))
     objects = [_named(*item, base) for item in found]
     if base is None and len({item.name for item in objects}) < len({os.path.abspath(item.path) for item in objects}):
         common = Path(os.path.commonpath([directory for directory, _output, _source in found]))
@@ -139,9 +140,9 @@ def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
     return _first_of_each(objects, left), left
 
 
-def printable(text: str) -> str:
-    """Return a name or message from a database, which may hold any character, as what a terminal and UTF-8 can show."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_MAX_SHOWN])
+def _shown(text: str) -> str:
+    """Return a name or message from a database, which may hold any character, for a report."""
+    return escape_line(text[:_MAX_SHOWN])
 
 
 def _named(directory: str, output: str, source: str, base: Path | None) -> ObjectFile:
