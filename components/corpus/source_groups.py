@@ -31,7 +31,7 @@ _SAME = 0.5
 
 @dataclass(frozen=True)
 class _Identity:
-    """What identifies the source of a module.
+    """Features that identify the source of a module.
 
     Attributes:
         content: SHA-256 of the bitcode.

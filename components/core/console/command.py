@@ -98,7 +98,7 @@ def _exhausted_message(error: Exception) -> str | None:
 
 
 _OUT_OF_MEMORY = ("cannot allocate memory", "Cannot allocate memory", "failed to map segment from shared object")
-"""What allocations of other libraries say: dlopen's and Arrow's."""
+"""Messages of failed allocations in dlopen and Arrow."""
 
 
 def _disk_message(error: OSError) -> str | None:

@@ -1,4 +1,4 @@
-"""What every command needs of the process that it runs in, checked before it does any work."""
+"""Checks that every command makes of its process before it does any work."""
 
 from __future__ import annotations
 

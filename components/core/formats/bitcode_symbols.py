@@ -36,7 +36,7 @@ _BLOB_ABBREVIATION_BITS = 3 + 5 + 9 + 4
 
 @dataclass(frozen=True)
 class ModuleSymbols:
-    """What a module defines.
+    """Names and functions that a module defines.
 
     Attributes:
         source: name of the source file as the compiler was given it, "" if unknown.

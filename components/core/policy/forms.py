@@ -38,7 +38,7 @@ _REMEDY = "export the policy again, or get a complete copy"
 
 @dataclass(frozen=True)
 class FormOutput:
-    """What a form of a policy computes for N decisions.
+    """Output of a form of a policy for N decisions.
 
     Attributes:
         description: what policy.so says about itself: "problem", "features" and "num_actions"; {} for other forms.

@@ -98,7 +98,7 @@ class NotACompileError(NoObjectError):
 
 @dataclass
 class _Arguments:
-    """What the arguments of a driver say about its output.
+    """Arguments of a driver that determine its output.
 
     Attributes:
         output: argument of the last -o.

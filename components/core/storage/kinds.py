@@ -1,4 +1,4 @@
-"""Kinds of artifacts: what an artifact is, so that a step replaces and reads only those of the kind that it means."""
+"""Kinds of artifacts. A step replaces and reads only artifacts of the kind that it means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step may replace: an artifact of the kind that it makes, and nothing else of the user's."""
+"""Restricts what a step replaces to artifacts of the kind that it makes."""
 
 from __future__ import annotations
 
