@@ -27,6 +27,7 @@ def rewriting(directory: Path, verified: bool) -> Iterator[None]:
     Raises:
         UserError: the manifest is that of another tool or of another artifact; or the corpus is damaged.
     """
+    directory = directory.absolute()
     path = directory / MANIFEST
     before = path.read_bytes() if path.exists() else None
     if before is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,19 @@ def test_make_and_combine(build: Path, tmp_path: Path) -> None:
     parts = {name: which for which in ("train", "validation", "heldout") for name in combined.splits().part(which)}
     assert all(parts[f"a/{name}"] == parts[f"b/{name}"] for name in NAMES), "equal contents stay together"
     verify(root)
+
+
+def test_corpora_at_relative_paths_are_changed_in_place(build: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    options = ["--compile-commands", build / "compile_commands.json"]
+    assert corpus("extract", *options, "--output", root / "a").returncode == 0
+    (root / "notes.txt").write_text("mine")
+    relative = os.path.relpath(root, Path(__file__).parents[3])
+    for command in (["combine", "--root-dir", relative], ["split", "--corpus", relative, "--seed", "5"]):
+        run = corpus(*command)
+        assert run.returncode == 0, run.stderr
+        verify(root)
+    assert load_corpus(root).splits().seed == 5 and "notes.txt" not in {e.name for e in read_manifest(root).files}
 
 
 def test_extract_without_modules_fails_and_writes_nothing(build: Path, tmp_path: Path) -> None:
