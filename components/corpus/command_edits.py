@@ -181,6 +181,8 @@ def _normalized_name(name: str) -> str:
 
 
 def _option_name(group: Sequence[str]) -> str:
+    if group[0] == "-Xassembler":
+        return f"-Wa,{group[1]}"  # as a refusal names it
     option = group[1] if group[0] == "-mllvm" else group[0]
     name = option.partition("=")[0]
     return f"-mllvm {name}" if group[0] == "-mllvm" else name

@@ -87,7 +87,7 @@ def select_options(
             selection.kept += [argument, value]
         elif argument == "-Xassembler" and not is_cc1:
             value = _value(arguments, argument)
-            if tables.ASSEMBLER_FLAG.fullmatch(value):
+            if tables.ASSEMBLER_FLAG.fullmatch(value) or f"-Wa,{value}" in allowed:
                 selection.kept += [argument, value]
             else:
                 selection.refused.append(f"-Wa,{value}")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.compiler.replay_options import MissingValue, group_options
+from components.core.compiler.replay_options import MissingValue, group_options, select_options
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, load_corpus, write_description
 from components.corpus.__main__ import main
@@ -61,6 +61,17 @@ def test_options_are_edited_by_name_with_their_values(edits: CommandEdits, expec
 def test_value_is_not_mistaken_for_an_option() -> None:
     changed, found = CommandEdits(remove=("-O2",)).apply(["-cc1", "-main-file-name", "-O2"])
     assert changed == ["-cc1", "-main-file-name", "-O2"] and not found
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-Xassembler", "--foo"], ["-Xassembler", "-I/f"], ["-Wa,--foo"], ["-mllvm", "@f"]]
+)
+def test_option_that_a_replay_refuses_is_removed_by_the_name_in_the_message(arguments: list[str]) -> None:
+    recorded = ["-Oz", *arguments, "-g"]
+    (refused,) = select_options(recorded, False).refused
+    assert CommandEdits(remove=(refused,)).apply(recorded) == (["-Oz", "-g"], {refused})
+    if not refused.endswith("@f"):
+        assert select_options(recorded, False, [refused]).kept == recorded
 
 
 @given(st.lists(st.sampled_from([*RECORDED, "-o", "-D", "-Dx", "-mllvm", ""])))
