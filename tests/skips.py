@@ -37,7 +37,8 @@ def allowed_skips() -> dict[str, str]:
 
 def selects(entry: str, test: str) -> bool:
     """Return whether an id of a file, class, test or parameter set selects a test."""
-    return test == entry or test.startswith((f"{entry}::", f"{entry}["))
+    # pytest-xdist appends @GROUP to ids.
+    return test == entry or test.startswith((f"{entry}::", f"{entry}[", f"{entry}@"))
 
 
 def _fail_if_not_allowed(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -23,6 +23,7 @@ import pytest
 
 from components.core.storage import gcs, publish
 from components.core.storage.fetch import fetch
+from components.core.storage.kinds import Kind
 from components.core.storage.uri import ObjectUri, mirror
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, docker, reference
 from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
@@ -188,8 +189,9 @@ python -c 'import components.core.workers.ray_worker, aiohttp, pydantic; assert 
 def test_ppo_step_trains_on_cluster_of_its_rayjob(
     finished: tuple[Path, str], nodes: Nodes, storage: str, tmp_path: Path
 ) -> None:
-    for name in ("corpus", "training", "trace", "warmstart"):
-        with publish(mirror(ObjectUri("gs", BUCKET, name)), "corpus") as partial:
+    kinds: dict[str, Kind] = {"corpus": "corpus", "training": "toolchain", "trace": "trace", "warmstart": "policy"}
+    for name, kind in kinds.items():
+        with publish(mirror(ObjectUri("gs", BUCKET, name)), kind) as partial:
             shutil.copytree(finished[0] / name, partial, dirs_exist_ok=True, symlinks=True)
             (partial / "manifest.json").unlink()
     kubernetes = Cluster([[("Initializing", ""), ("Running", "RUNNING"), ("Complete", "SUCCEEDED")]])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.core.storage import gcs, publish
+from components.core.storage.kinds import Kind
 from components.core.storage.uri import ObjectUri, mirror
 from components.core.workers.settings import NODE_SETTINGS
 from tests.components.core.workers.conftest import Nodes
@@ -59,9 +60,9 @@ def bucket(monkeypatch, tmp_path):
     gcs._client.cache_clear()
 
 
-def in_bucket(directory: Path, name: str) -> str:
+def in_bucket(directory: Path, name: str, kind: Kind) -> str:
     uri = ObjectUri("gs", BUCKET, name)
-    with publish(mirror(uri), "corpus") as partial:
+    with publish(mirror(uri), kind) as partial:
         subprocess.run(["cp", "-a", f"{directory}/.", partial], check=True)
         (partial / "manifest.json").unlink(missing_ok=True)
     return str(uri)
@@ -70,8 +71,8 @@ def in_bucket(directory: Path, name: str) -> str:
 def test_training_survives_lost_node_and_failing_object_storage(inputs, first, bucket, tmp_path):
     """Everything is in the bucket; nodes share nothing with the trainer, and every third request of anybody fails."""
     given = dict(zip(inputs[::2], inputs[1::2], strict=True))
-    names = ("corpus", "toolchain", "trace", "warmstart")
-    places = {name: in_bucket(Path(given[f"--{name}"]), name) for name in names}
+    kinds: dict[str, Kind] = {"corpus": "corpus", "toolchain": "toolchain", "trace": "trace", "warmstart": "policy"}
+    places = {name: in_bucket(Path(given[f"--{name}"]), name, kind) for name, kind in kinds.items()}
     nodes = Nodes(tmp_path / "nodes")
     try:
         nodes.add()

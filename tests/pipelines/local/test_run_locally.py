@@ -225,7 +225,7 @@ def test_invalid_run_is_refused_before_the_first_step(tmp_path: Path, arguments:
         ("seed=-1", "--param seed=-1: -1 is not in the range"),
         ("train_minutes=abc", "--param train_minutes=abc: 'abc' is not a finite number"),
         ("train_minutes=0", "--param train_minutes=0"),
-        ("workers=cloud", "--workers 'cloud'"),
+        ("workers=cloud", "--param workers='cloud' is not known"),
         ("workers=rayjob:4", "--param workers=rayjob:4: only a step in a Kubernetes cluster can start a RayJob"),
         ("min_reduction_percent=101", "--param min_reduction_percent=101"),
         ("minutes=3", "no parameter 'minutes'\n  remedy: it has .*train_minutes"),

@@ -122,7 +122,7 @@ def test_damaged_artifact_is_rebuilt(toys: Toys, damage: str) -> None:
         from components.core.storage import write_manifest
 
         (made / "n").write_text("99")
-        write_manifest(made)
+        write_manifest(made, kind="trace")
     toys.run(one)
     assert (toys.runs("one"), toys.number("one")) == (2, 12)
 

@@ -709,11 +709,11 @@ def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("verdict", "status"), [("better", 0), ("not better", 4)])
 def test_promotion_has_a_status_for_ci(verdict: Verdict, status: int, tmp_path: Path) -> None:
-    made = artifacts(tmp_path / "run", [950] * 8, verdict)
+    made = artifacts(tmp_path / "run", [950] * 8, verdict, loadable=True)
     given = [part for name in ("policy", "evaluation", "corpus") for part in (f"--{name}", made[name])]
     for more, expected in ((["--fail-if-not-promoted"], status), ([], 0)):
         place = tmp_path / f"{expected}{len(more)}.json"
-        done = mlgo("promote", "--state", place, *given, "--toolchain", tmp_path, *more)
+        done = mlgo("promote", "--state", place, *given, "--toolchain", tmp_path / "run" / "training", *more)
         assert done.returncode == expected, done.stderr
         assert done.stdout.splitlines()[-1].startswith("promoted" if verdict == "better" else "not promoted")
     assert mlgo("run", "--help").stdout.count("--fail-if-not-promoted") == 2

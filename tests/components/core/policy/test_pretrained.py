@@ -97,6 +97,10 @@ def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.buckets[name], boundaries)
 
 
+NEW_PROJECTS = {"dispatchers"}
+"""Projects that recipes have had only since the pretrained policies were trained."""
+
+
 @pytest.mark.parametrize(
     ("name", "problem", "recipe"),
     [
@@ -109,4 +113,6 @@ def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:
 def test_projects_of_the_training_are_listed(name: str, problem: str, recipe: str) -> None:
     projects = load_recipes(RECIPES / f"{recipe}.yaml")
     heldout = set(projects.split["heldout_projects"])
-    assert pretrained_projects(problem, name) == {project.name for project in projects.projects} - heldout
+    assert (
+        pretrained_projects(problem, name) == {project.name for project in projects.projects} - heldout - NEW_PROJECTS
+    )

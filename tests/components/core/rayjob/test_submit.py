@@ -217,7 +217,8 @@ def test_driver_lines_split_only_at_newlines(make: Make, capsys: pytest.CaptureF
     place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
     place.run()
     output = capsys.readouterr().out
-    assert output.count("reading\r50% done\u2028all done\n") == 1 and output.count("done") == 2
+    assert output.count("reading\\x0d50% done\\u2028all done\n") == 1, "escaped, and one line"
+    assert output.count("done") == 2
     assert output.count("iteration 1\n") == 1
 
 
