@@ -11,6 +11,7 @@ from pathlib import Path
 
 from components.core.console import UserError, say
 from components.core.storage.directory import make_directory
+from components.core.storage.replaceable import enclosing_artifact
 from pipelines.local.ir import STATUS
 from pipelines.local.locations import artifact_digest
 from pipelines.local.lock import run_lock
@@ -32,8 +33,11 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
         locations: locations of artifacts and files; default: inside `run`.
 
     Raises:
-        UserError: a step failed (the error names it and its log), or another run uses the directory.
+        UserError: a step failed (the error names it and its log), another run uses the directory, or it lies within an
+            artifact.
     """
+    if artifact := enclosing_artifact(run / "logs"):
+        raise UserError(f"{run} is or lies within {artifact}", "choose another --output")
     make_directory(run)
     locations = locations or RunLocations(str(run), str(run / ".files"))
     records = StepRecords(run, locations)

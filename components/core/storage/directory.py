@@ -31,6 +31,8 @@ def make_directory(directory: Path, wanted: Path | None = None) -> None:
                 f"the cache in {default_cache_dir()} cannot hold {uri}: {error.strerror}",
                 f"set {VARIABLE} to a writable directory",
             ) from None
+        if directory.exists() and not directory.is_dir():
+            raise UserError(f"{wanted} exists and is not a directory", "choose another place") from None
         raise UserError(f"{wanted} cannot be created: {error.strerror}", "choose a writable place") from None
 
 

@@ -53,9 +53,16 @@ def require_apart(place: Path, remedy: str, may_contain_inputs: bool = False) ->
     overlap = inputs.overlap(place) if inputs is not None else ""
     if overlap and not (may_contain_inputs and overlap.startswith(CONTAINS)):
         raise UserError(f"{display_path(place)} {overlap}, which would change while it is read", remedy)
+    if artifact := enclosing_artifact(place):
+        raise UserError(f"{place} lies within {artifact}", remedy)
+
+
+def enclosing_artifact(place: Path) -> str:
+    """Return the kind and the directory of the artifact that `place` lies within, "" if there is none."""
     for parent in Path(os.path.realpath(place)).parents:
         if manifest := _artifact(parent):
-            raise UserError(f"{place} lies within {described(manifest.kind)}, {parent}", remedy)
+            return f"{described(manifest.kind)}, {parent}"
+    return ""
 
 
 def _artifact(directory: Path) -> Manifest | None:

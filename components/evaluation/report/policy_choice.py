@@ -49,6 +49,16 @@ def release_notes(metrics: Metrics) -> list[str]:
         if (metrics.reduction_percent or 0.0) > 0:
             return [f"the release clang {embeds} the trained policy although the verdict is not better"]
         flags = " ".join(f"-mllvm {option}" for option in problems.get(metrics.problem).llvm.release_options)
+        pretrained = (
+            metrics.reference.reduction_percent if metrics.reference and "/" not in (inputs.reference or "/") else 0
+        )
+        if "/" not in (inputs.reference or "/") and (pretrained or 0.0) > 0:  # not a path
+            return [
+                f"the release clang {embeds} the trained policy, which makes no held-out {labels.values} {labels.less} "
+                f"than LLVM's heuristic does; without {flags} it compiles as stock clang",
+                f"the {reference_title(metrics)} makes them {change(pretrained, labels.comparative)}, but on too few "
+                "modules or by too little to be embedded in its place",
+            ]
         return [
             f"no policy of this run makes held-out {labels.values} {labels.less} than LLVM's heuristic does: use stock "
             f"clang, or the release clang without {flags}, which compiles as stock clang"
@@ -125,6 +135,11 @@ def _choice(metrics: Metrics, name: str, pretrained: Compared, everything: Compa
     embed = f"mlgo toolchain --mode release --policy {name} --output DIR"
     if metrics.inputs.warmstart_pretrained != name:
         embed += f"; to train on from it: --start-from {name}"
+    if here == elsewhere == 0 and everything.reduction_percent_ci95 is None:
+        return [
+            f"one held-out module is too few to tell whether this policy or the {name} one is better: build your "
+            f"project with each and run mlgo evaluation compare-builds ({embed})"
+        ]
     if here == elsewhere == 0:
         return [f"take either this policy or the {name} one: the difference is within noise"]
     if min(here, elsewhere) >= 0:

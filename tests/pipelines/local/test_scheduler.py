@@ -16,6 +16,7 @@ import pytest
 from components.core.console import UserError
 from components.core.console.command import INTERRUPTED
 from components.core.launcher.notify import NOTIFY_VARIABLE
+from components.core.storage import publish
 from pipelines.local.runners.process import ProcessRunner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import Condition, Step
@@ -259,9 +260,21 @@ def test_missing_output_parameter_of_a_condition_is_reported(toys: Toys) -> None
 def test_unusable_run_directory_is_refused(toys: Toys, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     toys.directory = Path(place.format(tmp_path))
-    with pytest.raises(UserError, match=f"^{toys.directory} cannot be created: "):
+    with pytest.raises(UserError, match=f"^{toys.directory} (cannot be created: |exists and is not a directory)"):
         toys.run(toys.step("one"))
     assert toys.runs("one") == 0
+
+
+@pytest.mark.parametrize("place", ["", "run"])
+def test_run_directory_in_an_artifact_is_refused_before_anything_is_written(
+    toys: Toys, tmp_path: Path, place: str
+) -> None:
+    with publish(tmp_path / "trace", "trace") as directory:
+        (directory / "file").touch()
+    toys.directory = tmp_path / "trace" / place
+    with pytest.raises(UserError, match=r"is or lies within .*trace"):
+        toys.run(toys.step("one"))
+    assert not toys.runs("one") and not (tmp_path / "trace" / "logs").exists() and not (tmp_path / "trace/run").exists()
 
 
 @pytest.mark.parametrize("fails", [False, True])

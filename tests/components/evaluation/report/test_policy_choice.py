@@ -119,6 +119,25 @@ def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[...
     assert "or the release clang without -mllvm -enable-ml-inliner=release, which compiles as stock clang" in note
 
 
+def test_one_held_out_module_is_no_choice_between_policies() -> None:
+    """The pretrained policy makes the module smaller, so no note may say that no policy does, or to take either."""
+    values = Measurements(
+        objective=SIZE,
+        modules=("0.o",),
+        projects=("known",),
+        unseen_project=np.array([False]),
+        values={"baseline": BASE[:1], "policy": BASE[:1], "reference": BASE[:1] - 300},
+        languages=("c++",),
+    )
+    metrics = metrics_of(values, reference="pretrained")
+    metrics.release_policy = "trained"
+    trained, pretrained = release_notes(metrics)
+    assert trained.startswith("the release clang is to embed the trained policy, which makes no held-out text smaller")
+    assert pretrained.startswith("the pretrained policy makes them 30.00% smaller, but on too few modules")
+    choice = comparison_notes(metrics)[-1]
+    assert choice.startswith("one held-out module is too few to tell") and "--policy pretrained --output DIR" in choice
+
+
 def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
     """The report on a release clang that embeds the start is about the start; its reference is the trained policy."""
     metrics = metrics_of(
