@@ -108,7 +108,7 @@ def _run(opt: str, flags: list[str], content: bytes) -> bytes:
         except supervision.ProcessTimeout:
             raise RestoreError(f"{opt} did not finish within {_TIMEOUT_S:.0f} s") from None
         done.require_disk_space(Path(name))
-        if done.returncode != 0:
+        if done.returncode != 0 or not result.exists():  # an empty file runs as a script and succeeds
             messages = done.stderr.strip().splitlines()
             raise RestoreError(f"{opt} cannot read it: {messages[0] if messages else 'no message'}")
         return result.read_bytes()
