@@ -7,7 +7,7 @@ the one that training started from or the pretrained one, and the report on the 
     a trained policy        the start, if its own verdict is better         the trained one, if better than the start,
                                                                             else the start
     the heuristic           the pretrained one, if its own verdict is       the trained one, if it is better than the
-                            better and that is not noise                    heuristic, else as with release_if=better,
+                            better, beyond noise if modules are several     heuristic, else as with release_if=better,
                                                                             else the trained one
 
 The verdict on another policy follows the same rules and limits as that on the trained one. Without any, no release
@@ -58,7 +58,7 @@ def choose_release_policy(
         return "trained"
     if metrics.inputs.reference in PRETRAINED_NAMES and _is_better("pretrained", measured, config):
         bounds = measured.compare(REFERENCE).figures(config.seed).reduction_percent_ci95
-        if bounds is not None and bounds[0] > 0:
+        if bounds is None or bounds[0] > 0:  # one module has no interval, and its verdict is all that is known
             return "pretrained"
     return "trained" if always else "none"
 

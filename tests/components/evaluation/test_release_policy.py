@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import FILE_NAME, Toolchain
+from components.core.objectives.size import SIZE
 from components.core.policy.pretrained import pretrained_policy
 from components.core.storage import digest, publish, verify
 from components.core.storage.manifest import MANIFEST
@@ -79,6 +81,18 @@ def test_release_policy(
     metrics.inputs = Inputs(warmstart_trained_by=start, reference="pretrained" if reference else None)
     no_gain = refuse_without_gain_over_start(metrics, start)
     assert choose_release_policy(metrics, measured, config, no_gain) == expected
+
+
+@pytest.mark.parametrize(("reference", "expected"), [(950, "pretrained"), (999, "none")])
+def test_verdict_on_a_single_module_decides_without_an_interval(reference: int, expected: str) -> None:
+    """A project of seven sources has one held-out module."""
+    values = {"baseline": 1000, "policy": 1000, "warmstart": 1000, "reference": reference}
+    sizes = {name: np.array([value]) for name, value in values.items()}
+    measured = Measurements(SIZE, ("app/a.o",), ("app",), np.array([False]), sizes, languages=("c++",))
+    config = EvaluationConfig(X, X, X, X)
+    metrics = summarize(measured, config.required_percent, config.seed)
+    metrics.inputs = Inputs(warmstart_trained_by="warmstart", reference="pretrained")
+    assert choose_release_policy(metrics, measured, config, False) == expected
 
 
 def test_policy_of_compare_with_is_not_embedded(make_measurements: Callable[..., Measurements]) -> None:
