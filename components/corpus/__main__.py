@@ -369,8 +369,8 @@ def split(corpus: Path, **split: Any) -> None:
     from components.corpus.rewrite import rewriting
 
     config = split_config(split)
-    splits = split_modules(load_corpus(corpus).modules, config)
-    with rewriting(corpus, verified=True):
+    with rewriting(corpus, verified=True):  # Before the corpus is read: damage is named by the damaged file.
+        splits = split_modules(load_corpus(corpus).modules, config)
         write_splits(corpus, splits)
     say(describe(corpus, splits))
 

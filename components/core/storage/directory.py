@@ -31,8 +31,12 @@ def make_directory(directory: Path, wanted: Path | None = None) -> None:
                 f"the cache in {default_cache_dir()} cannot hold {uri}: {error.strerror}",
                 f"set {VARIABLE} to a writable directory",
             ) from None
-        if directory.exists() and not directory.is_dir():
+        in_the_way = next(place for place in (directory, *directory.parents) if place.exists())
+        if in_the_way == wanted:
             raise UserError(f"{wanted} exists and is not a directory", "choose another place") from None
+        if not in_the_way.is_dir():
+            problem = f"{wanted} cannot be created: {in_the_way} is not a directory"
+            raise UserError(problem, "choose another place") from None
         raise UserError(f"{wanted} cannot be created: {error.strerror}", "choose a writable place") from None
 
 

@@ -26,6 +26,16 @@ def interval(bounds: Sequence[float] | None) -> str:
     return f"{bounds[0]:+.2f}% … {bounds[1]:+.2f}%" if bounds else "–"
 
 
+def interval_in_words(bounds: Sequence[float] | None, comparative: Sequence[str] = SMALLER) -> str:
+    """Format a 95% interval of reductions as `change` does, ", 95% interval 0.10% to 2.30% smaller"; "" for None."""
+    if not bounds:
+        return ""
+    if bounds[0] * bounds[1] <= 0:
+        return f", 95% interval {change(bounds[0], comparative)} to {change(bounds[1], comparative)}"
+    least, most = sorted(bounds, key=abs)
+    return f", 95% interval {abs(least):.2f}% to {change(most, comparative)}"
+
+
 def policy_title(metrics: Metrics) -> str:
     """Return the policy's title with its clang: the training clang's figures must not be taken for the release's."""
     return f"policy, compiled by the {metrics.policy_compiled_by} clang"

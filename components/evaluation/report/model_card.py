@@ -40,7 +40,7 @@ from components.evaluation.metrics_types import (
     Verdict,
 )
 from components.evaluation.report import linked_tables
-from components.evaluation.report.formatting import LANGUAGE_TITLES, change, markdown_table
+from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval_in_words, markdown_table
 from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import WorstCase
 
@@ -235,8 +235,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     linked = f"linked programs and libraries {change(total.reduction_percent)}, " if total else ""
     assumed = ", ".join(f"{markdown_code(name)} {value:g}" for name, value in (card.optional_features or {}).items())
     regressions = [f"- {markdown_text(case.line(labels.unit))}" for case in worst] or [labels.no_worse]
-    interval = gate.reduction_percent_ci95
-    bounds = f" (95% interval {interval[0]:+.2f}% to {interval[1]:+.2f}%)" if interval else ""
+    bounds = interval_in_words(gate.reduction_percent_ci95, labels.comparative)
     seconds, processors = training.seconds, training.processors or "an unknown number of"
     cost = f"{seconds / 60:.0f} minutes on {processors} processors" if seconds else "unknown cost"
     iterations, best = training.iterations or 0, training.best_iteration or 0

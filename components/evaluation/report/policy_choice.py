@@ -9,7 +9,7 @@ from components.core import problems
 from components.core.objectives import OBJECTIVES
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.metrics_types import Interval, Metrics, ScoreComparison, SizeComparison
-from components.evaluation.report.formatting import change
+from components.evaluation.report.formatting import change, interval_in_words
 
 Compared = SizeComparison | ScoreComparison | None
 
@@ -112,9 +112,8 @@ def _against(metrics: Metrics, title: str, everything: Compared, unseen: Compare
         return []
 
     def described(compared: SizeComparison | ScoreComparison) -> str:
-        bounds = compared.reduction_percent_ci95
-        interval = f" (95% interval {bounds[0]:+.2f}% to {bounds[1]:+.2f}%)" if bounds else ""
-        return change(compared.reduction_percent, labels.comparative) + interval
+        interval = interval_in_words(compared.reduction_percent_ci95, labels.comparative)
+        return change(compared.reduction_percent, labels.comparative) + (f" ({interval[2:]})" if interval else "")
 
     text = f"this policy against the {title}: held-out {labels.cases} {described(everything)}"
     if unseen is not None and unseen.reduction_percent is not None:

@@ -32,7 +32,14 @@ from components.evaluation.metrics_types import (
     decode_metrics,
 )
 from components.evaluation.report import linked_tables
-from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, markdown_table, policy_title
+from components.evaluation.report.formatting import (
+    LANGUAGE_TITLES,
+    change,
+    interval,
+    interval_in_words,
+    markdown_table,
+    policy_title,
+)
 from components.evaluation.report.policy_choice import (
     comparison_notes,
     reference_title,
@@ -183,8 +190,8 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
         metrics: as read_metrics() returns it.
         directory: directory of the evaluation.
     """
-    bounds = metrics.reduction_percent_ci95
-    interval_text = f", 95% interval {bounds[0]:+.2f}% to {bounds[1]:+.2f}%" if bounds else ""
+    labels = OBJECTIVES[metrics.measure].labels
+    interval_text = interval_in_words(metrics.reduction_percent_ci95, labels.comparative)
     text = [
         f"verdict{verdict_subject(metrics)}: {verdict(metrics)} ({describe_reduction(metrics)}{interval_text}; "
         f"required: at least {metrics.min_reduction_percent:g}%)"

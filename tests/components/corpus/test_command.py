@@ -70,6 +70,9 @@ def test_split_command_holds_out_a_project(build: Path, tmp_path: Path) -> None:
     verify(output)
     assert_refused(corpus("split", "--corpus", output, "--heldout-project", "nothing"), "nothing", "src")
     assert load_corpus(output).splits() == splits and read_manifest(output)
+    description = output / "corpus_description.json"
+    description.write_text(description.read_text().replace("lib/three", "lib/thref"))
+    assert_refused(corpus("split", "--corpus", output), "is damaged", "corpus_description.json")
 
 
 def test_make_and_combine(build: Path, tmp_path: Path) -> None:

@@ -1,0 +1,21 @@
+"""Tests of how reports write figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.evaluation.report.formatting import interval_in_words
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (None, ""),
+        ((0.1, 2.3), ", 95% interval 0.10% to 2.30% smaller"),
+        ((-2.3, -0.1), ", 95% interval 0.10% to 2.30% larger"),
+        ((-1.17, 0.44), ", 95% interval 1.17% larger to 0.44% smaller"),
+        ((0, 0.44), ", 95% interval same to 0.44% smaller"),
+    ],
+)
+def test_interval_says_in_words_which_way_its_ends_point(bounds: tuple[float, float] | None, expected: str) -> None:
+    assert interval_in_words(bounds) == expected
