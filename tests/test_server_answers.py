@@ -153,6 +153,13 @@ def test_any_object_storage_response_is_handled(
         assert error.problem
 
 
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let downloads try again at once."""
+    monkeypatch.setattr(http_download, "PAUSES_S", (0.0, 0.0))
+
+
+@pytest.mark.usefixtures("no_pauses")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 @given(answer=answers())
 @example(answer=TRUNCATED_REDIRECT)
@@ -164,6 +171,7 @@ def test_any_web_server_response_is_handled(server: RawServer, tmp_path: Path, a
         assert error.problem
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -186,6 +194,7 @@ def test_waiting_for_a_silent_web_server_is_reported(
 ) -> None:
     server.answer = None
     monkeypatch.setattr(http_download, "TIMEOUT_S", (1.0, 1.0))
+    monkeypatch.setattr(http_download, "PAUSES_S", ())
     monkeypatch.setattr(http_download, "say_if_slow", partial(say_if_slow, after_s=0.1))
     with pytest.raises(UserError, match=r"cannot download .*timed out"):
         http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")

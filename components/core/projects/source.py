@@ -8,9 +8,10 @@ import re
 import shutil
 import struct
 import subprocess
+import time
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.core.console import UserError, say, say_if_slow
@@ -18,7 +19,7 @@ from components.core.projects.recipe import Recipe, Source
 from components.core.storage.debsource import fetch_deb_source
 from components.core.storage.digests import file_digest
 from components.core.storage.file_lock import exclusive_lock
-from components.core.storage.http_download import download
+from components.core.storage.http_download import PAUSES_S, download
 
 Say = Callable[[str], None]
 GIT_TIMEOUT_S = 1800.0
@@ -65,7 +66,43 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
     progress(f"cloning {source.location} at {source.pin}")
     options = ["--quiet", "--depth=1", "--recurse-submodules", "--shallow-submodules", f"--branch={source.pin}"]
     command = ["git", "-c", "advice.detachedHead=false", "clone", *options, "--", source.location, str(into)]
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    for pause_s in (*PAUSES_S, None):
+        said = _run_clone(command, source, into)
+        if said is None:
+            return into
+        failure = (said.splitlines() or ["no message"])[-1]
+        if pause_s is None or not any(words in said for words in _PASSING_MESSAGES):
+            break
+        progress(f"cannot clone {source.location}: {failure}; trying again in {pause_s:.0f} s")
+        time.sleep(pause_s)
+    raise UserError(
+        f"cannot clone {source.location} at {source.pin}: {failure}", "check the URL, the tag and the network"
+    )
+
+
+_PASSING_MESSAGES = (
+    "Could not resolve host",
+    "Couldn't connect",
+    "Failed to connect",
+    "Connection reset",
+    "Connection refused",
+    "Connection timed out",
+    "Recv failure",
+    "Empty reply",
+    "early EOF",
+    "hung up unexpectedly",
+    "RPC failed",
+    "TLS connection was non-properly terminated",
+    "returned error: 408",
+    "returned error: 429",
+    "returned error: 5",
+)
+"""Of git and libcurl, about failures that the same command may not meet later."""
+
+
+def _run_clone(command: Sequence[str], source: Source, into: Path) -> str | None:
+    """Run git clone; return what it said if it failed, which leaves nothing. UserError if it takes too long."""
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         with say_if_slow(f"waiting for git to clone {source.location} (at most {GIT_TIMEOUT_S:.0f} s)"):
             done = subprocess.run(
@@ -83,14 +120,10 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
             f"{source.location} at {source.pin} is not cloned after {GIT_TIMEOUT_S:.0f} s",
             "check the URL and the network",
         ) from None
-    if done.returncode != 0:
-        shutil.rmtree(into, ignore_errors=True)
-        message = done.stderr.strip().splitlines()
-        raise UserError(
-            f"cannot clone {source.location} at {source.pin}: {message[-1] if message else 'no message'}",
-            "check the URL, the tag and the network",
-        )
-    return into
+    if done.returncode == 0:
+        return None
+    shutil.rmtree(into, ignore_errors=True)
+    return done.stderr.strip()
 
 
 def _download(source: Source, cache: Path, progress: Say) -> Path:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from components.core.console import UserError, say_if_slow
+from components.core.console import UserError, say, say_if_slow
 
 TIMEOUT_S = (10.0, 60.0)
 """To connect; and between two bytes of a response."""
+PAUSES_S = (2.0, 8.0)
+"""Between the attempts of a download that may succeed later. A server's pipeline does not repeat a step that fails."""
+_PASSING_STATUSES = {408, 429, 500, 502, 503, 504}
 _BLOCK_BYTES = 64 << 10
 
 
@@ -31,14 +35,31 @@ def require_http(url: str) -> None:
 def download(url: str, place: Path) -> None:
     """Write the response body of `url` to the file `place`, byte for byte. The caller removes a partial file.
 
+    A connection that breaks and an overloaded server are tried three times.
+
     Raises:
         UserError: not an http:// or https:// URL; no response, an error status, a response that is truncated or not
             HTTP, endless redirects. Disk errors stay OSErrors.
     """
+    require_http(url)
+    for pause_s in PAUSES_S:
+        try:
+            _download_once(url, place)
+            return
+        except _Passing as error:
+            say(f"{error.problem}; trying again in {pause_s:.0f} s")
+            time.sleep(pause_s)
+    _download_once(url, place)
+
+
+class _Passing(UserError):
+    """A failure that the same request may not meet later."""
+
+
+def _download_once(url: str, place: Path) -> None:
     import requests
     import urllib3
 
-    require_http(url)
     remedy = "check the URL and the network"
     waiting = f"waiting for {urlsplit(url).netloc} to send {url} (at most {TIMEOUT_S[1]:.0f} s without a byte)"
     with open(place, "wb") as file:
@@ -55,8 +76,14 @@ def download(url: str, place: Path) -> None:
                     file.write(block)
         except requests.TooManyRedirects:
             raise UserError(f"cannot download {url}: the server redirects endlessly", remedy) from None
+        except requests.exceptions.SSLError as error:  # a ConnectionError that stays
+            raise UserError(f"cannot download {url}: {_cause(error)}", remedy) from None
+        except (requests.HTTPError, requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as error:
+            status = error.response.status_code if isinstance(error, requests.HTTPError) else None
+            kind = _Passing if status is None or status in _PASSING_STATUSES else UserError
+            raise kind(f"cannot download {url}: {_cause(error)}", remedy) from None
         # RuntimeError: urllib3's for a redirect whose compressed body is truncated.
-        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, RuntimeError) as error:
+        except (requests.RequestException, ValueError, RuntimeError) as error:
             raise UserError(f"cannot download {url}: {_cause(error)}", remedy) from None
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from components.core.console import UserError
 from components.core.projects import source as source_module
 from components.core.projects.recipe import Recipe, Source
 from components.core.projects.source import fetch_recipe
+from components.core.storage import http_download
 from tests.http_server import serve, serving
 
 
@@ -98,6 +99,64 @@ def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_
         found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
     assert [(where / "lib/a.c").read_text() for where in found] == ["int a;\n"] * 4
     assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
+
+
+class _Overloaded(BaseHTTPRequestHandler):
+    """Answers the requests with `statuses` in turn, 0 to cut the body off, and then with `content`."""
+
+    statuses: ClassVar[list[int]]
+    content: ClassVar[bytes]
+    requests: ClassVar[list[str]]
+
+    def do_GET(self) -> None:
+        self.requests.append(self.path)
+        status = self.statuses.pop(0) if self.statuses else 200
+        self.send_response(status or 200)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content if status else self.content[:20])
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def overloaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the URL of a server that answers as `_Overloaded` says; attempts follow each other at once."""
+    for module in (http_download, source_module):
+        monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0))
+    _Overloaded.requests = []
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Overloaded)) as url:
+        yield url
+
+
+def test_download_from_an_overloaded_server_is_repeated(tree: Path, tmp_path: Path, overloaded: str) -> None:
+    pin = archive(tree, "tar.gz", overloaded).pin
+    _Overloaded.content = (tree.parent / "p.tar.gz").read_bytes()
+    _Overloaded.statuses = [503, 0]
+    source = Source("url", f"{overloaded}/p.tar.gz", pin)
+    assert (fetch(source, tmp_path / "w") / "lib/a.c").read_text() == "int a;\n"
+    assert len(_Overloaded.requests) == 3
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(503, 3), (404, 1)])
+def test_only_passing_failures_of_a_download_are_repeated(
+    tree: Path, tmp_path: Path, overloaded: str, status: int, attempts: int
+) -> None:
+    _Overloaded.content, _Overloaded.statuses = b"", [status] * 9
+    with pytest.raises(UserError, match=rf"cannot download .*{status}"):
+        fetch(Source("url", f"{overloaded}/p.tar.gz", "0" * 64), tmp_path / "w")
+    assert len(_Overloaded.requests) == attempts
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(503, 3), (404, 1)])
+def test_only_passing_failures_of_a_clone_are_repeated(
+    tmp_path: Path, overloaded: str, status: int, attempts: int
+) -> None:
+    _Overloaded.content, _Overloaded.statuses = b"", [status] * 9
+    with pytest.raises(UserError, match=r"cannot clone .* at v1"):
+        fetch(Source("git", f"{overloaded}/p.git", "v1"), tmp_path / "w")
+    assert len(_Overloaded.requests) == attempts and not (tmp_path / "w/source").exists()
 
 
 def test_invalid_and_missing_archives_are_refused(tmp_path: Path, server: str) -> None:
