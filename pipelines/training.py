@@ -27,12 +27,22 @@ from components.vocab.component import vocab as make_vocab
 from components.warmstart.component import warmstart as clone
 from pipelines.retrain.component import promote, record_refusal
 
+RETRY_PAUSE = "5s"
+"""Before the second attempt. A stock KFP 2.17 lets it pass before it reports a failure that it does not retry, too."""
+ALL_ATTEMPTS = "30d"
+"""Argo's deadline for all attempts of a task together, so it exceeds three of the longest time limit (72 h). Without a
+value kfp writes one hour; before 2.17 it writes no more than that."""
+
 
 def sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
-    """Limit a task's CPUs and memory, request half of that, and retry after a lost node or a full queue."""
+    """Limit a task's CPUs and memory, request half of that, and let the server start it up to three times.
+
+    The server decides what it retries: KFP from 2.17 on a pod that was lost, but no step that failed; older versions
+    and Vertex AI a step that failed. So a step repeats its own requests.
+    """
     half_cpus, half_memory = f"{int(cpus) * 500}m", f"{int(memory.removesuffix('G')) // 2}G"
     task.set_cpu_request(half_cpus).set_cpu_limit(cpus).set_memory_request(half_memory).set_memory_limit(memory)
-    return task.set_retry(num_retries=2, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration="600s")
+    return task.set_retry(2, backoff_duration=RETRY_PAUSE, backoff_factor=2.0, backoff_max_duration=ALL_ATTEMPTS)
 
 
 def notification() -> dsl.PipelineTask:

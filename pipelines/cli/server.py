@@ -26,6 +26,7 @@ from pipelines.submit.prepare import (
     platform_spec,
     pod_labels,
     ready_spec,
+    retries_for_vertex,
     without_cache,
 )
 from pipelines.submit.stored_pipeline import StoredRun
@@ -202,7 +203,7 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
     if not given["cache"]:
         spec = without_cache(spec)
     if isinstance(server, VertexServer):
-        return Package(override_for_vertex(spec, overrides), None)
+        return Package(override_for_vertex(retries_for_vertex(spec), overrides), None)
     spec, pods = override_for_kfp(spec, overrides)
     notified = notify_settings(spec, given["notify_secret"]) if given["notify_secret"] else {}
     return Package(spec, platform_spec(pods, notified, pod_labels(spec, _labels(given))))

@@ -21,6 +21,7 @@ NOTIFY_KEY = "url"
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
+_MAX_VERTEX_RETRIES_S = 3600
 _FOLLOWING = {
     "cpuLimit": 1.0,
     "cpuRequest": 0.1,
@@ -108,6 +109,18 @@ def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
     for tasks in dags(copy):
         for task in tasks.values():
             task["cachingOptions"] = {}  # enableCache: false, as protocol buffers write it
+    return copy
+
+
+@expect_pipeline
+def retries_for_vertex(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec whose attempts of a step take no longer than Vertex AI's API allows."""
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for tasks in dags(copy):
+        for task in tasks.values():
+            retry = task.get("retryPolicy", {})
+            if (limit := retry.get("backoffMaxDuration")) and float(limit.removesuffix("s")) > _MAX_VERTEX_RETRIES_S:
+                retry["backoffMaxDuration"] = f"{_MAX_VERTEX_RETRIES_S}s"
     return copy
 
 

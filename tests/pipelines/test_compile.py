@@ -92,10 +92,27 @@ def test_each_task_has_requests_limits_retries_and_timeout(name: str) -> None:
     for kind in ("Cpu", "Memory"):
         assert 0 < resources[f"{kind.lower()}Request"] <= resources[f"{kind.lower()}Limit"]
         assert resources[f"resource{kind}Request"] and resources[f"resource{kind}Limit"]
-    retry = task["retryPolicy"]
-    assert retry["maxRetryCount"] >= 1 and retry["backoffFactor"] > 1 and retry["backoffDuration"] == "60s"
     if name != "finish":  # whose only request has one
-        assert int(container["args"][container["args"].index("--time-limit-s") + 1]) > 0
+        assert _time_limit_s(container) > 0
+    retry = task["retryPolicy"]
+    assert retry["maxRetryCount"] >= 1 and retry["backoffFactor"] > 1
+
+
+def _time_limit_s(container: dict[str, Any]) -> int:
+    args = container["args"]
+    return int(args[args.index("--time-limit-s") + 1]) if "--time-limit-s" in args else 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_deadline_of_all_attempts_leaves_time_for_each(name: str) -> None:
+    """Argo's backoff.maxDuration is the deadline of all attempts together, from the start of the first one."""
+    task, _component, container = TASKS[name]
+    retry = task["retryPolicy"]
+    attempts, pause_s = 1 + retry["maxRetryCount"], int(retry["backoffDuration"].removesuffix("s"))
+    pauses_s = sum(pause_s * retry["backoffFactor"] ** n for n in range(attempts - 1))
+    deadline_s = int(retry["backoffMaxDuration"].removesuffix("s"))
+    assert deadline_s > attempts * _time_limit_s(container) + pauses_s + 3600
+    assert pause_s <= 10, "it also delays the news of a failure"
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -11,7 +11,7 @@ from components.core.console import UserError
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import given_images, read_images
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.prepare import dags, notify_settings, platform_spec, ready_spec, without_cache
+from pipelines.submit.prepare import dags, notify_settings, platform_spec, ready_spec, retries_for_vertex, without_cache
 
 
 def test_only_exit_handler_gets_webhook_secret() -> None:
@@ -76,6 +76,22 @@ def test_no_cache_reaches_steps_below_exit_handler() -> None:
     assert {"corpus", "trace", "tune", "finish"} <= set(tasks)
     assert all(task["cachingOptions"] == {} for task in tasks.values())
     assert spec == load_spec(COMPILED), "the original is unchanged"
+
+
+def test_vertex_gets_no_longer_retries_than_its_api_allows() -> None:
+    spec = load_spec(COMPILED)
+    retried = retries_for_vertex(spec)
+    longest = {
+        task["retryPolicy"].pop("backoffMaxDuration")
+        for tasks in dags(retried)
+        for task in tasks.values()
+        if "retryPolicy" in task
+    }
+    assert longest == {"3600s"}
+    for tasks in dags(spec):
+        for task in tasks.values():
+            task.get("retryPolicy", {}).pop("backoffMaxDuration", None)
+    assert retried == spec, "nothing else changes"
 
 
 def test_settings_of_one_step_are_merged() -> None:
