@@ -5,8 +5,12 @@ spec must parse as kfp's own protocol buffer, have images by digest and resource
 parameters; settings for Kubernetes must parse as that of kfp-kubernetes. With workers=rayjob, the PPO step must have
 the image of the nodes, and the service account must be the one that may start RayJobs; variables for images must be
 digests, with or without rayjob. A run named "notified" must name the Secret with the webhook's URL. Each poll of a run
-completes one more task; with preset=tiny its PPO fails. A run named "lossy" loses two answers of three, one named
-"gone" all but the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused.
+completes one more task; its tasks are listed as nodes of an Argo workflow (tests/argo_nodes.py). With preset=tiny its
+PPO fails twice, until the run is retried; in a run named "unscheduled" PPO's pod is pending for some polls. A canceled
+run is FAILED in the end, as on a real server. A run named "lossy" loses two answers of three, one named "gone" all but
+the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused.
+
+Logs of pods are below /apis/v1alpha1, on the server "interface" below /k8s, as are pods.
 
 A first component of the path chooses another server, for example http://127.0.0.1:PORT/login: see SERVERS. GET
 /requests returns the requests with a body so far. Runs in the environment `pipelines`, prints its port, and ends when
@@ -30,6 +34,7 @@ from kfp.compiler import compiler_utils
 from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
+from tests.argo_nodes import BEGIN, Workflow
 from tests.http_server import JsonHandler, serving
 
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
@@ -144,6 +149,9 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
         "display_name": body["display_name"],
         "experiment_id": body.get("experiment_id"),
         "state": "RUNNING",
+        "history": ["RUNNING"],
+        "canceling": 0,
+        "workflow": None,
         "looked": 0,
         "asked": 0,
         "fails": given.get("preset") == "tiny",
@@ -168,23 +176,69 @@ def scheduled(body: dict[str, Any]) -> dict[str, Any]:
 def looked_at(run: dict[str, Any]) -> dict[str, Any]:
     run["looked"] += 1
     done = TASKS[: run["looked"]]
-    states = dict.fromkeys(done, "SUCCEEDED")
-    if run["state"] in ("CANCELING", "CANCELED"):
-        run["state"] = "CANCELED"
+    states: dict[str, Any] = dict.fromkeys(done, "SUCCEEDED") | ({"toolchain-training": "CACHED"} if done[1:] else {})
+    running = TASKS[len(done) : len(done) + 1]
+    ended = ""
+    if run["state"] == "CANCELING":
+        run["canceling"] += 1
+        running, ended = (), "FAILED" if run["canceling"] > 1 else ""
+    elif run["display_name"] == "unscheduled" and "ppo" in done and run["looked"] < 30:
+        states = {name: states[name] for name in TASKS[: TASKS.index("ppo")]} | {"ppo": ["PENDING"]}
+        running = ()
     elif run["fails"] and "ppo" in done:
-        states["ppo"] = run["state"] = "FAILED"
+        states = {name: states[name] for name in TASKS[: TASKS.index("ppo")]} | {"ppo": ["FAILED", "FAILED"]}
+        ended = "FAILED"
     elif len(done) == len(TASKS):
-        run["state"] = "SUCCEEDED"
-    details = [{"display_name": name, "state": state} for name, state in states.items()]
-    answer = {"run_id": run["run_id"], "state": run["state"], "run_details": {"task_details": details}, **run["source"]}
+        ended = "SUCCEEDED"
+    states |= dict.fromkeys(running, "RUNNING")
+    if ended:
+        states["finish"] = "SUCCEEDED"
+        run["state"] = ended
+    if run["history"][-1] != run["state"]:
+        run["history"].append(run["state"])
+    run["workflow"] = Workflow(spec_of(run), states, ended)
+    answer = {
+        "run_id": run["run_id"],
+        "display_name": run["display_name"],
+        "created_at": BEGIN.isoformat(),
+        "state": run["state"],
+        "state_history": [{"update_time": BEGIN.isoformat(), "state": state} for state in run["history"]],
+        "run_details": {"task_details": run["workflow"].details(run["run_id"])},
+        **run["source"],
+    }
     check_model(answer, "V2beta1Run", "runs")
     return answer
+
+
+def spec_of(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the PipelineSpec of a run."""
+    source = run["source"]
+    document: dict[str, Any] = source.get("pipeline_spec") or stored(**source["pipeline_version_reference"])
+    spec: dict[str, Any] = document.get("pipeline_spec", document)
+    return spec
+
+
+def retried(run: dict[str, Any]) -> None:
+    """Answer as GenerateRetryExecution. ValueError unless the run has failed."""
+    if run["state"] != "FAILED":
+        raise ValueError("Workflow must be Failed/Error to retry")
+    run |= {"state": "RUNNING", "fails": False, "canceling": 0, "looked": 0}
 
 
 class Handler(JsonHandler):
     def do_GET(self) -> None:
         if self.path == "/requests":
             self.answer(REQUESTS)
+        elif match := re.fullmatch(r"/apis/v1alpha1/runs/(run-\d+)/nodes/([^/]+)/log", self.path):
+            self._log(match[1], match[2])
+        elif match := re.fullmatch(r"/interface/k8s/pod(/logs)?\?(.*)", self.path):
+            query = {key: values[0] for key, values in parse_qs(match[2]).items()}
+            if match[1]:
+                self._log(query["runid"], query["podname"])
+            else:
+                self._pod(query["podname"], query["podnamespace"])
+        elif re.match(r"/interface/apis/v1alpha1/", self.path):
+            self._page(200)  # the interface answers what it does not know with its own page
         elif route := self._route():
             self._get(route)
 
@@ -297,6 +351,9 @@ class Handler(JsonHandler):
         if match := re.fullmatch(r"runs/(run-\d+):terminate", route):
             RUNS[match[1]]["state"] = "CANCELING"
             self.answer({})
+        elif match := re.fullmatch(r"runs/(run-\d+):retry", route):
+            retried(RUNS[match[1]])
+            self.answer({})
         elif route == "experiments":
             check_model(body, "V2beta1Experiment", route)
             EXPERIMENTS.append({**body, "experiment_id": f"e-{len(EXPERIMENTS) + 1}"})
@@ -336,6 +393,23 @@ class Handler(JsonHandler):
         if route := self._route():
             del PIPELINES[route.removeprefix("pipelines/")]
             self.answer({})
+
+    def _log(self, run_id: str, pod: str) -> None:
+        """Answer as run_log_server.go, which sends the status before it looks for the log."""
+        pods = RUNS[run_id]["workflow"].pods if run_id in RUNS else {}
+        name = next((name for name, known in pods.items() if known == pod), "")
+        text = "".join(f"{name}: line {number}\n" for number in range(100))
+        error = json.dumps({"error_message": f"Failed to read logs for run {run_id}", "error_details": ""})
+        self.send((text if name else error).encode(), "text/plain", 200)
+
+    def _pod(self, pod: str, namespace: str) -> None:
+        known = [run["workflow"] for run in RUNS.values() if run["workflow"]]
+        if namespace != "kubeflow" or pod not in {name for workflow in known for name in workflow.pods.values()}:
+            self.send(b"Could not get pod", "text/html; charset=utf-8", 500)
+            return
+        message = "0/1 nodes are available: 1 Insufficient cpu."
+        unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        self.answer({"kind": "Pod", "status": {"phase": "Pending", "conditions": [unscheduled]}})
 
     def _page(self, status: int) -> None:
         self.send(b"<!doctype html><title>Log in</title>", "text/html; charset=utf-8", status)

@@ -68,6 +68,7 @@ KFP_METHODS = {
     r"POST runs": ("Run", "run_service_create_run"),
     r"GET runs/(?P<run_id>[\w-]+)": ("Run", "run_service_get_run"),
     r"POST runs/(?P<run_id>[\w-]+):terminate": ("Run", "run_service_terminate_run"),
+    r"POST runs/(?P<run_id>[\w-]+):retry": ("Run", "run_service_retry_run"),
 }
 """HTTP method and route -> service and method of kfp_server_api."""
 REGISTRY_ROUTE = "/api/model_registry/v1/"

@@ -1,4 +1,4 @@
-"""`mlgo pipeline submit | upload | schedule | watch | cancel`: a pipeline and its runs on a server."""
+"""`mlgo pipeline submit | upload | schedule | watch | cancel | retry`: a pipeline and its runs on a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines.cli.server import (
     stored_run,
     vertex_settings,
 )
-from pipelines.submit import kfp, vertex
+from pipelines.submit import kfp, kfp_runs, vertex
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.stored_pipeline import start_stored
@@ -59,11 +59,11 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
         assert isinstance(server, KfpServer)
         stored = stored_run(given)
         run = start_stored(server, stored)
-        say(f"run {stored.name}: {kfp.run_page(server, run)}")
+        say(f"run {stored.name}: {kfp_runs.run_page(server, run)}")
     elif isinstance(server, KfpServer):
         request = run_request(server, given)
         run = kfp.submit(server, request, given["experiment"])
-        say(f"run {request.name}: {kfp.run_page(server, run)}")
+        say(f"run {request.name}: {kfp_runs.run_page(server, run)}")
     else:
         run = vertex.submit_vertex(server, run_request(server, given), vertex_settings(given))
         say(f"job: {run}")
@@ -172,17 +172,47 @@ def cancel_command(run: str, **given: Any) -> None:
     """
     server = chosen_server(given, needs_kfp=False)
     if isinstance(server, KfpServer):
-        kfp.cancel(server, run)
+        kfp_runs.cancel(server, run)
     else:
         vertex.cancel_vertex(server, run)
     say(f"canceling: {run}")
 
 
-SERVER_COMMANDS = (submit_command, upload_command, schedule_command, watch_command, cancel_command)
+@click.command("retry", short_help="Continue a failed run on KFP from the steps that failed.")
+@click.argument("run")
+@options(SERVER_OPTIONS)
+@click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
+def retry_command(run: str, wait: bool, **given: Any) -> None:
+    """Start the failed steps of a run on KFP again, and those that depend on them. RUN is its ID.
+
+    The run keeps its ID, its parameters, its images and the results of its finished steps. A canceled run continues,
+    too. The step that notifies does not run again if it has run.
+
+    \b
+    Example:
+      mlgo pipeline retry 2f0a8b1e-5d1c-4d52-9a34-0c1f6f0e7d11 --host http://localhost:8080 --wait
+
+    \b
+    Exit status: 0 the server accepted (with --wait: the run succeeded), 1 error or failed run, 3 canceled run.
+    """
+    if given["vertex"]:
+        raise UserError(
+            "mlgo pipeline retry: Vertex AI does not continue a job that failed",
+            "submit it again: without --no-cache, steps whose results can be reused are not repeated",
+        )
+    server = chosen_server(given, needs_kfp=False)
+    assert isinstance(server, KfpServer)
+    kfp_runs.retry_run(server, run)
+    say(f"retrying: {kfp_runs.run_page(server, run)}")
+    if wait:
+        _follow(server, run)
+
+
+SERVER_COMMANDS = (submit_command, upload_command, schedule_command, watch_command, cancel_command, retry_command)
 
 
 def _follow(server: KfpServer | vertex.VertexServer, run: str) -> None:
     if isinstance(server, KfpServer):
-        kfp.follow(server, run)
+        kfp_runs.follow(server, run)
     else:
         vertex.follow_vertex(server, run)

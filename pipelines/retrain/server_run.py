@@ -15,7 +15,8 @@ from components.core.storage import MANIFEST
 from components.core.storage.object_store import StoredObject, store_of
 from components.core.storage.uri import ObjectUri, parse_place
 from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import KfpRest, check_run_id, task_states
+from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
+from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import RUN_ENDED
 from pipelines.submit.vertex import VertexServer, artifact_uri, get_job, job_state, task_details
 from pipelines.validation import KFP_SCHEMES
@@ -72,8 +73,9 @@ def _on_kfp(server: KfpServer, run_id: str, known: set[str]) -> dict[str, str]:
     api = KfpRest(server)
     api.require_usable()
     run = {"run_id": run_id, **api.get_run(run_id)}
-    _require_ended(run_id, str(run.get("state", "")), task_states(run))
-    folder = _folder(server, run_id, api.artifact_folder(run))
+    spec = api.pipeline_spec(run)
+    _require_ended(run_id, run_state(run), {task.name: task.state for task in tasks_of(run, spec)})
+    folder = _folder(server, run_id, api.artifact_folder(run, spec))
     places = {name: _newest(folder / task, name) for name, task in TASKS.items() if name not in known}
     return {name: place for name, place in places.items() if place} | {"run": run_id}
 

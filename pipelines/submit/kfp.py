@@ -1,15 +1,13 @@
-"""Requests to a KFP server: start, follow, cancel and schedule runs, and store pipelines.
+"""Requests to a KFP server: start and schedule runs, and store pipelines.
 
-All but `follow` and `cancel` need the environment `pipelines`.
+Needs the environment `pipelines`.
 """
 
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,22 +15,11 @@ from typing import Any
 import yaml
 
 from components.core.console import UserError, say
-from components.core.console.number_types import environment_number
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpServer, connect
-from pipelines.submit.kfp_rest import KfpRest, check_run_id, task_states
-from pipelines.submit.polling import (
-    RUN_ENDED,
-    TRAINING,
-    poll,
-    report_canceled,
-    report_curve,
-    report_run_continues,
-)
 from pipelines.submit.prepare import RunRequest
 from pipelines.submit.stored_pipeline import name_is
 
-POLL_S = environment_number("MLGO_POLL_S", 10)
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
 
@@ -141,70 +128,6 @@ def upload(
                 say(f"warning: the pipeline {name} stays without a version: {error.problem}")
         raise
     return str(pipeline_id), str(uploaded.pipeline_version_id)
-
-
-def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
-    """Print each step's state as it changes until the run succeeds.
-
-    Raises:
-        UserError: the run failed, or the server did not answer for polling.PATIENCE_S.
-        click.exceptions.Exit: the run was canceled (polling.EXIT_CANCELED), or following it was interrupted.
-    """
-    check_run_id(run_id)
-    shown_states: dict[str, str] = {}
-    curve_shown = False
-    where = run_page(server, run_id)
-    api = KfpRest(server)
-    with report_run_continues(run_id, where):
-        poll(api.require_usable, run_id, where)
-        while True:
-            run = poll(partial(api.get_run, run_id), run_id, where)
-            for name, task_state in task_states(run).items():
-                if shown_states.get(name) != task_state:
-                    shown_states[name] = task_state
-                    say(f"[{name}] {task_state.lower()}")
-            if TRAINING in shown_states and not curve_shown:
-                curve_shown = True
-                _show_curve(api, run)
-            state = str(run.get("state", ""))
-            if state in RUN_ENDED:
-                break
-            time.sleep(poll_s)
-    if state == "CANCELED":
-        report_canceled(run_id, where)
-    if state != "SUCCEEDED":
-        failed = sorted(name for name, task_state in shown_states.items() if task_state == "FAILED")
-        what = f"step {', '.join(failed)} failed" if failed else f"it is {state.lower()}"
-        raise UserError(f"the run {run_id} did not succeed: {what}", f"see its log at {where}")
-
-
-def _show_curve(api: KfpRest, run: Mapping[str, Any]) -> None:
-    """Print the command that shows the training's curve, if the step itself writes it to Cloud Storage.
-
-    TensorBoard looks for event files below the folder of the step, one attempt of which has a UUID that no API tells.
-    """
-    try:
-        folder = api.artifact_folder(run)
-    except UserError:  # of the request for the pipeline; following the run matters more
-        return
-    if folder.startswith("gs://"):
-        report_curve(f"{folder}/{TRAINING}")
-
-
-def cancel(server: KfpServer, run_id: str) -> None:
-    """Ask the server to end a run. UserError if there is no such run, it has ended, or the server refuses."""
-    check_run_id(run_id)
-    api = KfpRest(server)
-    api.require_usable()
-    state = str(api.get_run(run_id).get("state", ""))
-    if state in RUN_ENDED:
-        raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
-    api.ask("POST", f"runs/{run_id}:terminate")
-
-
-def run_page(server: KfpServer, run_id: str) -> str:
-    """Return the URL of the run's page."""
-    return server.page(f"runs/details/{run_id}")
 
 
 @contextmanager

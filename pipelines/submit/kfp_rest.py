@@ -28,6 +28,8 @@ from pipelines.submit.polling import TIMEOUT_S, NotFound
 POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
 _POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 _API = "/apis/v2beta1"
+_NAMESPACE = "kubeflow"
+"""Namespace of the pods of a KFP with one user, where it was installed as its documentation says."""
 _RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 
 
@@ -66,32 +68,70 @@ class KfpRest:
         """Return a run. NotFound if there is none."""
         return self.ask("GET", f"runs/{run_id}")
 
-    def pipeline_of(self, run: Mapping[str, Any]) -> str:
-        """Return the name in the PipelineSpec of a run, which it has itself or in a stored version; "" if in none."""
+    def pipeline_spec(self, run: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the PipelineSpec of a run, which it has itself or in a stored version; {} if in none."""
         spec, stored = run.get("pipeline_spec"), run.get("pipeline_version_reference")
         if not spec and isinstance(stored, Mapping):
             pipeline, version = stored.get("pipeline_id"), stored.get("pipeline_version_id")
             spec = self.ask("GET", f"pipelines/{pipeline}/versions/{version}").get("pipeline_spec")
         if isinstance(spec, Mapping):
             spec = spec.get("pipeline_spec", spec)  # with settings for Kubernetes next to it
-        try:
-            return str(spec["pipelineInfo"]["name"])  # type: ignore[index]
-        except (KeyError, TypeError):
-            return ""
+        return spec if isinstance(spec, Mapping) else {}
 
-    def artifact_folder(self, run: Mapping[str, Any]) -> str:
+    def artifact_folder(self, run: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
         """Return where KFP's driver puts the artifacts of a run, "" if the run has no pipeline root of its own.
 
         The driver writes PIPELINE_ROOT/PIPELINE/RUN_ID/TASK/UUID/ARTIFACT (backend/src/v2: metadata.GetPipeline,
         driver.provisionOutputs), with a UUID for each attempt of a task; the API does not say so.
+
+        Args:
+            spec: from `pipeline_spec`.
         """
-        settings = run.get("runtime_config")
+        settings, info = run.get("runtime_config"), spec.get("pipelineInfo")
         root = settings.get("pipeline_root") if isinstance(settings, Mapping) else None
-        if not root or not (pipeline := self.pipeline_of(run)):
+        pipeline = info.get("name") if isinstance(info, Mapping) else None
+        if not root or not pipeline:
             return ""
         return f"{str(root).partition('?')[0].rstrip('/')}/{pipeline}/{run.get('run_id')}"
 
+    def pod_log(self, run_id: str, pod: str, day: str = "") -> str:
+        """Return the log of a pod's main container from the API server or the user interface, "" if neither has it.
+
+        Args:
+            day: when the run was created, YYYY-MM-DD, which is part of the place of archived logs.
+        """
+        namespace = {"podnamespace": self._server.namespace} if self._server.namespace else {}
+        query = urlencode({"podname": pod, "runid": run_id, "createdat": day, **namespace})
+        for route in (f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log", f"/k8s/pod/logs?{query}"):
+            try:
+                answer = self._send("GET", route)
+            except UserError:
+                continue
+            text = answer.data.decode("utf-8", "replace")
+            # The API server answers 200 before it looks; the object of an error follows then.
+            if text.strip() and not text.lstrip().startswith('{"error_message"'):
+                return text
+        return ""
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """Return a pod of Kubernetes through the user interface, {} if it does not show it."""
+        query = urlencode({"podname": name, "podnamespace": self._server.namespace or _NAMESPACE})
+        try:
+            return self._request("GET", f"/k8s/pod?{query}")
+        except UserError:
+            return {}
+
     def _request(self, method: str, route: str, body: Any = None) -> dict[str, Any]:
+        answer = self._send(method, route, body)
+        try:
+            document = json.loads(answer.data)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise NotFound(f"{route.partition('?')[0]} is no JSON object", "check the address")
+        return document
+
+    def _send(self, method: str, route: str, body: Any = None) -> Any:
         server, token = self._server, _token(self._server)
         headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         answer = answered(
@@ -112,13 +152,7 @@ class KfpRest:
                 SimpleNamespace(status=answer.status, reason=answer.reason, headers=answer.headers, body=answer.data),
             )
         refuse_web_page(server, answer.headers.get("Content-Type"))
-        try:
-            document = json.loads(answer.data)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise NotFound(f"{route.partition('?')[0]} is no JSON object", "check the address")
-        return document
+        return answer
 
 
 def check_run_id(run_id: str) -> None:
@@ -127,12 +161,23 @@ def check_run_id(run_id: str) -> None:
         raise UserError(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
 
 
-def task_states(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return the state of each task of a run by its display name, without tasks that have none yet."""
-    details = run.get("run_details") or {}
-    listed = details.get("task_details") if isinstance(details, Mapping) else None
-    tasks = [task for task in listed or [] if isinstance(task, Mapping) and task.get("state")]
-    return {str(task["display_name"]): str(task["state"]) for task in tasks if task.get("display_name")}
+def run_state(run: Mapping[str, Any]) -> str:
+    """Return the state of a run, CANCELED for one that was.
+
+    KFP stores how the workflow ended, which is FAILED for a canceled one; only the history of its states has CANCELING
+    then. A run that was canceled and retried has RUNNING after it.
+    """
+    state = str(run.get("state") or "")
+    if state != "FAILED":
+        return state
+    history = run.get("state_history")
+    states = [str(entry.get("state")) for entry in history or () if isinstance(entry, Mapping)]
+    for earlier in reversed(states):
+        if earlier in ("RUNNING", "PENDING"):
+            break
+        if earlier == "CANCELING":
+            return "CANCELED"
+    return state
 
 
 def _token(server: KfpServer) -> str:

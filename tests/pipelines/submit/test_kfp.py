@@ -1,4 +1,4 @@
-"""Tests of `mlgo pipeline submit | watch | cancel | schedule | upload` with a fake KFP server that checks requests."""
+"""Tests of `mlgo pipeline submit | watch | cancel | retry | schedule | upload` with a fake KFP server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from click.testing import CliRunner
 
 from components.core.console import UserError
 from pipelines.cli.main import cli
-from pipelines.submit.kfp import cancel
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest
+from pipelines.submit.kfp_runs import cancel, retry_run
 from pipelines.submit.stored_pipeline import StoredRun, start_stored
 from tests.http_server import JsonHandler, raw_server, serving
 from tests.pipelines.submit.conftest import ROOT, Mlgo
@@ -260,7 +260,7 @@ def test_canceled_run_has_its_own_exit_status(mlgo: Mlgo, submit: Mlgo, host: st
     assert done.returncode == 3 and f"the run {run} was canceled" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["watch", "cancel"])
+@pytest.mark.parametrize("command", ["watch", "cancel", "retry"])
 def test_unknown_run_is_reported(mlgo: Mlgo, host: str, command: str) -> None:
     done = mlgo(command, "run-0", "--host", host)
     assert done.returncode == 1 and "404" in done.stderr and "Traceback" not in done.stderr
@@ -389,7 +389,7 @@ def test_option_that_kfp_does_not_have_is_refused(submit: Mlgo, arguments: tuple
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["submit", "upload", "schedule", "watch", "cancel"])
+@pytest.mark.parametrize("command", ["submit", "upload", "schedule", "watch", "cancel", "retry"])
 def test_help_of_each_command_has_example(mlgo: Mlgo, command: str) -> None:
     done = mlgo(command, "--help")
     assert done.returncode == 0 and f"  mlgo pipeline {command} " in done.stdout
@@ -424,14 +424,14 @@ def test_stored_pipeline_is_started_without_kfp(
 def test_requests_without_kfp_are_those_of_its_client(published: PublishedClients) -> None:
     """Each request that is sent without kfp is one that kfp_server_api sends, with the same query."""
     sent = []
+    spec, state = {"pipelineInfo": {"name": "stored"}}, {"state": "RUNNING"}
 
     class Recorder(JsonHandler):
         def do_GET(self) -> None:
             sent.append((self.command, self.path, self.read_json()))
             name = {"tag_name": "2.17.0", "pipeline_id": "p-1", "pipeline_version_id": "v-1", "experiment_id": "e-1"}
             listed = {"pipelines": [name], "pipeline_versions": [name]}
-            spec = {"pipelineInfo": {"name": "stored"}}
-            self.answer({**name, **listed, "multi_user": True, "run_id": "run-1", "pipeline_spec": spec})
+            self.answer({**name, **listed, "multi_user": True, "run_id": "run-1", "pipeline_spec": spec, **state})
 
         do_POST = do_GET
 
@@ -440,16 +440,18 @@ def test_requests_without_kfp_are_those_of_its_client(published: PublishedClient
         start_stored(server, StoredRun("nightly", "job 1", {"seed": 3}, "gs://bucket/kfp", "mlgo-steps", "weekly"))
         api = KfpRest(server)
         reference = {"pipeline_id": "p-1", "pipeline_version_id": "v-1"}
-        assert api.pipeline_of({"pipeline_version_reference": reference}) == "stored"
+        assert api.pipeline_spec({"pipeline_version_reference": reference}) == spec
         api.get_run("run-1")
         cancel(server, "run-1")
+        state["state"] = "FAILED"
+        retry_run(server, "run-1")
     for request in sent:
         published.check("kfp", *request)
     routes = {f"{method} {path.partition('?')[0].removeprefix('/apis/v2beta1/')}" for method, path, _body in sent}
     assert routes == {
         *(f"GET {route}" for route in ("healthz", "pipelines", "experiments", "runs", "runs/run-1")),
         *(f"GET pipelines/p-1/versions{version}" for version in ("", "/v-1")),
-        *(f"POST {route}" for route in ("experiments", "runs", "runs/run-1:terminate")),
+        *(f"POST {route}" for route in ("experiments", "runs", "runs/run-1:terminate", "runs/run-1:retry")),
     }
     for wrong in ("pipelines?name=x", "run/run-1", "runs?pagesize=1"):
         with pytest.raises(ValueError, match=r"no method of the API|unexpected keyword argument"):

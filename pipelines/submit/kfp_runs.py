@@ -1,0 +1,202 @@
+"""Runs on a KFP server: follow, cancel and retry them, without kfp."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from components.core.console import UserError, say
+from components.core.console.number_types import environment_number
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
+from pipelines.submit.kfp_tasks import Task, tasks_of
+from pipelines.submit.polling import (
+    RUN_ENDED,
+    TRAINING,
+    poll,
+    report_canceled,
+    report_curve,
+    report_run_continues,
+)
+
+POLL_S = environment_number("MLGO_POLL_S", 10)
+_WAITS_POLLS = 6
+"""Polls in which a pod may be pending before `follow` asks why, and after which it asks again."""
+_LAST_LINES = 20
+_LATE_REPORTS = 3
+"""Polls after the end of a run for the states of its tasks, which KFP stores after that of the run."""
+
+
+def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
+    """Print each task's state as it changes until the run succeeds.
+
+    Raises:
+        UserError: the run failed (with the last lines of a failed task's log), or the server did not answer for
+            polling.PATIENCE_S.
+        click.exceptions.Exit: the run was canceled (polling.EXIT_CANCELED), or following it was interrupted.
+    """
+    check_run_id(run_id)
+    where = run_page(server, run_id)
+    api = KfpRest(server)
+    with report_run_continues(run_id, where):
+        poll(api.require_usable, run_id, where)
+        run = poll(partial(api.get_run, run_id), run_id, where)
+        spec = poll(partial(api.pipeline_spec, run), run_id, where)
+        printer = _Printer(api)
+        late = _LATE_REPORTS
+        canceling = False
+        while True:
+            tasks = tasks_of(run, spec)
+            printer.show(tasks)
+            if any(task.name == TRAINING and task.state for task in tasks):
+                printer.show_curve(api.artifact_folder(run, spec))
+            state = run_state(run)
+            canceling = state == "CANCELING" or (canceling and state == "FAILED")
+            if state in RUN_ENDED:
+                late -= 1
+                if not late or not _lags(state, tasks):
+                    break
+            time.sleep(poll_s)
+            run = poll(partial(api.get_run, run_id), run_id, where)
+    if state == "CANCELED" or canceling:
+        report_canceled(run_id, where)
+    if state != "SUCCEEDED":
+        raise _failure(api, run, tasks, where)
+
+
+def cancel(server: KfpServer, run_id: str) -> None:
+    """Ask the server to end a run. UserError if there is no such run, it has ended, or the server refuses."""
+    check_run_id(run_id)
+    api = KfpRest(server)
+    api.require_usable()
+    state = run_state(api.get_run(run_id))
+    if state in RUN_ENDED:
+        raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
+    api.ask("POST", f"runs/{run_id}:terminate")
+
+
+def retry_run(server: KfpServer, run_id: str) -> None:
+    """Ask the server to start the failed tasks of a run again, and those that depend on them.
+
+    KFP keeps the run, its ID and the results of finished tasks. An exit handler that has run does not run again.
+
+    Raises:
+        UserError: there is no such run, it has not failed, or the server refuses.
+    """
+    check_run_id(run_id)
+    api = KfpRest(server)
+    api.require_usable()
+    state = run_state(api.get_run(run_id))
+    if state not in ("FAILED", "CANCELED"):
+        ended = state in RUN_ENDED
+        raise UserError(
+            f"the run {run_id} has not failed: it is {state.lower() or 'not started'}",
+            "submit a new run" if ended else f"wait until it has ended: mlgo pipeline watch {run_id}",
+        )
+    api.ask("POST", f"runs/{run_id}:retry")
+
+
+def run_page(server: KfpServer, run_id: str) -> str:
+    """Return the URL of the run's page."""
+    return server.page(f"runs/details/{run_id}")
+
+
+class _Printer:
+    """Prints what has changed since the last look at a run."""
+
+    def __init__(self, api: KfpRest) -> None:
+        self._api = api
+        self._shown: dict[str, str] = {}
+        self._waits: dict[str, int] = {}
+        self._reasons: dict[str, str] = {}
+        self._curve_shown = False
+
+    def show(self, tasks: list[Task]) -> None:
+        """Print one line for each task whose state or attempt has changed, and why a pod does not start."""
+        for task in tasks:
+            if task.state and self._shown.get(task.name) != (line := _describe(task)):
+                self._shown[task.name] = line
+                say(f"[{task.name}] {line}")
+            self._explain_wait(task)
+
+    def show_curve(self, folder: str) -> None:
+        """Print the command that shows the training's curve, if the step itself writes it to Cloud Storage.
+
+        TensorBoard looks for event files below the folder of the step, one attempt of which has a UUID that no API
+        tells.
+        """
+        if not self._curve_shown and folder.startswith("gs://"):
+            report_curve(f"{folder}/{TRAINING}")
+        self._curve_shown = True
+
+    def _explain_wait(self, task: Task) -> None:
+        self._waits[task.name] = self._waits.get(task.name, 0) + 1 if task.may_wait else 0
+        if not self._waits[task.name] or self._waits[task.name] % _WAITS_POLLS:
+            return
+        reason = next(filter(None, (waiting_reason(self._api.pod(pod)) for pod in task.pods)), "")
+        if reason and self._reasons.get(task.name) != reason:
+            self._reasons[task.name] = reason
+            say(f"[{task.name}] its pod has not started: {reason}")
+
+
+def waiting_reason(pod: Mapping[str, Any]) -> str:
+    """Return why a pod does not run, "" if it does or that is unknown.
+
+    Args:
+        pod: an object of the Kubernetes API, as JSON.
+    """
+    status = pod.get("status")
+    if not isinstance(status, Mapping) or status.get("phase") != "Pending":
+        return ""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('message') or condition.get('reason')}"
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+            return ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
+    return ""
+
+
+def _describe(task: Task) -> str:
+    if task.reused:
+        return "reused the result of another run"
+    attempts = f"attempt {task.attempts}" if task.attempts > 1 else ""
+    took = f"after {_duration(task.seconds)}" if task.seconds is not None else ""
+    return ", ".join(filter(None, (f"{task.state.lower()} {took}".strip(), attempts)))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _lags(state: str, tasks: list[Task]) -> bool:
+    """Return whether the tasks' states are older than the run's."""
+    states = {task.state for task in tasks}
+    return "RUNNING" in states or (state == "FAILED" and bool(states - {""}) and "FAILED" not in states)
+
+
+def _failure(api: KfpRest, run: Mapping[str, Any], tasks: list[Task], where: str) -> UserError:
+    run_id, state = str(run.get("run_id")), run_state(run)
+    failed = [task for task in tasks if task.state == "FAILED"]
+    if not failed:
+        return UserError(f"the run {run_id} did not succeed: it is {state.lower()}", f"see it at {where}")
+    if not_run := [task.name for task in tasks if not task.state]:
+        say(f"not run: {', '.join(not_run)}")
+    day = str(run.get("created_at") or "")[:10]
+    lines = ""
+    for pod in failed[0].pods:
+        if log := api.pod_log(run_id, pod, day):
+            tail = log.rstrip().splitlines()[-_LAST_LINES:]
+            lines = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
+            break
+    command = f"kubectl logs --container main {failed[0].pods[0]}, or " if failed[0].pods and not lines else ""
+    return UserError(
+        f"the run {run_id} did not succeed: step {', '.join(task.name for task in failed)} failed{lines}",
+        f"see its log at {where}" + (f" ({command.removesuffix(', or ')})" if command else "") + ". When the cause is "
+        f"removed, mlgo pipeline retry {run_id} continues the run from there",
+    )

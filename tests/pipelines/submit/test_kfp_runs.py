@@ -1,0 +1,174 @@
+"""Following, retrying and canceling runs on the fake KFP server, and the tasks among the nodes of a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+import requests
+
+from components.core.console import UserError
+from pipelines.spec import COMPILED, load_spec, with_images
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import run_state
+from pipelines.submit.kfp_runs import cancel, follow, retry_run, waiting_reason
+from pipelines.submit.kfp_tasks import Task, tasks_of
+from tests.argo_nodes import WORKFLOW, Workflow
+
+SPEC = load_spec(COMPILED)
+POLL_S = 0.02
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def start(host: str, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Return a function that starts a run with parameters, and returns its ID."""
+    monkeypatch.setenv("MLGO_POLL_PATIENCE_S", "3")
+
+    def started(name: str = "n", **parameters: str) -> str:
+        spec = with_images(SPEC, {f"mlgo-{key}": f"r/{key}@sha256:{'1' * 64}" for key in ("toolchain", "training")})
+        body: dict[str, Any] = {
+            "display_name": name,
+            "pipeline_spec": spec,
+            "runtime_config": {"parameters": parameters},
+        }
+        answer = requests.post(f"{host}/apis/v2beta1/runs", json=body, timeout=30)
+        assert answer.ok, answer.text
+        return str(answer.json()["run_id"])
+
+    return started
+
+
+def test_watch_shows_tasks_of_the_pipeline(start: Start, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the nodes of the workflow, of which there are seven times as many."""
+    run = start(preset="tiny")
+    with pytest.raises(UserError) as failed:
+        follow(KfpServer(host), run, POLL_S)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "running" not in line] == [
+        "[corpus] succeeded after 60 s",
+        "[toolchain-training] reused the result of another run",
+        "[trace] succeeded after 60 s",
+        "[vocab] succeeded after 60 s",
+        "[warmstart] succeeded after 60 s",
+        "[ppo] failed after 2 min, attempt 2",
+        "[finish] succeeded after 60 s",
+        "not run: evaluation, select-policy, toolchain-release, tune, release-report, promote, record-refusal",
+    ]
+    assert f"the run {run} did not succeed: step ppo failed\n  the last lines of ppo:\n    ppo: line 80\n" in str(
+        failed.value
+    )
+    assert "    ppo: line 99" in failed.value.problem and "line 79" not in failed.value.problem
+    assert f"{host}/#/runs/details/{run}" in failed.value.remedy
+    assert f"mlgo pipeline retry {run}" in failed.value.remedy
+
+
+def test_retried_run_finishes(start: Start, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    server, run = KfpServer(host), start(preset="tiny")
+    with pytest.raises(UserError, match=f"the run {run} has not failed: it is running"):
+        retry_run(server, run)
+    with pytest.raises(UserError, match="step ppo failed"):
+        follow(server, run, POLL_S)
+    retry_run(server, run)
+    capsys.readouterr()
+    follow(server, run, POLL_S)
+    assert "[ppo] succeeded after 60 s\n" in capsys.readouterr().out
+    with pytest.raises(UserError, match=f"the run {run} has not failed: it is succeeded"):
+        retry_run(server, run)
+
+
+def test_canceled_run_can_be_retried(start: Start, host: str) -> None:
+    server, run = KfpServer(host), start()
+    cancel(server, run)
+    with pytest.raises(click.exceptions.Exit) as ended:
+        follow(server, run, POLL_S)
+    assert ended.value.exit_code == 3, "although KFP says FAILED"
+    with pytest.raises(UserError, match="it is canceled"):
+        cancel(server, run)
+    retry_run(server, run)
+    follow(server, run, POLL_S)
+
+
+def test_log_and_reason_come_through_the_user_interface(
+    start: Start, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interface = KfpServer(f"{host}/interface")
+    with pytest.raises(UserError, match="\n    ppo: line 99"):
+        follow(interface, start(preset="tiny"), POLL_S)
+    follow(interface, start("unscheduled"), POLL_S)
+    reason = "[ppo] its pod has not started: 0/1 nodes are available: 1 Insufficient cpu.\n"
+    assert capsys.readouterr().out.count(reason) == 1
+
+
+@pytest.mark.parametrize(
+    ("history", "state"),
+    [
+        (("PENDING", "RUNNING", "FAILED"), "FAILED"),
+        (("RUNNING", "CANCELING", "FAILED"), "CANCELED"),
+        (("RUNNING", "CANCELING", "FAILED", "RUNNING", "FAILED"), "FAILED"),
+        ((), "FAILED"),
+    ],
+)
+def test_history_tells_whether_a_failed_run_was_canceled(history: tuple[str, ...], state: str) -> None:
+    assert run_state({"state": "FAILED", "state_history": [{"state": entry} for entry in history]}) == state
+
+
+def found(states: dict[str, Any], ended: str = "", defaults: bool = True) -> tuple[dict[str, Task], Workflow]:
+    workflow = Workflow(SPEC, states, ended, defaults)
+    run = {"run_details": {"task_details": workflow.details("r")}}
+    return {task.name: task for task in tasks_of(run, SPEC)}, workflow
+
+
+@pytest.mark.parametrize("defaults", [False, True])
+def test_attempts_and_pods_are_found_for_each_task(defaults: bool) -> None:
+    """With and without the retry strategy that KFP 2.17 gives to every node."""
+    states = {"corpus": ["FAILED", "SUCCEEDED"], "toolchain-training": "CACHED", "trace": ["FAILED", "RUNNING"]}
+    tasks, workflow = found(states, defaults=defaults)
+    assert {name: task.attempts for name, task in tasks.items() if task.state} == {
+        "corpus": 2,
+        "toolchain-training": 0,
+        "trace": 2,
+    }
+    assert tasks["toolchain-training"].reused and not tasks["corpus"].reused
+    assert tasks["corpus"].seconds == 120 and tasks["trace"].seconds is None
+    for name in ("corpus", "trace"):
+        assert workflow.pods[name] == tasks[name].pods[0]
+    assert not tasks["ppo"].state
+
+
+def test_failed_driver_fails_its_task() -> None:
+    tasks, workflow = found({"corpus": "DRIVER_FAILED", "finish": "SUCCEEDED"}, "FAILED")
+    assert tasks["corpus"] == Task("corpus", "FAILED", pods=(workflow.pods["corpus"],))
+    assert not tasks["trace"].state and tasks["finish"].attempts == 1
+
+
+def test_tasks_of_other_servers_are_found_by_name() -> None:
+    """A server that lists tasks, without children: attempts are unknown."""
+    listed = [{"display_name": "corpus", "state": "SUCCEEDED"}, {"display_name": "executor", "state": "FAILED"}]
+    tasks = {task.name: task for task in tasks_of({"run_details": {"task_details": listed}}, SPEC)}
+    assert tasks["corpus"] == Task("corpus", "SUCCEEDED") and not tasks["ppo"].state
+    assert tasks_of({"run_details": {"task_details": listed}}, {}) == []
+    assert WORKFLOW not in tasks
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"phase": "Running"}, ""),
+        ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}, ""),
+        ({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
+        (
+            {
+                "phase": "Pending",
+                "containerStatuses": [
+                    {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+                ],
+            },
+            "ImagePullBackOff: no such image",
+        ),
+    ],
+)
+def test_reason_of_a_waiting_pod_is_told(status: dict[str, Any], reason: str) -> None:
+    assert waiting_reason({"status": status}) == reason
