@@ -28,6 +28,7 @@ the validation modules, which are neither trained on nor reported.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import time
@@ -420,7 +421,7 @@ class Trainer:
 
     def _policy(self) -> DensePolicy:
         """Return the policy with the present weights of the network."""
-        return networks.to_dense(self.learner.actor, self.dense.buckets, self.dense.features, self.dense.problem)
+        return dataclasses.replace(self.dense, layers=tuple(networks.dense_arrays(self.learner.actor)))
 
     def save(self) -> None:
         """Publish the state after the last finished iteration, unless it is published already."""

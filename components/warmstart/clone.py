@@ -189,4 +189,5 @@ def _expand_features(
     layers[0] = (np.concatenate([wide.reshape(inputs * features, -1), unused]), bias)
     weights, bias = layers[-1]
     layers[-1] = ((weights / temperature).astype(np.float32), (bias / temperature).astype(np.float32))
-    return DensePolicy(decisions.trace.problem, decisions.features, decisions.buckets, tuple(layers))
+    problem = decisions.trace.problem
+    return DensePolicy(problem, decisions.features, decisions.buckets, tuple(layers), decisions.limits)

@@ -16,6 +16,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import Trace, load_trace, read_columns
 from components.core.formats.vocab import load_vocab
 from components.core.policy.observation import network_features, observations, vocab_features
+from components.core.policy.trained_limits import trained_limits
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Decisions:
         observed: float32 [N, *S], see observation.py.
         action: int32 [N].
         heldout: bool [N], whether the decision is of a held-out module.
+        limits: see trained_limits.py; of the decisions that are not held out.
     """
 
     trace: Trace
@@ -34,6 +36,7 @@ class Decisions:
     observed: NDArray[np.float32]
     action: NDArray[np.int32]
     heldout: NDArray[np.bool_]
+    limits: Mapping[str, int]
 
 
 def load_decisions(
@@ -74,6 +77,9 @@ def load_decisions(
         observations(problem, features, buckets, columns),
         columns["action"].astype(np.int32),
         heldout,
+        trained_limits(
+            problem, features, {f.name: columns[f.name][~heldout] for f in features}, module_index[~heldout]
+        ),
     )
 
 

@@ -15,8 +15,7 @@ A policy directory holds:
 
 policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
 "vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
-"ir2vec_vocabulary", "metrics": {}, "optional_features": {}}; optional_features
-only if there are some.
+"ir2vec_vocabulary", "metrics": {}, "optional_features": {}, "trained_limits": {}}; the last two only if there are some.
 """
 
 from __future__ import annotations
@@ -80,6 +79,7 @@ class PolicyInfo:
         ir2vec_vocabulary: digest of ir2vec-vocabulary.json, empty if there is none.
         metrics: training figures, for people.
         optional_features: scalar features that a compiler need not have -> the value that the policy then assumes.
+        trained_limits: features -> the largest value that the policy was trained on; beyond it the heuristic decides.
     """
 
     problem: str
@@ -96,13 +96,15 @@ class PolicyInfo:
     ir2vec_vocabulary: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     optional_features: Mapping[str, float] = field(default_factory=dict)
+    trained_limits: Mapping[str, int] = field(default_factory=dict)
 
 
 def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
     """Write policy.json; return its path."""
     document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
-    optional = dict(document.pop("optional_features"))
-    document |= {"optional_features": optional} if optional else {}
+    for name in ("optional_features", "trained_limits"):
+        values = dict(document.pop(name))
+        document |= {name: values} if values else {}
     document["features"] = [f.to_json() for f in info.features]
     path = directory / POLICY_JSON
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -127,6 +129,7 @@ class _Document(Struct, kw_only=True, forbid_unknown_fields=True):
     ir2vec_vocabulary: str = ""
     metrics: dict[str, Any] = {}
     optional_features: dict[str, Any] = {}
+    trained_limits: dict[str, int] = {}
 
 
 def load_policy_info(directory: Path) -> PolicyInfo:

@@ -92,6 +92,9 @@ def random_decisions(policy: DensePolicy, count: int, seed: int) -> dict[str, ND
         else:
             values = random.choice(policy.buckets[feature.name], shape) + random.integers(-1, 2, shape)
         columns[feature.name] = _typed(values, feature)
+    for name, limit in policy.limits.items():
+        # Beyond any limit the network does not decide: half of the decisions are within all of them.
+        columns[name][::2] = np.minimum(columns[name][::2], limit)
     return columns
 
 
@@ -133,10 +136,11 @@ def require_description(directory: Path, policy: DensePolicy) -> None:
         ("the problem", info.problem, policy.problem),
         ("the features", info.features, policy.features),
         ("the number of actions", info.num_actions, policy.num_actions),
+        ("the trained limits", info.trained_limits, policy.limits),
     ):
         if described != actual:
-            differ = "differs" if what != "the features" else "differ"
-            values = f", {described} and {actual}" if what != "the features" else ""
+            differ = "differs" if isinstance(described, str | int) else "differ"
+            values = f", {described} and {actual}" if isinstance(described, str | int) else ""
             raise UserError(
                 f"{directory}: {POLICY_JSON} and {WEIGHTS_FILE} are of different policies: {what} {differ}{values}",
                 "use a complete copy of one policy",

@@ -119,7 +119,13 @@ def generate_source(policy: DensePolicy) -> str:
         mask=_input(policy, policy.mask) if policy.mask is not None else None,
         inputs=[_input(policy, feature) for feature in policy.network_features],
         tensors=_tensors(policy, len(first_layer[0])),
+        limits=[(_index(policy, name), _int64_literal(limit)) for name, limit in policy.limits.items()],
+        heuristic=[_index(policy, name) for name in policy.heuristic] if policy.limits else [],
     )
+
+
+def _index(policy: DensePolicy, name: str) -> int:
+    return [feature.name for feature in policy.features].index(name)
 
 
 def _input(policy: DensePolicy, feature: FeatureSpec) -> dict[str, object]:

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from components.core.policy.feature_encoding import (
     num_layer_inputs,
     tensor_features,
 )
+from components.core.policy.trained_limits import beyond_limits, can_be_limited, heuristic_logits
 from components.core.storage.input_files import open_regular, parse_json
 
 WEIGHTS_FILE = "weights.npz"
@@ -71,13 +72,16 @@ class DensePolicy:
     a mask it is a scalar or has as many elements as the mask. Features but the mask and, without a mask, tensors have
     one or more nondecreasing boundaries. Layer i is (W float32 [inputs, outputs], b float32 [outputs]) with inputs =
     num_layer_inputs for the first and the outputs of the layer before otherwise; relu follows every layer but the last,
-    whose outputs are the logits of all actions, or with a mask the logit of one.
+    whose outputs are the logits of all actions, or with a mask the logit of one. `limits` are the largest values of
+    int64 features that the network was trained on: where a feature is larger, the heuristic's action has the logit 1
+    and the other one -1. Only problems whose features tell the heuristic's decision can have limits.
     """
 
     problem: str
     features: tuple[FeatureSpec, ...]
     buckets: Mapping[str, NDArray[np.float64]]
     layers: tuple[Layer, ...]
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         mask = self.mask
@@ -96,6 +100,7 @@ class DensePolicy:
             nondecreasing = boundaries.ndim == 1 and bool(np.all(np.diff(boundaries) >= 0))
             if not nondecreasing or not 1 <= len(boundaries) <= MAX_BOUNDARIES:
                 raise ValueError(f"boundaries of {feature.name} are not a nondecreasing list")
+        self._check_limits()
         inputs = num_layer_inputs(self.network_features, self.tensor_features, mask is not None)
         for i, (weights, bias) in enumerate(self.layers):
             if weights.ndim != 2 or weights.shape[0] != inputs or bias.shape != weights.shape[1:]:
@@ -105,6 +110,16 @@ class DensePolicy:
             if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
                 raise ValueError(f"layer {i} has weights that are not finite numbers")
             inputs = weights.shape[1]
+
+    def _check_limits(self) -> None:
+        specs = {feature.name: feature for feature in self.features}
+        if self.limits and not all(name in specs and can_be_limited(specs[name]) for name in self.heuristic):
+            raise ValueError(f"limits of features, but the features of {self.problem} do not tell the heuristic")
+        for name, limit in self.limits.items():
+            if name not in specs or not can_be_limited(specs[name]):
+                raise ValueError(f"a limit of {name}, which is no feature of one int64")
+            if type(limit) is not int or not -(2**63) <= limit < 2**63:
+                raise ValueError(f"the limit {limit!r} of {name} is no int64")
 
     @cached_property
     def mask(self) -> FeatureSpec | None:
@@ -116,6 +131,11 @@ class DensePolicy:
             if feature.name == name:
                 return feature
         raise ValueError(f"the mask {name} is not among the features")
+
+    @property
+    def heuristic(self) -> tuple[str, str]:
+        """Names of the features that tell the heuristic's decision, see PolicyInterface; "" if none do."""
+        return problems.get(self.problem).policy.heuristic or ("", "")
 
     @cached_property
     def network_features(self) -> tuple[FeatureSpec, ...]:
@@ -144,13 +164,16 @@ class DensePolicy:
         """Return float32 [N, num_actions] for N decisions, -inf for excluded actions; the reference that the other
         forms are compared with."""
         logits = self.logits_of_inputs(self.inputs(columns))
+        if self.limits:
+            beyond = beyond_limits(self.limits, columns)[:, None]
+            return np.where(beyond, heuristic_logits(problems.get(self.problem), columns), logits)
         if self.mask is None:
             return logits
         allowed = np.asarray(columns[self.mask.name]).reshape(logits.shape) != 0
         return np.where(allowed, logits, np.float32(-np.inf))
 
     def logits_of_inputs(self, inputs: Float32) -> Float32:
-        """Return float32 [N, num_actions] from `inputs()`, including excluded actions."""
+        """Return float32 [N, num_actions] from `inputs()`, including excluded actions and decisions beyond limits."""
         x = expand(inputs, self.mask is not None)
         for i, (weights, bias) in enumerate(self.layers):
             x = x @ weights + bias
@@ -167,6 +190,8 @@ class DensePolicy:
             arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"] = weights, bias
         features = [f.to_json() for f in self.features]
         header = {"version": _VERSION, "problem": self.problem, "features": features, "layers": len(self.layers)}
+        if self.limits:
+            header["limits"] = dict(self.limits)
         path = directory / WEIGHTS_FILE
         write_npz(path, header=np.array(json.dumps(header)), **arrays)
         return path
@@ -200,6 +225,7 @@ def read_dense(directory: Path) -> DensePolicy:
                 layers=tuple(
                     (arrays[f"layers/{i}/weights"], arrays[f"layers/{i}/bias"]) for i in range(header["layers"])
                 ),
+                limits=header.get("limits", {}),
             )
     except FileNotFoundError:
         if (directory / POLICY_JSON).is_file() and load_policy_info(directory).trained_by == IMPORTED:

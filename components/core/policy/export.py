@@ -80,6 +80,7 @@ def export_policy(
         problem=dense.problem,
         features=dense.features,
         num_actions=dense.num_actions,
+        trained_limits=dense.limits,
         git_commit=origin.git_commit or git_commit(),
         image=origin.image or os.environ.get(IMAGE_VARIABLE, ""),
         ir2vec_vocabulary=copy_vocabulary(vocabulary_of, dense.features, directory),

@@ -53,4 +53,5 @@ def fix_features(policy: DensePolicy, values: Mapping[str, float]) -> DensePolic
         features=tuple(spec for spec in policy.features if spec.name not in values),
         buckets={name: boundaries for name, boundaries in policy.buckets.items() if name not in values},
         layers=(first, *others),
+        limits={name: limit for name, limit in policy.limits.items() if name not in values},
     )

@@ -83,6 +83,11 @@ class PolicyModule(tf.Module):
         if mask is not None:
             allowed = tf.reshape(inputs[mask.name], [1, -1]) != 0
             x = tf.where(allowed, tf.reshape(x, [1, -1]), -np.inf)
+        if self._policy.limits:
+            beyond = [inputs[name] > limit for name, limit in self._policy.limits.items()]  # [1] each
+            first, second = self._policy.heuristic
+            sign = tf.where(inputs[first] < inputs[second], 1.0, -1.0)
+            x = tf.where(tf.reduce_any(beyond), tf.stack([-sign, sign], axis=-1), x)
         decision, logits = self._outputs
         return {decision: tf.argmax(x, axis=-1, output_type=tf.int64), logits: x}
 

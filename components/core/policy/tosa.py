@@ -43,6 +43,8 @@ def tosa_module(policy: DensePolicy) -> str:
     body = _Body()
     inputs = _inputs(body, policy, names)
     outputs = _layers(body, policy, inputs, 2 * len(names))
+    if policy.limits:
+        outputs = _heuristic_beyond_limits(body, policy, names, outputs)
     index = body.add("tosa.argmax", [outputs], [1, 1], "i32", "{axis = 2 : i32}")
     decision = body.reshape(body.cast(index, "i64"), [])
     arguments = ", ".join(
@@ -91,6 +93,27 @@ def _layers(body: _Body, policy: DensePolicy, inputs: _Value, size: int) -> _Val
         if i + 1 < len(policy.layers):
             values = body.clamp(values, 0, float(np.finfo(np.float32).max))
     return values
+
+
+def _heuristic_beyond_limits(body: _Body, policy: DensePolicy, names: Sequence[str], outputs: _Value) -> _Value:
+    """Return the logits, and where a feature is beyond its limit those of the heuristic's action, [1, 1, 2].
+
+    With the operations of the layers, for which MLIR has all conversions: logits * (1 - beyond) + heuristic * beyond.
+    """
+    scalars = {name: body.reshape(_Value(f"%feature{names.index(name)}", (), "i64"), [1, 1]) for name in names}
+    limits = np.array(list(policy.limits.values()), np.int64)[:, None]
+    exceeded = body.greater(body.concat([scalars[name] for name in policy.limits]), body.constant(limits))
+    count = body.sum_columns(body.reshape(exceeded, [1, len(limits)]))
+    beyond = body.reshape(body.clamp(count, 0, 1), [1, 1, 1])
+
+    first, second = policy.heuristic
+    less = body.reshape(body.greater(scalars[second], scalars[first]), [1, 1, 1])
+    twice = body.multiply(less, body.constant(np.array([[[-2, 2]]], np.float32)))
+    heuristic = body.add("tosa.add", [twice, body.constant(np.array([[[1, -1]]], np.float32))], outputs.shape)
+
+    within = body.add("tosa.sub", [body.constant(np.ones((1, 1, 1), np.float32)), beyond], [1, 1, 1])
+    parts = [body.multiply(outputs, within), body.multiply(heuristic, beyond)]
+    return body.add("tosa.add", parts, outputs.shape)
 
 
 class _Value:
@@ -157,6 +180,10 @@ class _Body:
 
     def cast(self, value: _Value, element: str) -> _Value:
         return self.add("tosa.cast", [value], value.shape, element)
+
+    def greater(self, left: _Value, right: _Value) -> _Value:
+        """Return 1 where left > right, else 0, as f32; the operands have one shape."""
+        return self.cast(self.cast(self.add("tosa.greater", [left, right], left.shape, "i1"), "i32"), "f32")
 
     def sum_columns(self, value: _Value) -> _Value:
         """Sum a matrix [N, M] to [N, 1]."""

@@ -67,6 +67,8 @@ INLINING = Problem(
         num_actions=2,
         action_names=("keep the call", "inline"),
         excluded_features=_MODULE_SIZE | _UNINFORMATIVE,
+        heuristic=("cost_estimate", "threshold"),
+        settings=frozenset({"threshold"}),
     ),
     training=TrainingDefaults(
         repeats="callee_users",

@@ -47,6 +47,9 @@ class PolicyInterface:
         excluded_features: features that are logged, but are not inputs of the policy.
         per_instruction_features: features that are logged only with LlvmInterface.per_instruction_option; no policy may
             use them.
+        heuristic: two features; LLVM's heuristic takes action 1 if the first one is less than the second one, else
+            action 0. None if features do not tell its decision.
+        settings: features that options set, not the code.
     """
 
     decision: str
@@ -57,6 +60,8 @@ class PolicyInterface:
     mask: str | None = None
     excluded_features: frozenset[str] = frozenset()
     per_instruction_features: frozenset[str] = frozenset()
+    heuristic: tuple[str, str] | None = None
+    settings: frozenset[str] = frozenset()
 
     @property
     def decisions(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.toolchain
 
 
 def features(count: int) -> tuple[FeatureSpec, ...]:
-    return tuple(FeatureSpec(f"feature_{i}", "int64_t", (1,)) for i in range(count))
+    return tuple(FeatureSpec(f"feature_{i}", "int64", (1,)) for i in range(count))
 
 
 def run(*command: str | Path) -> None:
@@ -76,9 +77,12 @@ class _Descriptor(ctypes.Structure):
         return cls(None, ctypes.pointer(ctypes.c_int64(value)), 0)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_decisions_are_those_of_the_weights(seed: int, tmp_path: Path) -> None:
-    policy = random_policy(features(5), seed)
+@pytest.mark.parametrize(("seed", "limits"), [(0, {}), (1, {}), (0, {"feature_0": 250, "threshold": 200})])
+def test_decisions_are_those_of_the_weights(seed: int, limits: dict[str, int], tmp_path: Path) -> None:
+    specs = features(5)
+    if limits:  # beyond these LLVM's heuristic decides
+        specs = (*specs[:3], replace(specs[3], name="threshold"), replace(specs[4], name="cost_estimate"))
+    policy = replace(random_policy(specs, seed), limits=limits)
     rng = np.random.default_rng(seed)
     rows = np.concatenate(
         [
