@@ -13,7 +13,6 @@ Imports kfp, so it runs only in the environment `pipelines`.
 
 from kfp import dsl
 
-from components.core.launcher.component import finish
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.corpus.component import corpus as make_corpus
 from components.evaluation.component import evaluation as evaluate
@@ -25,6 +24,7 @@ from components.trace.component import trace as collect_trace
 from components.tune.component import tune as search_plan
 from components.vocab.component import vocab as make_vocab
 from components.warmstart.component import warmstart as clone
+from pipelines.finish.component import finish
 from pipelines.retrain.component import promote, record_refusal
 
 RETRY_PAUSE = "5s"
@@ -47,7 +47,8 @@ def sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
 
 def notification() -> dsl.PipelineTask:
     """Return the task that notifies of a run's end; it always runs, because a notification is not a result."""
-    return sized(finish(), "1", "2G").set_caching_options(False)
+    told = sized(finish(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER), "1", "2G").set_caching_options(False)
+    return told.set_cpu_request("100m").set_memory_request("256M")  # it sends some requests
 
 
 # A separate pipeline, because kfp 2.17's local runner looks up a condition's operands only among a pipeline's inputs.

@@ -37,7 +37,7 @@ from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules
 from components.core.formats.vocab import load_vocab
 from components.core.launcher.executor import parse_executor_input, write_executor_output
-from components.core.launcher.finish import main as finish
+from components.core.launcher.notify import OUTCOME_VARIABLE
 from components.core.policy.dense import read_dense
 from components.core.projects.recipe import load_recipes
 from components.core.storage.manifest import write_manifest
@@ -50,6 +50,7 @@ from components.evaluation.projects.build_trees import compare_trees
 from components.evaluation.report.event_file import read_event_file
 from components.ppo.oversampling import read_oversampling
 from pipelines.cli.retrain import retrain_group as retrain
+from pipelines.finish.__main__ import main as finish
 from pipelines.images import read_images
 from pipelines.local.cache_inputs import identify_build
 from pipelines.local.runners.mounts import mounted_paths
@@ -199,7 +200,9 @@ def _executor(directory: Path) -> None:
 
 def _finish(directory: Path) -> None:
     text = _text(directory / "s.json").replace("\0", "0")
-    finish.main([f"--status={text}"], standalone_mode=False)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(OUTCOME_VARIABLE, text)
+        finish.main([], standalone_mode=False)
 
 
 TRACE = {
@@ -364,7 +367,7 @@ TARGETS = {
     "executor input": Target(
         "e.json", {"outputs": {"outputFile": "OUT/x", "artifacts": {"a": {"artifacts": [{"name": "n"}]}}}}, _executor
     ),
-    "final status": Target("s.json", {"state": "FAILED", "error": {"message": "m"}}, _finish),
+    "outcome": Target("s.json", {"state": "FAILED", "error": "m"}, _finish),
     "facts of a build": Target(
         "c.json",
         [{"directory": "/tmp", "file": "a.c", "output": "a.o"}],

@@ -18,6 +18,7 @@ from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameter
 from pipelines.images import given_images
 from pipelines.spec import builds_sdk, load_spec, parameter_values
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
+from pipelines.submit.kfp_runs import run_page
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import read_overrides
 from pipelines.submit.prepare import (
@@ -27,6 +28,7 @@ from pipelines.submit.prepare import (
     pod_labels,
     ready_spec,
     retries_for_vertex,
+    with_run_pages,
     without_cache,
 )
 from pipelines.submit.stored_pipeline import StoredRun
@@ -206,6 +208,8 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
         return Package(override_for_vertex(retries_for_vertex(spec), overrides), None)
     spec, pods = override_for_kfp(spec, overrides)
     notified = notify_settings(spec, given["notify_secret"]) if given["notify_secret"] else {}
+    if notified:
+        spec = with_run_pages(spec, run_page(server, ""))
     return Package(spec, platform_spec(pods, notified, pod_labels(spec, _labels(given))))
 
 

@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from components.core.console import UserError, say
+from components.core.launcher.notify import OUTCOME_VARIABLE
 from components.core.storage.directory import make_directory
 from components.core.storage.replaceable import enclosing_artifact
 from pipelines.local.ir import STATUS
@@ -100,11 +101,20 @@ def _run_last(
 ) -> list[str]:
     """Run the exit handlers, all of them even if one fails; return the failures."""
     final_status = json.dumps({**status, "pipelineJobResourceName": records.run.name})
+    error = status.get("error")
+    told = {
+        "state": status["state"],
+        "pipeline": records.run.name,
+        "error": error["message"] if isinstance(error, dict) else "",
+    }
+    environment = {OUTCOME_VARIABLE: json.dumps(told)}
     failed = []
     for step in steps:
         arguments = tuple(argument.replace(STATUS, final_status) for argument in step.arguments)
         try:
-            runner.start(replace(step, arguments=arguments), "", log_path(records.run, step), shown)
+            runner.start(
+                replace(step, arguments=arguments, environment=environment), "", log_path(records.run, step), shown
+            )
             ended = runner.wait()
             if ended.status != 0:
                 failed.append(_describe_failure(ended, log_path(records.run, step)))

@@ -26,7 +26,7 @@ from pipelines.submit.kfp_client import (
 from pipelines.submit.polling import TIMEOUT_S, NotFound
 
 POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
-_POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
+POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 _API = "/apis/v2beta1"
 _NAMESPACE = "kubeflow"
 """Namespace of the pods of a KFP with one user, where it was installed as its documentation says."""
@@ -182,5 +182,5 @@ def run_state(run: Mapping[str, Any]) -> str:
 
 def _token(server: KfpServer) -> str:
     if server.in_cluster:
-        return read_token(Path(os.environ.get(POD_TOKEN_VARIABLE) or _POD_TOKEN), in_cluster=True)
+        return read_token(Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN), in_cluster=True)
     return read_token(server.token_file, in_cluster=False) if server.token_file else server.token

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
-from components.core.launcher.notify import NOTIFY_VARIABLE
+from components.core.launcher.notify import NOTIFY_VARIABLE, PAGES_VARIABLE
 from pipelines.images import Image
 from pipelines.spec import expect_pipeline, load_spec, parameter_values, used_images, with_images
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
@@ -140,16 +140,30 @@ def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
             "--notify-secret is not the name of a Kubernetes Secret",
             f"kubectl create secret generic mlgo-notify --from-file {NOTIFY_KEY}=FILE, and --notify-secret mlgo-notify",
         )
-    notifying = [
-        label
-        for label, executor in spec["deploymentSpec"]["executors"].items()
-        if "components.core.launcher.finish" in executor.get("container", {}).get("command", ())
-    ]
+    notifying = _finishing(spec)
     if not notifying:
         raise UserError("no step of the pipeline reports how it ended", "leave --notify-secret out")
     variable = {"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}
     config = {"secretAsEnv": [{"secretName": secret, "keyToEnv": [variable]}]}
     return {label: config for label in notifying}
+
+
+@expect_pipeline
+def with_run_pages(spec: Mapping[str, Any], pages: str) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec whose last step knows the URL to which the ID of a run is appended."""
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for label in _finishing(copy):
+        container = copy["deploymentSpec"]["executors"][label]["container"]
+        container["env"] = [*container.get("env", ()), {"name": PAGES_VARIABLE, "value": pages}]
+    return copy
+
+
+def _finishing(spec: Mapping[str, Any]) -> list[str]:
+    """Return the labels of the executors of steps that report how the pipeline ended."""
+    executors = spec["deploymentSpec"]["executors"].items()
+    return [
+        label for label, executor in executors if "pipelines.finish" in executor.get("container", {}).get("command", ())
+    ]
 
 
 @expect_pipeline

@@ -14,6 +14,10 @@ from components.core.storage.http_download import is_http_url
 
 NOTIFY_VARIABLE = "MLGO_NOTIFY_URL"
 """Environment variable with the URL; on a cluster a Kubernetes Secret fills it."""
+OUTCOME_VARIABLE = "MLGO_PIPELINE_OUTCOME"
+"""Environment variable by which the runners of this machine tell the exit handler how the pipeline ended, in JSON."""
+PAGES_VARIABLE = "MLGO_RUN_PAGES"
+"""Environment variable with the URL of the server's pages of runs, to which the ID of a run is appended."""
 _TIMEOUT_S = 20.0
 
 

@@ -109,6 +109,7 @@ class DockerRunner(Runner):
                     "MLGO_CACHE_DIR": str(self._cache()),
                     IMAGE_VARIABLE: reference,
                     DIRECT_VARIABLE: "1",
+                    **step.environment,
                 },
                 volumes=self._volumes(command, here.get("GOOGLE_APPLICATION_CREDENTIALS")),
                 labels={LABEL: str(self.run), "mlgo.step": step.name},

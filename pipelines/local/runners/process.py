@@ -94,7 +94,7 @@ def _environment(step: Step) -> dict[str, str]:
     """Return this process' environment; only the step that notifies gets the webhook's URL, which is a secret."""
     here = {name: value for name, value in os.environ.items() if step.always or name != NOTIFY_VARIABLE}
     defaults = {"TF_CPP_MIN_LOG_LEVEL": "1"}  # no messages about CPU features
-    return defaults | here | {"PYTHONUNBUFFERED": "1", DIRECT_VARIABLE: "1"}
+    return defaults | here | {"PYTHONUNBUFFERED": "1", DIRECT_VARIABLE: "1"} | dict(step.environment)
 
 
 def _signal_group(running: RunningStep, number: int) -> None:

@@ -1,0 +1,1 @@
+"""The last step of a pipeline, its exit handler: tells how the run ended."""

@@ -1,0 +1,129 @@
+"""Exit handler of the pipeline: reports how it ended in the log, and to a webhook if one is configured.
+
+Of a run on this machine, the runner tells the outcome. Of a run on KFP, this step asks KFP's API for the states of the
+tasks, in the pod, if there is a webhook.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from components.core.console import UserError, run_step, say
+from components.core.console.number_types import environment_number
+from components.core.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
+from components.core.storage.input_files import parse_json, typed
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import POD_TOKEN, POD_TOKEN_VARIABLE, KfpRest, check_run_id
+from pipelines.submit.kfp_tasks import Task, tasks_of
+
+HOST_VARIABLE = "MLGO_KFP_HOST"
+"""Environment variable with the URL of KFP's API, where it is not at IN_CLUSTER."""
+IN_CLUSTER = "http://ml-pipeline.kubeflow:8888"
+"""KFP's API in a cluster that has it in its usual namespace."""
+_PATIENCE_S = environment_number("MLGO_FINISH_PATIENCE_S", 60)
+"""How long to wait for the end of the other tasks, which KFP stores some seconds after it."""
+_POLL_S = 5.0
+_THIS = "finish"
+"""Name of this task in the pipelines."""
+_MAX_MESSAGE = 500
+
+
+class Outcome(Struct):
+    """How a pipeline ended. state: SUCCEEDED, FAILED or CANCELED; UNKNOWN where KFP cannot be asked."""
+
+    state: str
+    pipeline: str = ""
+    failed: str = ""
+    error: str = ""
+
+
+@click.command()
+@click.option("--run-id", default="", metavar="ID", help="ID of the run on KFP.")
+def main(run_id: str) -> None:
+    """Report how a pipeline ended, in the log and to the webhook in $MLGO_NOTIFY_URL.
+
+    \b
+    Example:
+      MLGO_NOTIFY_URL=https://hooks.example.com/x python -m pipelines.finish --run-id 2f0a8b1e-5d1c-4d52-9a34
+    """
+    told = os.environ.get(OUTCOME_VARIABLE)
+    if told:
+        remedy = f"leave ${OUTCOME_VARIABLE} to mlgo pipeline run"
+        outcome = typed(parse_json(told, OUTCOME_VARIABLE, remedy), Outcome, OUTCOME_VARIABLE, "an outcome", remedy)
+    elif not os.environ.get(NOTIFY_VARIABLE, "").strip():
+        say("the pipeline has ended; no webhook is configured")
+        return
+    else:
+        outcome = _asked(run_id)
+    what = ": ".join(filter(None, (outcome.failed, outcome.error)))
+    say(f"the pipeline ended: {outcome.state}" + (f": {what}" if what else ""))
+    pages = os.environ.get(PAGES_VARIABLE, "")
+    notify(
+        {
+            "run": run_id,
+            "pipeline": outcome.pipeline,
+            "state": outcome.state,
+            "failed": outcome.failed,
+            "error": outcome.error,
+            "page": f"{pages}{run_id}" if pages and run_id else "",
+        }
+    )
+
+
+def _asked(run_id: str) -> Outcome:
+    """Return the outcome that KFP's API tells; UNKNOWN with the reason if it cannot be asked."""
+    try:
+        check_run_id(run_id)
+        return _outcome(KfpRest(_server()), run_id)
+    except UserError as error:
+        return Outcome("UNKNOWN", error=f"KFP's API does not tell: {error.problem}")
+
+
+def _server() -> KfpServer:
+    # In a namespace with KFP, Kubernetes sets the variables of its service.
+    address, port = (os.environ.get(f"ML_PIPELINE_SERVICE_{name}") for name in ("HOST", "PORT_HTTP"))
+    host = os.environ.get(HOST_VARIABLE) or (f"http://{address}:{port}" if address and port else IN_CLUSTER)
+    return KfpServer(host, in_cluster=Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN).is_file())
+
+
+def _outcome(api: KfpRest, run_id: str) -> Outcome:
+    """Return how the run ends, of which this step is the last: by the states of its other tasks."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        run = api.get_run(run_id)
+        spec = api.pipeline_spec(run)
+        others = [task for task in tasks_of(run, spec) if task.name != _THIS]
+        if all(task.state != "RUNNING" for task in others) or time.monotonic() > deadline_s:
+            break
+        time.sleep(_POLL_S)
+    pipeline = str((spec.get("pipelineInfo") or {}).get("name", ""))
+    if run.get("state") == "CANCELING":
+        return Outcome("CANCELED", pipeline)
+    if not any(task.state for task in others):
+        return Outcome("UNKNOWN", pipeline, error="KFP's API lists no task of the run")
+    failed = [task for task in others if task.state == "FAILED"]
+    if not failed:
+        return Outcome("SUCCEEDED", pipeline)
+    names = ", ".join(task.name for task in failed)
+    return Outcome("FAILED", pipeline, names, _message(api, run, run_id, failed[0]))
+
+
+def _message(api: KfpRest, run: Mapping[str, Any], run_id: str, task: Task) -> str:
+    """Return the error at the end of a task's log, or its last line; "" if there is none to be read."""
+    for pod in task.pods:
+        if log := api.pod_log(run_id, pod, str(run.get("created_at") or "")[:10]):
+            lines = log.rstrip().splitlines()
+            errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+            return "\n".join(lines[errors[-1] :] if errors else lines[-1:])[:_MAX_MESSAGE]
+    return ""
+
+
+if __name__ == "__main__":
+    run_step(main)

@@ -1,0 +1,183 @@
+"""The exit handler: what the webhook receives, from the runners of this machine and from KFP's API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from components.core.console import UserError
+from components.core.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE
+from pipelines.finish.__main__ import HOST_VARIABLE, main
+from pipelines.spec import COMPILED_PIPELINES, load_spec
+from pipelines.submit.kfp_rest import POD_TOKEN_VARIABLE
+from pipelines.submit.prepare import dags, with_run_pages
+from tests.argo_nodes import Workflow
+from tests.http_server import JsonHandler, serving
+
+SPEC = load_spec(COMPILED_PIPELINES["training"])
+
+
+@contextmanager
+def server(run: Mapping[str, Any], log: str = "", token: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Serve KFP's API for one run and its logs, and a webhook; yield the URL and what the webhook received."""
+    received: list[Any] = []
+
+    class Handler(JsonHandler):
+        def do_GET(self) -> None:
+            if token and self.headers.get("Authorization") != f"Bearer {token}":
+                self.answer({"message": "Unauthenticated"}, 401)
+            elif self.path == "/apis/v2beta1/runs/run-1":
+                self.answer(run)
+            elif self.path.startswith("/apis/v1alpha1/runs/run-1/nodes/"):
+                self.send(log.encode(), "text/plain", 200)
+            else:
+                self.answer({"message": "no route"}, 404)
+
+        def do_POST(self) -> None:
+            received.append(self.read_json())
+            self.answer({})
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url, received
+
+
+def at_its_end(states: Mapping[str, Any], state: str = "RUNNING") -> dict[str, Any]:
+    """Return a run whose exit handler runs, as the API answers it."""
+    workflow = Workflow(SPEC, {**states, "finish": "RUNNING"})
+    details = {"task_details": workflow.details("run-1")}
+    return {"run_id": "run-1", "state": state, "pipeline_spec": SPEC, "run_details": details}
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, HOST_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(POD_TOKEN_VARIABLE, str(tmp_path / "token"))
+
+
+def finish(*arguments: str) -> str:
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False, standalone_mode=False)
+    return done.output
+
+
+@pytest.mark.parametrize(
+    ("states", "run_state", "told"),
+    [
+        ({"corpus": "SUCCEEDED", "evaluation": "SUCCEEDED"}, "RUNNING", ("SUCCEEDED", "", "")),
+        ({"corpus": "SUCCEEDED", "trace": ["FAILED", "SUCCEEDED"]}, "RUNNING", ("SUCCEEDED", "", "")),
+        (
+            {"corpus": "SUCCEEDED", "toolchain-training": "SUCCEEDED", "trace": ["FAILED", "FAILED"]},
+            "RUNNING",
+            ("FAILED", "trace", "error: there is no clang\n  remedy: build one"),
+        ),
+        ({"corpus": "FAILED"}, "CANCELING", ("CANCELED", "", "")),
+    ],
+)
+def test_webhook_receives_what_the_api_tells(
+    states: dict[str, Any], run_state: str, told: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = "compiling\nerror: earlier\nerror: there is no clang\n  remedy: build one\n"
+    with server(at_its_end(states, run_state), log) as (url, received):
+        monkeypatch.setenv(HOST_VARIABLE, url)
+        monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/hook")
+        monkeypatch.setenv(PAGES_VARIABLE, "https://kfp.example.com/#/runs/details/")
+        output = finish("--run-id", "run-1")
+    state, failed, error = told
+    assert received == [
+        {
+            "run": "run-1",
+            "pipeline": "mlgo-training",
+            "state": state,
+            "failed": failed,
+            "error": error,
+            "page": "https://kfp.example.com/#/runs/details/run-1",
+        }
+    ]
+    assert f"the pipeline ended: {state}" in output
+
+
+def test_token_of_the_pod_is_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("good\n")
+    with server(at_its_end({"corpus": "SUCCEEDED"}), token="good") as (url, received):
+        monkeypatch.setenv(HOST_VARIABLE, url)
+        monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/hook")
+        finish("--run-id", "run-1")
+    assert received[0]["state"] == "SUCCEEDED"
+
+
+def test_webhook_is_told_where_the_api_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server({}, token="good") as (url, received):
+        monkeypatch.setenv(HOST_VARIABLE, url)
+        monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/hook")
+        finish("--run-id", "run-1")
+    assert received[0]["state"] == "UNKNOWN" and "401" in received[0]["error"]
+    with server({}) as (url, received):
+        monkeypatch.setenv(HOST_VARIABLE, "http://127.0.0.1:1")
+        monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/hook")
+        finish("--run-id", "run-1")
+    assert received[0]["run"] == "run-1" and "does not answer" in received[0]["error"]
+
+
+def test_states_that_kfp_stores_late_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.finish.__main__._POLL_S", 0.02)
+    asked = []
+
+    class Late(dict[str, Any]):
+        def items(self) -> Any:
+            asked.append(1)
+            states = {"corpus": "RUNNING" if len(asked) < 3 else "FAILED"}
+            return at_its_end(states).items()
+
+    with server(Late(run_id="run-1")) as (url, received):
+        monkeypatch.setenv(HOST_VARIABLE, url)
+        monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/hook")
+        finish("--run-id", "run-1")
+    assert received[0]["failed"] == "corpus" and len(asked) == 3
+
+
+def test_outcome_of_a_run_on_this_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server({}) as (url, received):
+        monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/s3cret")
+        monkeypatch.setenv(OUTCOME_VARIABLE, json.dumps({"state": "FAILED", "pipeline": "demo", "error": "no clang"}))
+        output = finish("--run-id", "")
+    assert output == "the pipeline ended: FAILED: no clang\n"
+    assert {key: received[0][key] for key in ("pipeline", "state", "error", "page")} == {
+        "pipeline": "demo",
+        "state": "FAILED",
+        "error": "no clang",
+        "page": "",
+    }
+    monkeypatch.setenv(OUTCOME_VARIABLE, "x")
+    with pytest.raises(UserError, match=OUTCOME_VARIABLE):
+        finish()
+
+
+def test_refusal_of_the_webhook_fails_the_step_without_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OUTCOME_VARIABLE, json.dumps({"state": "SUCCEEDED"}))
+    monkeypatch.setenv(NOTIFY_VARIABLE, "http://127.0.0.1:1/s3cret")
+    with pytest.raises((UserError, click.ClickException)) as refused:
+        finish()
+    assert "did not accept the notification" in str(refused.value) and "s3cret" not in str(refused.value)
+
+
+def test_nothing_is_asked_without_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOST_VARIABLE, "http://127.0.0.1:1")
+    assert finish("--run-id", "run-1") == "the pipeline has ended; no webhook is configured\n"
+
+
+@pytest.mark.parametrize("name", COMPILED_PIPELINES)
+def test_exit_handler_needs_no_final_status_of_the_server(name: str) -> None:
+    """Servers before 2.14 refuse it, and the driver of this step fails after a lost node if it has to compute it."""
+    spec = load_spec(COMPILED_PIPELINES[name])
+    given = [task["inputs"]["parameters"] for tasks in dags(spec) for label, task in tasks.items() if label == "finish"]
+    assert given == [{"run_id": {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}}]
+    container = with_run_pages(spec, "https://kfp/#/runs/details/")["deploymentSpec"]["executors"]["exec-finish"]
+    assert {"name": PAGES_VARIABLE, "value": "https://kfp/#/runs/details/"} in container["container"]["env"]
