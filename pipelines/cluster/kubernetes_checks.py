@@ -21,7 +21,7 @@ from kubernetes.utils.quantity import parse_quantity
 from urllib3.exceptions import HTTPError
 
 from components.core.console import UserError
-from components.core.rayjob.kubernetes import status_message
+from components.core.rayjob.kubernetes import is_header_error, status_message
 from components.core.rayjob.manifest import rayjob
 from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.core.rayjob.spec import S3_VARIABLES, RayJobSpec
@@ -124,7 +124,12 @@ class Cluster:
         """Raise UserError if the API server does not answer, or does not accept the credentials."""
         try:
             client.VersionApi(self._core.api_client).get_code(_request_timeout=_TIMEOUT_S)
-        except ValueError:  # the answer is not of the API's shape
+        except ValueError as error:  # the answer is not of the API's shape
+            if is_header_error(error):
+                raise UserError(
+                    f"the token for the Kubernetes API at {self.host} has a character that HTTP does not allow",
+                    "write only the token to the file, without a line break",
+                ) from None
             raise UserError(
                 f"what answers at {self.host} is no Kubernetes API",
                 "check the server of the kubeconfig's context: kubectl config view --minify",
@@ -287,7 +292,7 @@ class Cluster:
                 return None
             cause = f"{error.status} {status_message(error)}" if error.status else str(error.reason)
         except (HTTPError, OSError, ValueError) as error:  # ValueError: the answer is not of the API's shape
-            cause = str(error)
+            cause = "the token has a character that HTTP does not allow" if is_header_error(error) else str(error)
         raise _CannotLook(unknown(f"{what}: {' '.join(cause.split())[:200]}", "ask somebody who may look"))
 
 

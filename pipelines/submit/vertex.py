@@ -291,7 +291,12 @@ def call(server: VertexServer, method: str, resource: str, body: Any, session: A
         document = answer.json()
     except requests.JSONDecodeError:
         document = None
-    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader) as error:
+    except requests.exceptions.InvalidHeader:  # its message has the token in it
+        raise UserError(
+            "the credentials of Google Cloud give a token that HTTP does not allow",
+            "run gcloud auth application-default login",
+        ) from None
+    except requests.exceptions.InvalidURL as error:
         raise UserError(f"Vertex AI cannot be asked: {error}", "check the project, the region and the ID") from None
     except (requests.RequestException, TransportError) as error:  # TransportError: from refreshing credentials
         raise NoAnswer(f"Vertex AI does not answer: {error}", "check the network and the region") from None

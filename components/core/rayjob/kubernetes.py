@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ PATIENCE_S = 900.0
 """How long requests may keep failing: the upgrade of a zonal control plane takes minutes."""
 _TIMEOUT_S = (5.0, 60.0)  # to connect; between two bytes of an answer
 _PAUSE_S = (0.5, 30.0)  # before the second attempt; at most
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 _TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 
 T = TypeVar("T")
@@ -45,7 +47,8 @@ class ApiServer:
         # The server is in the same cluster: ignore proxies of the environment.
         self._configuration.proxy = None
         self._configuration.retries = False  # `call` repeats requests
-        self._loader = InClusterConfigLoader(str(directory / "token"), str(directory / "ca.crt"))
+        self._token = directory / "token"
+        self._loader = InClusterConfigLoader(str(self._token), str(directory / "ca.crt"))
         try:
             self._loader.load_and_set(self._configuration)
         except (ConfigException, OSError) as error:
@@ -53,9 +56,17 @@ class ApiServer:
                 f"this is not a pod with a Kubernetes service account: {error}",
                 "run the step in the cluster, with automountServiceAccountToken and the service account mlgo-steps",
             ) from None
+        if not _TOKEN.fullmatch(self._configuration.api_key["authorization"].removeprefix("bearer ")):
+            raise self._unusable_token()
         self._patience_s = patience_s
         client = ApiClient(self._configuration)
         self.rayjobs, self.pods = CustomObjectsApi(client), CoreV1Api(client)
+
+    def _unusable_token(self) -> UserError:
+        return UserError(
+            f"{self._token} is not one token: it has spaces, lines or other characters",
+            "mount the token that Kubernetes projects, or write only the token to the file",
+        )
 
     def call(self, request: Callable[..., T], *arguments: Any, patience_s: float | None = None, **named: Any) -> T:
         """Return what a method of `rayjobs` or `pods` returns; repeat it while the server does not answer.
@@ -84,6 +95,10 @@ class ApiServer:
                     if self._configuration.api_key["authorization"] != token:
                         return request(*arguments, _request_timeout=_TIMEOUT_S, **named)
                 raise
+            except ValueError as error:
+                if is_header_error(error):
+                    raise self._unusable_token() from None
+                raise
 
         def report(count: int, error: Exception) -> None:
             if count == 2:  # one may be a connection that the server has closed
@@ -99,6 +114,11 @@ class ApiServer:
                 f"{_cause(error.cause)}",
                 "what runs in the cluster continues; run the same command again to follow it",
             ) from None
+
+
+def is_header_error(error: Exception) -> bool:
+    """Return whether http.client refuses to send a header, the token. Its message has the token in it."""
+    return isinstance(error, ValueError) and "header value" in str(error)
 
 
 def _is_transient(error: Exception) -> bool:

@@ -122,6 +122,8 @@ class KubeflowRegistry:
             return answer.status_code, answer.json() if answer.content else {}
         except requests.JSONDecodeError:
             return answer.status_code, None
+        except requests.exceptions.InvalidHeader:  # its message has the token in it
+            raise UserError(f"${TOKEN_VARIABLE} is not one token", "set it to the token, without line breaks") from None
         except requests.RequestException as error:
             raise UserError(
                 f"the model registry at {self.url} does not answer: {error}", "check the address and the network"

@@ -191,6 +191,23 @@ def test_renewed_token_is_read_again(make: Make) -> None:
     assert place.cluster.token == "second"
 
 
+def test_token_that_cannot_be_sent_is_refused_without_being_printed(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither repeated as if the server did not answer, nor shown in http.client's message."""
+    place = make()
+    (place.directory / "token").write_text("s3cret\n")
+    with pytest.raises(UserError, match="token is not one token") as refused:
+        place.run()
+    (place.directory / "token").write_text("first")
+    server = ApiServer(place.directory, patience_s=20)
+    server._configuration.api_key["authorization"] = "bearer s3cret\n"  # as kubernetes' client reads it again
+    server._configuration.refresh_api_key_hook = None
+    with pytest.raises(UserError, match="token is not one token") as later:
+        run_rayjob(SPEC, server, poll_s=0.01)
+    assert "s3cret" not in f"{refused.value}{later.value}{capsys.readouterr()}" and place.cluster.asked == []
+
+
 def test_refusals_name_the_remedy(make: Make, tmp_path: Path) -> None:
     place = make()
     place.cluster.token = "another"
