@@ -37,6 +37,7 @@ _REPORTED = (
     "size_of",
     "module_weight",
     "validate_every",
+    "patience",
     "ema_decay",
     "seed",
 )

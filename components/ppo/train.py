@@ -23,7 +23,7 @@ training ends at its limit, or after `patience` validations without a new best o
 
 For the other algorithms the validated policy is a moving average of the weights (Polyak and Juditsky 1992): single
 updates are noisy, and that hurts the greedy policy more than the sampled one. The published policy is the best one on
-the validation modules, which are neither trained on nor reported.
+the validation modules, which are not reported, and not trained on unless too few were set aside (training_data.py).
 """
 
 from __future__ import annotations
@@ -179,7 +179,9 @@ class Trainer:
         self.quarantine = Quarantine.from_json(found.state["quarantine"])
         # After too many failures, the same command with a higher limit must continue.
         self.quarantine.max_failed_fraction = self.config.max_failed_fraction
-        self.state = TrainingState(**found.state["training"])
+        training = found.state["training"]
+        # Checkpoints of earlier versions do not have it.
+        self.state = TrainingState(**{"progress_iteration": training["best_iteration"], **training})
         self.best, self.average = found.best, found.average
         self._update_policy()
         self.saver.saved = found.iteration
@@ -189,7 +191,7 @@ class Trainer:
         """Train until the time limit or the iteration limit is reached, or validations do not improve any more."""
         limit_s = None if self.config.minutes is None else self.config.minutes * 60
         started_s = time.monotonic() - self.state.trained_s
-        forecast_due = self.state.trained_s < FORECAST_S
+        forecast_due = self.state.trained_s < FORECAST_S or len(self.state.history) <= 1
         say(f"to see the training's curve: {self.summaries.command()}")
         with Progress("training", self.config.max_iterations) as progress:
             progress.advance(self.state.iteration)
@@ -201,13 +203,15 @@ class Trainer:
                     best_percent=self.state.best_percent,
                     minutes=self.state.trained_s / 60,
                 )
-                if forecast_due and self.state.trained_s >= FORECAST_S:
-                    say(forecast(self.state, self.config, self.objective.labels))
+                # On a slow machine, the first five minutes may validate nothing but the start.
+                if forecast_due and self.state.trained_s >= FORECAST_S and len(self.state.history) > 1:
+                    if not self._finished(limit_s):
+                        say(forecast(self.state, self.config, self.objective.labels))
                     forecast_due = False
-        if self._is_stalled():
+        if self.state.is_stalled(self.config.patience):
             say(
                 f"no improvement in {self.state.validations_since_best} validations: training ends after iteration "
-                f"{self.state.iteration} (--patience {self.config.patience})"
+                f"{self.state.iteration} (mlgo ppo --patience {self.config.patience})"
             )
         # The final policy is a candidate, too, also for a training that resumes from here.
         if not self._is_validated():
@@ -229,10 +233,7 @@ class Trainer:
     def _finished(self, limit_s: float | None) -> bool:
         timed_out = limit_s is not None and self.state.trained_s >= limit_s
         enough = self.config.max_iterations is not None and self.state.iteration >= self.config.max_iterations
-        return timed_out or enough or self._is_stalled()
-
-    def _is_stalled(self) -> bool:
-        return 0 < self.config.patience <= self.state.validations_since_best
+        return timed_out or enough or self.state.is_stalled(self.config.patience)
 
     def iterate(self, started_s: float) -> None:
         """Run one iteration. started_s: when training would have started without interruptions."""
@@ -389,11 +390,11 @@ class Trainer:
         outcomes = self._validation_outcomes(self.average)
         pairs = _paired(outcomes, baselines)
         percent = 100 * outcome_reduction(self.objective, pairs)
-        state.history.append((state.iteration, percent))
+        best = percent > state.best_percent or (final and self._is_as_good(percent, outcomes))
+        interval = outcome_interval(self.objective, pairs, self.config.seed) if best else None
+        state.add_validation(percent, best, interval, self.config.patience)
         self.summaries.validation(state.iteration, percent)
-        if percent > state.best_percent or (final and self._is_as_good(percent, outcomes)):
-            state.best_percent, state.best_iteration = percent, state.iteration
-            state.best_interval = outcome_interval(self.objective, pairs, self.config.seed)
+        if best:
             self.best, self._best_outcomes = self.average, outcomes
 
     def _validation_outcomes(self, policy: DensePolicy) -> dict[str, Outcome]:

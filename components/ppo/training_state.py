@@ -20,6 +20,7 @@ class TrainingState:
         scale: root of the mean absolute gain or advantage; None before the first measurement.
         best_iteration, best_percent: iteration and reduction of the best validation.
         best_interval: 95% interval of that reduction in percent over modules like these; None for fewer than two.
+        progress_iteration: iteration of the best validation that came before patience was at its end.
         history: iteration and reduction in percent of each validation.
         rewards: mean reward of each iteration.
     """
@@ -30,13 +31,37 @@ class TrainingState:
     best_percent: float = -np.inf
     best_iteration: int = 0
     best_interval: list[float] | None = None
+    progress_iteration: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
     @property
     def validations_since_best(self) -> int:
-        """Number of validations after the best one."""
-        return sum(iteration > self.best_iteration for iteration, _ in self.history)
+        """Number of validations after the best one that patience knows.
+
+        A training that has ended without progress may still find its best policy in the final validation. It has ended
+        nevertheless: the same command must deliver that policy again, not train on.
+        """
+        return sum(iteration > self.progress_iteration for iteration, _ in self.history)
+
+    def is_stalled(self, patience: int) -> bool:
+        """Return whether the training ends because validations do not improve; patience: see PpoConfig."""
+        return 0 < patience <= self.validations_since_best
+
+    def add_validation(self, percent: float, best: bool, interval: list[float] | None, patience: int) -> None:
+        """Add the validation of the policy after `iteration`.
+
+        Args:
+            percent: its reduction.
+            best: whether it is the best one from now on.
+            interval: 95% interval of the reduction of a best one.
+            patience: see PpoConfig.
+        """
+        if best:
+            if not self.is_stalled(patience):
+                self.progress_iteration = self.iteration
+            self.best_percent, self.best_iteration, self.best_interval = percent, self.iteration, interval
+        self.history.append((self.iteration, percent))
 
     def update_scale(self, gains: NDArray[np.float64]) -> float:
         """Update `scale` with the gains or advantages of an iteration, [N], and return it."""
