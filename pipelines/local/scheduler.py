@@ -12,13 +12,13 @@ from pathlib import Path
 from components.core.console import UserError, say
 from components.core.launcher.notify import OUTCOME_VARIABLE
 from components.core.storage.directory import make_directory
-from components.core.storage.replaceable import enclosing_artifact
 from pipelines.local.ir import STATUS
 from pipelines.local.locations import artifact_digest
 from pipelines.local.lock import run_lock
 from pipelines.local.runners.runner import Runner, RunningStep
 from pipelines.local.step import Condition, RunLocations, Step
 from pipelines.local.step_cache import StepRecords
+from pipelines.local.targets import require_free_targets
 
 
 def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: RunLocations | None = None) -> set[str]:
@@ -34,14 +34,13 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
         locations: locations of artifacts and files; default: inside `run`.
 
     Raises:
-        UserError: a step failed (the error names it and its log), another run uses the directory, or it lies within an
-            artifact.
+        UserError: a step failed (the error names it and its log), another run uses the directory, or steps may not
+            write there (targets.py).
     """
-    if artifact := enclosing_artifact(run / "logs"):
-        raise UserError(f"{run} is or lies within {artifact}", "choose another --output")
-    make_directory(run)
     locations = locations or RunLocations(str(run), str(run / ".files"))
     records = StepRecords(run, locations)
+    require_free_targets(steps, records)
+    make_directory(run)
     last = [step for step in steps if step.always]
     with run_lock(run) as lock, runner.session(run, locations, lock):
         try:

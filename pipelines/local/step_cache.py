@@ -66,6 +66,11 @@ class StepRecords:
         has_parameters = all(Path(self.locations.file(step.name, name)).is_file() for name in step.parameters)
         return record if intact and has_parameters else None
 
+    def is_as_made(self, step: Step) -> bool:
+        """Return whether the step's artifact is the one that an earlier run made here; its content is not read."""
+        made = self._read(step.name).get("digest")
+        return bool(made) and artifact_digest(self.locations.artifact(step.output)) == made
+
     def finished(self, step: Step, key: str, seconds: float) -> None:
         """Record that the step's artifact, just made, belongs to `key`."""
         made = artifact_digest(self.locations.artifact(step.output)) if step.output else ""

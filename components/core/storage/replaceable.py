@@ -14,8 +14,8 @@ from components.core.storage.uri import display_path
 _REMEDY = "choose another --output"
 
 
-def require_replaceable(output: Path, kind: str) -> None:
-    """Raise UserError unless an artifact of this kind may be put at `output`, an absolute path.
+def require_replaceable(output: Path, kind: str | None) -> None:
+    """Raise UserError unless an artifact of this kind, None for any, may be put at `output`, an absolute path.
 
     It may where nothing or an empty directory is, and where an artifact of this kind is, of which every file is in the
     manifest. Never where an input of the running command or another artifact would be changed.
@@ -36,7 +36,9 @@ def require_replaceable(output: Path, kind: str) -> None:
     if manifest is None:
         why = f"its {MANIFEST} is not one of ours" if (output / MANIFEST).exists() else f"it has no {MANIFEST}"
         raise UserError(f"{output} is not empty and was not made by this program: {why}", remedy)
-    if manifest.kind != kind:
+    if kind is None:
+        kind = manifest.kind
+    elif manifest.kind != kind:
         raise UserError(f"{output} is {described(manifest.kind)}, and would be replaced by {described(kind)}", remedy)
     if unlisted := unlisted_files(manifest):
         problem = f"{output} has files that are not part of the {kind} and would be lost: {listed(unlisted)}"

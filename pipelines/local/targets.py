@@ -1,0 +1,77 @@
+"""Checks, before the first step of a run, that every step may write where it will.
+
+Otherwise a file that is in the way would end the run only when its step starts, which may be hours later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from components.core.console import UserError
+from components.core.storage.kinds import Kind
+from components.core.storage.manifest import listed
+from components.core.storage.publish import require_publishable
+from components.core.storage.replaceable import enclosing_artifact, require_replaceable
+from components.core.storage.uri import ObjectUri, mirror, parse_place
+from pipelines.local.locations import local_directory
+from pipelines.local.step import Step
+from pipelines.local.step_cache import StepRecords
+
+_KINDS: dict[str, Kind] = {
+    "training": "toolchain",
+    "release": "toolchain",
+    "sdk": "SDK",
+    "corpus": "corpus",
+    "trace": "trace",
+    "vocab": "vocab",
+    "warmstart": "policy",
+    "policy": "policy",
+    "release_policy": "policy",
+    "evaluation": "evaluation",
+    "release_report": "evaluation",
+    "deployed_evaluation": "evaluation",
+    "plan": "plan",
+    "promotion": "promotion decision",
+    "refusal": "promotion decision",
+}
+"""Name of the artifact that a step of our pipelines writes -> its kind. Steps of other pipelines may write any kind."""
+_RUN_FOLDERS = (".steps", ".files", "logs")
+_IGNORED = ("lost+found",)
+"""What a file system creates in its root."""
+
+
+def require_free_targets(steps: Sequence[Step], records: StepRecords) -> None:
+    """Raise UserError if a run would write among files that no run made, or if something is where a step will write.
+
+    A step that may be reused because its artifact is as it left it is not checked: it may not write at all.
+    """
+    run = records.run
+    if artifact := enclosing_artifact(run / "logs"):
+        raise UserError(f"{run} is or lies within {artifact}", "choose another --output")
+    works = [step.work for step in steps if step.work]
+    if run.is_dir() and not (run / ".steps").is_dir():
+        ours = {*_RUN_FOLDERS, *works, *(step.output for step in steps), *_IGNORED}
+        # A user may have redirected the output of this command to a log there.
+        names = (name for name in os.listdir(run) if not name.startswith(".") and not name.endswith(".log"))
+        if foreign := sorted(set(names) - ours):
+            raise UserError(
+                f"{run} is not the directory of an earlier run and is not empty: it has {listed(foreign)}",
+                "choose a new or an empty directory as --output",
+            )
+    folders = [run / name for name in _RUN_FOLDERS]
+    folders += filter(None, (local_directory(records.locations.artifact(work)) for work in works))
+    for folder in folders:
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise UserError(f"{folder} exists and is not a directory", "remove it, or choose another --output")
+    for step in steps:
+        if step.output and not records.is_as_made(step):
+            _require_target(records.locations.artifact(step.output), _KINDS.get(step.output))
+
+
+def _require_target(place: str, kind: Kind | None) -> None:
+    where = parse_place(place)
+    if not isinstance(where, ObjectUri):
+        require_replaceable(where, kind)
+    elif kind is not None:
+        require_publishable(mirror(where), kind)
