@@ -85,7 +85,7 @@ def record_refusal(  # type: ignore[no-untyped-def]
     refusal: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Record in the state of retraining that the policy is not promoted, because it is not better than the heuristic.
+    """Record in the state of retraining that the policy is not promoted: the release clang embeds another one, or none.
 
     Args:
         policy: New policy.
