@@ -92,9 +92,8 @@ def evaluate(config: EvaluationConfig) -> Metrics:
             known = pretrained_projects(config.problem, inputs.reference)
             inputs.reference_trained_on = sorted(known.intersection(measured.projects))
         no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
-        # A report on a release clang is about the policy that the earlier evaluation chose for it.
-        chosen = role if earlier_metrics else choose_release_policy(metrics, measured, config, no_gain)
-        metrics.release_policy = chosen
+        # A release clang that exists embeds the evaluated policy.
+        metrics.release_policy = choose_release_policy(metrics, measured, config, no_gain) if release is None else role
         if earlier and compiled_by(objective, release) == "release":
             same = measured.values[POLICY] == earlier.policy_values_for(measured)
             metrics.as_under_the_training_clang = int(same.sum())

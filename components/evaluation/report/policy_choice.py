@@ -18,8 +18,14 @@ def reference_title(metrics: Metrics) -> str:
     """Return the title of the reference: the policy of --compare-with, or the trained policy that is not embedded."""
     if metrics.inputs.policy_role != "trained":
         return "trained policy, not embedded"
+    name = _pretrained_name(metrics)
+    return f"{name} policy" if name else "policy of --compare-with"
+
+
+def _pretrained_name(metrics: Metrics) -> str:
+    """Return the name of the pretrained policy that is the reference, "" if that is the artifact at a path, or none."""
     reference = metrics.inputs.reference or ""
-    return "policy of --compare-with" if "/" in reference else f"{reference} policy"
+    return "" if "/" in reference else reference
 
 
 def start_title(metrics: Metrics) -> str:
@@ -41,43 +47,72 @@ def verdict_subject(metrics: Metrics) -> str:
 def release_notes(metrics: Metrics) -> list[str]:
     """Return what the release clang embeds, unless that is a trained policy with the verdict "better"."""
     chosen, inputs = metrics.release_policy, metrics.inputs
-    embeds = "embeds" if inputs.release_clang else "is to embed"  # it is built only after the first evaluation
+    embeds = _embeds(metrics)
     labels = OBJECTIVES[metrics.measure].labels
+    if chosen == "none":
+        return _notes_without_release(metrics)
     if chosen == "trained":
         if metrics.verdict == "better" or inputs.policy_role != "trained":
             return []
         if (metrics.reduction_percent or 0.0) > 0:
             return [f"the release clang {embeds} the trained policy although the verdict is not better"]
-        flags = " ".join(f"-mllvm {option}" for option in problems.get(metrics.problem).llvm.release_options)
-        pretrained = (
-            metrics.reference.reduction_percent if metrics.reference and "/" not in (inputs.reference or "/") else 0
-        )
-        if "/" not in (inputs.reference or "/") and (pretrained or 0.0) > 0:  # not a path
-            return [
-                f"the release clang {embeds} the trained policy, which makes no held-out {labels.values} {labels.less} "
-                f"than LLVM's heuristic does; without {flags} it compiles as stock clang",
-                f"the {reference_title(metrics)} makes them {change(pretrained, labels.comparative)}, but on too few "
-                "modules or by too little to be embedded in its place",
-            ]
-        return [
-            f"no policy of this run makes held-out {labels.values} {labels.less} than LLVM's heuristic does: use stock "
-            f"clang, or the release clang without {flags}, which compiles as stock clang"
-        ]
-    if chosen == "none":
-        return [
-            f"no release clang is built: the trained policy is {_trained_verdict(metrics)}, and no other policy was "
-            "measured that is better than stock clang; use stock clang (release_if=always builds one nevertheless)"
-        ]
+        return _notes_without_gain(metrics)
     title = start_title(metrics) if chosen == "start" else "pretrained policy"
     ours, other = metrics.warmstart if chosen == "start" else metrics.reference, metrics.reduction_percent
     if inputs.policy_role != "trained":
         ours, other = metrics, metrics.reference.reduction_percent if metrics.reference else None
     reduction = ours.reduction_percent if ours else None
-    return [
+    note = (
         f"the release clang {embeds} the {title}, not the trained policy, which is {_trained_verdict(metrics)}: "
-        f"held-out {labels.cases} are {change(reduction, labels.comparative)} with the embedded policy, "
+        f"held-out {labels.cases} {change(reduction, labels.comparative)} with the embedded policy, "
         f"{change(other, labels.comparative)} with the trained one"
+    )
+    return [note] if (reduction or 0.0) > 0 else [note, *_notes_without_gain(metrics)]
+
+
+def _embeds(metrics: Metrics) -> str:
+    return "embeds" if metrics.inputs.release_clang else "is to embed"  # it is built only after the first evaluation
+
+
+def _notes_without_gain(metrics: Metrics) -> list[str]:
+    """Return what to use in place of a release clang whose policy is not better than LLVM's heuristic."""
+    labels = OBJECTIVES[metrics.measure].labels
+    flags = " ".join(f"-mllvm {option}" for option in problems.get(metrics.problem).llvm.release_options)
+    notes = [
+        f"the release clang {_embeds(metrics)} a policy that is not better than LLVM's heuristic on held-out "
+        f"{labels.cases}: use stock clang, or the release clang without {flags}, which compiles as stock clang"
     ]
+    pretrained = metrics.reference if _pretrained_name(metrics) else None
+    if pretrained is not None and (pretrained.reduction_percent or 0.0) > 0:
+        bounds = interval_in_words(pretrained.reduction_percent_ci95, labels.comparative)
+        figures = f"{change(pretrained.reduction_percent, labels.comparative)}{bounds}"
+        notes.append(f"the {reference_title(metrics)}: held-out {labels.cases} {figures}")
+    return notes
+
+
+def _notes_without_release(metrics: Metrics) -> list[str]:
+    """Return why no policy is embedded: the trained one is not better, nor is the one that could take its place."""
+    inputs, labels = metrics.inputs, OBJECTIVES[metrics.measure].labels
+    pretrained = metrics.reference if _pretrained_name(metrics) else None
+    other = start_title(metrics) if inputs.starts_from_trained else reference_title(metrics) if pretrained else ""
+    others = f"the {other} is not clearly better than stock clang, either" if other else "no other one was measured"
+    notes = [
+        f"no release clang is built: the trained policy is {_trained_verdict(metrics)}, and {others}; use stock clang "
+        "(release_if=always builds one nevertheless)"
+    ]
+    if inputs.starts_from_trained and pretrained is not None and _gains(pretrained, metrics.min_reduction_percent):
+        notes.append(
+            f"the {reference_title(metrics)}, which takes the place only of a training from the heuristic: held-out "
+            f"{labels.cases} {change(pretrained.reduction_percent, labels.comparative)} "
+            f"(mlgo toolchain --mode release --policy {inputs.reference} --output DIR)"
+        )
+    return notes
+
+
+def _gains(compared: SizeComparison | ScoreComparison, required_percent: float) -> bool:
+    """Return whether a policy has the required reduction, beyond noise where there is an interval."""
+    bounds = compared.reduction_percent_ci95
+    return (compared.reduction_percent or 0.0) >= required_percent and (bounds is None or bounds[0] > 0)
 
 
 def _trained_verdict(metrics: Metrics) -> str:
@@ -101,7 +136,7 @@ def comparison_notes(metrics: Metrics) -> list[str]:
         notes.append(f"{title}: {knows}, run by the training clang")
         if known := ", ".join(inputs.reference_trained_on):
             notes.append(f"the {title} was trained on modules of {known}, perhaps on some of these")
-        if (name := inputs.reference or "") and "/" not in name:  # not a path, but the name of a pretrained policy
+        if name := _pretrained_name(metrics):
             notes += _choice(metrics, name, metrics.reference, metrics.against_reference, unseen.against_reference)
     return notes
 
@@ -122,13 +157,15 @@ def _against(metrics: Metrics, title: str, everything: Compared, unseen: Compare
 
 
 def _choice(metrics: Metrics, name: str, pretrained: Compared, everything: Compared, unseen: Compared) -> list[str]:
-    """Return which of the trained and a pretrained policy to take, [] if the release clang embeds the latter anyway.
+    """Return which of the trained and a pretrained policy to take.
 
-    A difference counts if its 95% interval excludes 0.
+    A difference counts if its 95% interval excludes 0. [] if `release_notes` says what to take: the policy that the
+    release clang embeds in place of the trained one, or stock clang; or if stock clang is as good as either.
     """
-    if metrics.release_policy in ("start", "pretrained") or everything is None or pretrained is None:
+    if metrics.release_policy != "trained" or everything is None or pretrained is None:
         return []
-    if max(metrics.reduction_percent or 0.0, pretrained.reduction_percent or 0.0) <= 0:
+    gains = [(reduction or 0.0) > 0 for reduction in (metrics.reduction_percent, pretrained.reduction_percent)]
+    if not any(gains):
         return []
     here, elsewhere = _direction(everything), _direction(unseen)
     embed = f"mlgo toolchain --mode release --policy {name} --output DIR"
@@ -139,6 +176,8 @@ def _choice(metrics: Metrics, name: str, pretrained: Compared, everything: Compa
             f"one held-out module is too few to tell whether this policy or the {name} one is better: build your "
             f"project with each and run mlgo evaluation compare-builds ({embed})"
         ]
+    if here == elsewhere == 0 and not all(gains):
+        return []
     if here == elsewhere == 0:
         return [f"take either this policy or the {name} one: the difference is within noise"]
     if min(here, elsewhere) >= 0:
