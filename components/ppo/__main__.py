@@ -68,7 +68,7 @@ Examples:
     type=click.IntRange(min=0, max=2**31 - 1),
     help="Maximum number of iterations. Without --minutes the result does not depend on the machine's speed.",
 )
-@click.option("--compiles", type=COUNT, help="The same as a number of compiles, whatever an iteration has.")
+@click.option("--compiles", type=COUNT, help="Maximum number of compiles of training modules, up to whole iterations.")
 @click.option(
     "--modules", type=COUNT, help=f"Modules per iteration.  [default: {problems.describe_field('training.modules')}]"
 )
