@@ -31,7 +31,7 @@ OUTPUT = click.option(
     "--output",
     type=RUN_DIRECTORY,
     required=True,
-    help="Directory of the run, new, empty, or of an earlier run: logs, state, and, without --pipeline-root, artifacts.",
+    help="Directory of a run, new, empty or used before: logs, state, and, without --pipeline-root, artifacts.",
 )
 PIPELINE_ROOT = click.option("--pipeline-root", default="", metavar="URI", help=f"{USAGE} of the artifacts.")
 RUNNER = click.option(

@@ -133,8 +133,8 @@ cli.add_command(storage_group)
     type=RUN_DIRECTORY,
     required=True,
     metavar="DIR",
-    help="Directory of the run, new or empty, with one artifact per step. Pass it again to resume, or to reuse finished "
-    "steps.",
+    help="New or empty directory of the run, with one artifact per step. Pass it again to resume, or to reuse "
+    "finished steps.",
 )
 @click.option(
     "--preset",

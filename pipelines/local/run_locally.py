@@ -17,6 +17,7 @@ from pipelines.local.locations import artifact_root
 from pipelines.local.runners.runner import Runner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
+from pipelines.local.targets import require_inputs_kept
 from pipelines.retrain.state import load_state
 from pipelines.spec import load_spec
 from pipelines.validation import as_parameter, checked_values, place_words, require_shared, uses_rayjob
@@ -62,15 +63,17 @@ def run_locally(
         The names of the steps that a condition skipped.
 
     Raises:
-        UserError: see pipelines.local.scheduler.run_pipeline; or the run would overwrite a policy that is or was
-            deployed, or promote one that others cannot read.
+        UserError: see pipelines.local.scheduler.run_pipeline; or the run would overwrite what a parameter names, or a
+            policy that is or was deployed, or promote one that others cannot read.
     """
     root = artifact_root(pipeline_root, output)
     if state := given.get("retrain_state"):
         require_shared(state, "--pipeline-root", root)
         load_state(state).require_outside(root)
     steps = local_steps(pipeline, given, spelled)
-    return run_pipeline(steps, output, runner, RunLocations(root, str(output / ".files")))
+    locations = RunLocations(root, str(output / ".files"))
+    require_inputs_kept(given, steps, locations, spelled)
+    return run_pipeline(steps, output, runner, locations)
 
 
 def local_steps(

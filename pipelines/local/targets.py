@@ -6,7 +6,8 @@ Otherwise a file that is in the way would end the run only when its step starts,
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from components.core.console import UserError
 from components.core.storage.kinds import Kind
@@ -15,8 +16,9 @@ from components.core.storage.publish import require_publishable
 from components.core.storage.replaceable import enclosing_artifact, require_replaceable
 from components.core.storage.uri import ObjectUri, mirror, parse_place
 from pipelines.local.locations import local_directory
-from pipelines.local.step import Step
+from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords
+from pipelines.validation import PLACES, place_words
 
 _KINDS: dict[str, Kind] = {
     "training": "toolchain",
@@ -67,6 +69,31 @@ def require_free_targets(steps: Sequence[Step], records: StepRecords) -> None:
     for step in steps:
         if step.output and not records.is_as_made(step):
             _require_target(records.locations.artifact(step.output), _KINDS.get(step.output))
+
+
+def require_inputs_kept(
+    given: Mapping[str, str],
+    steps: Sequence[Step],
+    locations: RunLocations,
+    spelled: Callable[[str, object], str],
+) -> None:
+    """Raise UserError if a parameter names something that a step of the run would replace.
+
+    Args:
+        given: the pipeline's parameters.
+        spelled: how messages write a parameter.
+    """
+    targets = [local_directory(locations.artifact(step.output)) for step in steps if step.output]
+    for name in PLACES:
+        value = given.get(name, "")
+        place = local_directory(value) if value and value not in place_words(name) else None
+        if place is None:
+            continue
+        for target in filter(None, targets):
+            if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(target)):
+                raise UserError(
+                    f"{spelled(name, value)} is in {target}, which this run would replace", "choose another --output"
+                )
 
 
 def _require_target(place: str, kind: Kind | None) -> None:

@@ -17,8 +17,9 @@ from pipelines.local.runners.process import ProcessRunner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords
-from pipelines.local.targets import _KINDS, require_free_targets
+from pipelines.local.targets import _KINDS, require_free_targets, require_inputs_kept
 from pipelines.spec import COMPILED, COMPILED_PIPELINES
+from pipelines.validation import as_option
 
 CORPUS = Step("corpus", "mlgo-toolchain", "components.corpus", ("true",), (), "corpus")
 PPO = Step("ppo", "mlgo-training", "components.ppo", ("true",), (), "policy", work="ppo")
@@ -111,6 +112,30 @@ def test_step_of_another_pipeline_may_replace_any_kind(run: Path) -> None:
     (run / "other" / "notes").write_text("mine")
     with pytest.raises(UserError, match="not part of the trace and would be lost: notes"):
         check(run, step)
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"start_from": "{}/policy"}, True),
+        ({"start_from": "{}/link"}, True),
+        ({"corpus": "{}/corpus/part"}, True),
+        ({"start_from": "pretrained", "recipe": "demo", "corpus": ""}, False),
+        ({"start_from": "{}/policy2", "recipe": "{}/recipe.yaml"}, False),
+        ({"start_from": "gs://bucket/run/policy"}, False),
+    ],
+)
+def test_parameter_that_the_run_would_replace_is_refused(run: Path, given: dict[str, str], refused: bool) -> None:
+    run.mkdir()
+    (run / "policy").mkdir()
+    (run / "link").symlink_to("policy")
+    values = {name: value.format(run) for name, value in given.items()}
+    locations = RunLocations(str(run), str(run / ".files"))
+    if not refused:
+        require_inputs_kept(values, [CORPUS, PPO], locations, as_option)
+        return
+    with pytest.raises(UserError, match="which this run would replace"):
+        require_inputs_kept(values, [CORPUS, PPO], locations, as_option)
 
 
 def test_kind_of_each_output_of_our_pipelines_is_known(tmp_path: Path) -> None:
