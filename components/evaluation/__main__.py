@@ -85,8 +85,8 @@ def main() -> None:
     type=click.Choice(RELEASE_IF),
     default="better",
     show_default=True,
-    help="Verdict for which the release clang embeds this policy; otherwise the one that training started from, or a "
-    "pretrained one, takes its place, or none is built: `release_policy` in metrics.json. always: whatever the "
+    help="Verdict for which a release clang is to embed this policy; otherwise the one that training started from, or "
+    "a pretrained one, takes its place, or none is built: `release_policy` in metrics.json. always: whatever the "
     "verdict, unless the policy is not better than its start.",
 )
 @click.option(

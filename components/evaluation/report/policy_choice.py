@@ -50,12 +50,14 @@ def release_notes(metrics: Metrics) -> list[str]:
     embeds = _embeds(metrics)
     labels = OBJECTIVES[metrics.measure].labels
     if chosen == "none":
-        return _notes_without_release(metrics)
+        # Metrics of earlier versions do not say what is embedded.
+        unknown = metrics.verdict == "better" or inputs.release_clang
+        return [] if unknown else _notes_without_release(metrics)
     if chosen == "trained":
         if metrics.verdict == "better" or inputs.policy_role != "trained":
             return []
         if (metrics.reduction_percent or 0.0) > 0:
-            return [f"the release clang {embeds} the trained policy although the verdict is not better"]
+            return [f"the release clang {embeds} this policy although the verdict is not better"]
         return _notes_without_gain(metrics)
     title = start_title(metrics) if chosen == "start" else "pretrained policy"
     ours, other = metrics.warmstart if chosen == "start" else metrics.reference, metrics.reduction_percent
@@ -91,13 +93,13 @@ def _notes_without_gain(metrics: Metrics) -> list[str]:
 
 
 def _notes_without_release(metrics: Metrics) -> list[str]:
-    """Return why no policy is embedded: the trained one is not better, nor is the one that could take its place."""
+    """Return why no policy is embedded: the evaluated one is not better, nor is the one that could take its place."""
     inputs, labels = metrics.inputs, OBJECTIVES[metrics.measure].labels
     pretrained = metrics.reference if _pretrained_name(metrics) else None
     other = start_title(metrics) if inputs.starts_from_trained else reference_title(metrics) if pretrained else ""
     others = f"the {other} is not clearly better than stock clang, either" if other else "no other one was measured"
     notes = [
-        f"no release clang is built: the trained policy is {_trained_verdict(metrics)}, and {others}; use stock clang "
+        f"no release clang is built: this policy is {_trained_verdict(metrics)}, and {others}; use stock clang "
         "(release_if=always builds one nevertheless)"
     ]
     if inputs.starts_from_trained and pretrained is not None and _gains(pretrained, metrics.min_reduction_percent):

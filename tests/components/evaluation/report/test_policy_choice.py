@@ -111,9 +111,7 @@ def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[...
     assert (metrics.verdict, release_notes(metrics)) == ("better", [])
     metrics = metrics_of(measured((2, 30), (2, 30)), reference="pretrained")
     metrics.release_policy = "trained"
-    assert release_notes(metrics) == [
-        "the release clang is to embed the trained policy although the verdict is not better"
-    ]
+    assert release_notes(metrics) == ["the release clang is to embed this policy although the verdict is not better"]
     metrics.release_policy = "pretrained"
     (note,) = release_notes(metrics)
     assert note == (
@@ -155,8 +153,15 @@ def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[
     metrics = metrics_of(values, **inputs)
     assert metrics.release_policy == "none"
     (note,) = release_notes(metrics)
-    assert note.startswith("no release clang is built: the trained policy is not better, ") and why in note
+    assert note.startswith("no release clang is built: this policy is not better, ") and why in note
     assert not any(note.startswith("take ") for note in comparison_notes(metrics))
+
+
+def test_metrics_of_earlier_versions_do_not_say_that_no_release_clang_is_built() -> None:
+    for known, clang in ((30, None), (-30, "/run/release/bin/clang")):
+        metrics = metrics_of(measured((known, 0), (known, 0)), release_clang=clang)
+        metrics.release_policy = "none"  # the default
+        assert release_notes(metrics) == []
 
 
 def test_pretrained_policy_is_named_where_a_start_keeps_it_from_being_embedded() -> None:
