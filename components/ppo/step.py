@@ -114,9 +114,10 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         if (config.root_dir / "tensorboard").is_dir():
             shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
     change = trainer.objective.labels.comparative[state.best_percent < 0]
+    start = "" if state.best_iteration else " (the policy that training started from)"
     say(
-        f"best policy: iteration {state.best_iteration} of {state.iteration}, {abs(state.best_percent):.2f}% {change} "
-        f"than the heuristic on the validation modules"
+        f"best policy: iteration {state.best_iteration} of {state.iteration}{start}, {abs(state.best_percent):.2f}% "
+        f"{change} than the heuristic on the validation modules"
     )
 
 

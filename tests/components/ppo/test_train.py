@@ -84,6 +84,8 @@ def test_training_ends_when_validations_do_not_improve(inputs, tmp_path):
     percents = [percent for _, percent in report["validation_history"]]
     assert len(percents) == 1 + 2 + 1 and len(set(percents)) == 1, "the start, two in vain, and the final policy"
     assert (report["best_iteration"], report["iterations"]) == (0, report["validation_history"][-1][0])
+    again = train([*inputs, *limits, "--gin-binding", "DqnParameters.margin=1e9"], tmp_path)
+    assert again["validation_history"] == report["validation_history"], "the same command trains no further"
 
 
 @pytest.mark.tf

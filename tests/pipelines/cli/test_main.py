@@ -195,4 +195,4 @@ def test_run_without_a_release_clang_says_so_and_succeeds(
         cli.main([*command, "--output", str(run)], standalone_mode=False)
         said = capsys.readouterr().out
         assert "verdict: not better" in said and f"{run}/release is of an earlier run" in said
-        assert "no release clang is built: the trained policy is not better" in said and "use stock clang" in said
+        assert "no release clang is built: this policy is not better" in said and "use stock clang" in said
