@@ -49,6 +49,7 @@ from components.core.formats.strategy import (
     release_strategy,
 )
 from components.core.objectives import OBJECTIVES
+from components.core.projects.option import CodeKind, require_code_kind
 from components.core.projects.recipe import recipe_place, recipe_words
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import GS, NO_WORDS, S3, USAGE, ObjectUri, Words, in_object_storage, parse_place
@@ -87,7 +88,7 @@ PLACES = (
 )
 """Parameters that may be the path or URI of something that exists."""
 _PLACE_WORDS = {"llvm_source": LLVM_SOURCES, "ir2vec_vocab": Words((RANDOM,)), "start_from": START_WORDS}
-_SOURCES = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
+_SOURCES: dict[CodeKind, str] = {"compile_commands": "FILE", "corpus": "DIR", "recipe": "FILE"}
 _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "preset": (click.Choice(PRESETS), "demo"),
     "problem": (click.Choice(problems.names()), "inlining"),
@@ -167,6 +168,7 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
                 f"exactly one source of code is needed, {len(sources) or 'none'} given",
                 f"pass one of {', '.join(spelled(name, value) for name, value in _SOURCES.items())}",
             )
+        require_code_kind(sources[0], values[sources[0]], spelled)
     _converted(values, _KINDS, spelled)
     if (major := values.get("llvm_major")) and (strategy := values.get("strategy")):
         check_strategy(strategy, int(float(major)), spelled("strategy", "{}"), spelled("llvm_major", "{}"))

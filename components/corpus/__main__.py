@@ -20,10 +20,10 @@ from components.core.formats.splits import read_splits, write_splits
 from components.core.processes.cgroup import available_processors
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
-from components.core.projects.option import RECIPE
+from components.core.projects.option import ANY_CORPUS, COMPILE_COMMANDS, RECIPE
 from components.core.projects.recipe import load_recipes
 from components.core.storage import publish
-from components.core.storage.options import FILE, TREE
+from components.core.storage.options import TREE
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
@@ -176,7 +176,7 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
 
 
 @main.command("import")
-@click.option("--input", "source", type=TREE, required=True, help="Directory of the existing corpus.")
+@click.option("--input", "source", type=ANY_CORPUS, required=True, help="Directory of the existing corpus.")
 @output_option
 @split_options
 @click.option(
@@ -255,8 +255,10 @@ def _damaged(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
     type=RECIPE,
     help="Projects to fetch and build: a YAML file or the name of a built-in recipe, such as demo.",
 )
-@click.option("--existing", type=TREE, help="Directory of an existing corpus.")
-@click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build.")
+@click.option("--existing", type=ANY_CORPUS, help="Directory of an existing corpus.")
+@click.option(
+    "--compile-commands", type=COMPILE_COMMANDS, help="compile_commands.json of a finished build, or its directory."
+)
 @click.option(
     "--llvm-major", type=LLVM_MAJOR, default=19, show_default=True, help="Version N of the clang-N that builds recipes."
 )

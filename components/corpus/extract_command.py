@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
 from components.core.formats.corpus import write_description
+from components.core.projects.compile_commands import DATABASE
+from components.core.projects.option import COMPILE_COMMANDS
 from components.core.storage import publish
 from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import edit_commands, edit_options, parse_edits
@@ -53,7 +56,11 @@ _REMEDIES = {
 
 
 @click.command()
-@click.option("--compile-commands", type=FILE, help="compile_commands.json of a finished build; same as --input.")
+@click.option(
+    "--compile-commands",
+    type=COMPILE_COMMANDS,
+    help="compile_commands.json of a finished build, or its directory; same as --input.",
+)
 @click.option("--input", "source", help="File that lists the objects, or directory that holds them; see --input-type.")
 @click.option(
     "--input-type",
@@ -179,7 +186,16 @@ def _resolve_input(
             "pass --compile-commands FILE, or --input PATH with --input-type, or --thinlto-build local",
         )
     kind: InputType = input_type or "json"
-    return kind, _tree(source) if kind == "directory" else FILE.convert(source, None, None), base
+    if kind == "directory":
+        return kind, _tree(source), base
+    if kind == "json":
+        if os.path.isdir(source) and not os.path.isfile(os.path.join(source, DATABASE)):
+            raise UserError(
+                f"--input {source} is a directory without a {DATABASE}",
+                "pass --input-type directory for the objects in it, or the database of the build",
+            )
+        return kind, COMPILE_COMMANDS.convert(source, None, None), base
+    return kind, FILE.convert(source, None, None), base
 
 
 def _tree(source: str) -> Path:

@@ -14,7 +14,7 @@ from components.core.console import UserError, preset_option, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
-from components.core.projects.option import RECIPE
+from components.core.projects.option import CORPUS, RECIPE
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.evaluation.config import MATCHING, RELEASE_IF, THRESHOLDS, EvaluationConfig
@@ -46,7 +46,7 @@ def main() -> None:
 
 @main.command("run")
 @preset_option({"tiny": {"thresholds": "15"}})
-@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus whose held-out modules are compiled.")
+@click.option("--corpus", type=CORPUS, required=True, help="Corpus whose held-out modules are compiled.")
 @click.option(
     "--toolchain",
     "--training-toolchain",

@@ -15,6 +15,7 @@ from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED,
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.policy import REGRESSED_JSON
 from components.core.formats.toolchain import load_toolchain
+from components.core.projects.option import CORPUS
 from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -45,7 +46,7 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @preset_option(PRESETS)
-@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with splits.json.")
+@click.option("--corpus", type=CORPUS, required=True, help="Corpus with splits.json.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace of the heuristic's decisions.")
 @click.option("--warmstart", type=ARTIFACT, required=True, help="Policy to start from.")

@@ -10,6 +10,7 @@ import click
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import run_step, say
 from components.core.console.number_types import FRACTION, TIMEOUT_S
+from components.core.projects.option import CORPUS
 from components.core.storage.options import ARTIFACT, OUTPUT
 from components.core.storage.uri import display_path
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -17,7 +18,7 @@ from components.trace.config import TFRECORD_FILE, Part, TraceConfig
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
-@click.option("--corpus", type=ARTIFACT, help="Corpus to compile: output of the corpus step or of extract_ir.")
+@click.option("--corpus", type=CORPUS, help="Corpus to compile: output of the corpus step or of extract_ir.")
 @click.option("--toolchain", type=ARTIFACT, help="Training toolchain: output of the toolchain step.")
 @click.option("--output", type=OUTPUT, help="Directory of the trace; created, or replaced if it is already a trace.")
 @click.option("--problem", default="inlining", show_default=True, help="Problem whose decisions are logged.")

@@ -13,6 +13,7 @@ from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import run_step, say
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
+from components.core.projects.option import CORPUS
 from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
 from components.core.storage.uri import display_path, mirror, uri_of
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -33,7 +34,7 @@ Examples:
     -mllvm -mlgo-inline-plan=runs/mine/plan/inline.plan -c file.c
 """,
 )
-@click.option("--corpus", type=ARTIFACT, required=True, help="The program's modules. The split is ignored.")
+@click.option("--corpus", type=CORPUS, required=True, help="The program's modules. The split is ignored.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
 @click.option(
     "--policy",

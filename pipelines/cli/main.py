@@ -14,7 +14,7 @@ from components.core.console import PRESETS, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, POSITIVE_MINUTES, REDUCTION_PERCENT, SEED
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
-from components.core.projects.option import RECIPE
+from components.core.projects.option import COMPILE_COMMANDS, LOCAL_CORPUS, RECIPE
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
@@ -112,13 +112,14 @@ cli.add_command(storage_group)
 @cli.command(context_settings={"show_default": True})
 @click.option(
     "--compile-commands",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="compile_commands.json of a build with embedded bitcode: see `mlgo corpus compilers --help`.",
+    type=COMPILE_COMMANDS,
+    metavar="FILE|DIR",
+    help="compile_commands.json of a build with embedded bitcode, or its directory: see `mlgo corpus compilers "
+    "--help`.",
 )
 @click.option(
     "--corpus",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=LOCAL_CORPUS,
     metavar="DIR",
     help="An existing corpus, made by `mlgo corpus` or by mlgo-utils.",
 )

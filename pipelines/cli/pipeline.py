@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from components.core.console import UserError, say
+from components.core.projects.option import database_in
 from components.core.storage.fetch import fetch
 from components.core.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
@@ -148,6 +149,8 @@ def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
             given[name] = program_path(value)
         elif name in PLACES:
             given[name] = place_words(name).absolute(value)
+            if name == "compile_commands" and not in_object_storage(value):
+                given[name] = str(database_in(Path(given[name])))
         elif name == "retrain_state" and value and "://" not in value:
             given[name] = os.path.abspath(value)  # need not exist yet
     return given

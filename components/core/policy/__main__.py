@@ -25,6 +25,7 @@ from components.core.formats.policy import (
 )
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
+from components.core.projects.option import CORPUS
 from components.core.storage import publish, require_artifact
 from components.core.storage.options import ARTIFACT, OUTPUT, ArtifactOr
 from components.core.storage.output_files import require_writable
@@ -264,7 +265,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
     required=True,
     help="Output of the warmstart or ppo step, for inlining.",
 )
-@click.option("--corpus", type=ARTIFACT, required=True, help="Corpus with the module.")
+@click.option("--corpus", type=CORPUS, required=True, help="Corpus with the module.")
 @click.option("--toolchain", type=ARTIFACT, help="Training toolchain.")
 @click.option("--clang", help="Instead of --toolchain: any clang of LLVM 17 or later, for a policy of LLVM's features.")
 @click.option(

@@ -16,7 +16,7 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.processes.build_tools import log_tail, run_logged
-from components.core.projects.compile_commands import find_output
+from components.core.projects.compile_commands import DATABASE, find_output
 from components.core.projects.recipe import Recipe, Target
 from components.core.projects.relative import write_launcher
 from components.core.storage.input_files import read_json
@@ -24,7 +24,6 @@ from components.core.storage.input_files import read_json
 LOG = "build.log"
 BUILD_TYPE = "MinSizeRel"
 BINUTILS = ("ar", "nm", "ranlib", "strip")
-_COMMANDS = "compile_commands.json"
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
@@ -88,7 +87,7 @@ def build_project(
     log = log or build_dir / LOG
     entries = _entries(recipe, build_dir)
     targets = (
-        [str(find_output(entry, build_dir / _COMMANDS)) for entry in entries] if objects_only else list(recipe.targets)
+        [str(find_output(entry, build_dir / DATABASE)) for entry in entries] if objects_only else list(recipe.targets)
     )
     failed: list[str] = []
 
@@ -235,10 +234,10 @@ def _run_commands(
     }
     lines = recipe.prepare + (recipe.commands or ())
     _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)
-    if not (source_dir / _COMMANDS).exists():
+    if not (source_dir / DATABASE).exists():
         objects = [str(path.relative_to(source_dir)) for path in sorted(source_dir.rglob("*.o"))]
         found = [{"directory": str(source_dir), "file": name, "output": name} for name in objects]
-        (source_dir / _COMMANDS).write_text(json.dumps(found, indent=1))
+        (source_dir / DATABASE).write_text(json.dumps(found, indent=1))
     return _finish(recipe, source_dir, _entries(recipe, source_dir), [], log, objects_only)
 
 
@@ -323,7 +322,7 @@ def _expand(text: str, recipe: Recipe, source_dir: Path) -> str:
 
 def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     """Return the compile commands without excluded objects. Raises `UserError` if there are none."""
-    database = directory / _COMMANDS
+    database = directory / DATABASE
     entries: list[dict[str, Any]] = read_json(database, f"see how {recipe.name} is built")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"{database} is not a compilation database", f"see how {recipe.name} is built")

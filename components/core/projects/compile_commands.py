@@ -10,6 +10,9 @@ from typing import Any
 
 from components.core.projects.compiler_command import NoObjectError, output_of_shell, output_of_words
 
+DATABASE = "compile_commands.json"
+"""Name of the file in a build directory."""
+
 
 def directory_of(entry: dict[str, Any], database: Path) -> str:
     """Return the directory that a command ran in. A relative one starts from the directory of the database.

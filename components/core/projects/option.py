@@ -1,24 +1,154 @@
-"""The type of --recipe: a file, a URI, or the name of a recipe that comes with this project."""
+"""The types of options that name code: a recipe, a finished build, a corpus.
+
+Users confuse them, because all three are "the code". An error says which option takes what was given.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from components.core.projects.recipe import recipe_place
+from components.core.console import UserError
+from components.core.formats.corpus import DESCRIPTION
+from components.core.projects.compile_commands import DATABASE
+from components.core.projects.recipe import recipe_place, recipe_words
 from components.core.storage.fetch import fetch_file
-from components.core.storage.uri import ObjectUri
+from components.core.storage.options import ARTIFACT, FILE, TREE, PlaceType
+from components.core.storage.uri import USAGE, ObjectUri, in_object_storage
+
+CodeKind = Literal["recipe", "compile_commands", "corpus"]
+"""Kinds of code, as the pipeline's parameters are named."""
+
+_DESCRIBED: dict[CodeKind, str] = {
+    "recipe": "a recipe",
+    "compile_commands": "a compilation database",
+    "corpus": "a corpus",
+}
+_MAKES_CORPUS: dict[CodeKind, str] = {
+    "recipe": "mlgo corpus build --recipe {} --output DIR",
+    "compile_commands": "mlgo corpus extract --compile-commands {} --output DIR",
+    "corpus": "mlgo corpus import --input {} --output DIR",
+}
+_OTHER_NAMES = {"existing": "corpus"}
+"""Parameters of commands that are named otherwise."""
 
 
-class RecipeFile(click.ParamType):
+def code_kind(text: str) -> tuple[CodeKind, str] | None:
+    """Return which kind of code a user's text names on this machine, and how it is written; None if that is unclear."""
+    if os.path.isdir(text):
+        if os.path.isfile(os.path.join(text, DESCRIPTION)):
+            return "corpus", text
+        database = os.path.join(text, DATABASE)
+        return ("compile_commands", database) if os.path.isfile(database) else None
+    if os.path.isfile(text):
+        folder, name = os.path.split(text)
+        if name == DESCRIPTION:
+            return "corpus", folder or "."
+        if name == DATABASE:
+            return "compile_commands", text
+        return ("recipe", text) if name.endswith((".yaml", ".yml")) else None
+    return ("recipe", text) if text in recipe_words() else None
+
+
+def require_code_kind(kind: CodeKind, text: str, spelled: Callable[[CodeKind, str], str]) -> None:
+    """Raise UserError if `text`, given where code of this kind is wanted, names code of another kind.
+
+    Args:
+        spelled: how the error writes an option with its value; "" if the command has no option for the kind.
+    """
+    found = ("recipe", text) if kind == "recipe" and text in recipe_words() else code_kind(text)
+    if found is None or found[0] == kind:
+        return
+    meant = spelled(*found)
+    raise UserError(
+        f"{spelled(kind, text) or text} is not {_DESCRIBED[kind]}",
+        f"did you mean {meant}?" if meant else f"make a corpus of it: {_MAKES_CORPUS[found[0]].format(found[1])}",
+    )
+
+
+def database_in(place: Path) -> Path:
+    """Return the compile_commands.json in a build directory, as clang's tools find it with -p; a file as it is.
+
+    Raises:
+        UserError: the directory has none.
+    """
+    if not place.is_dir():
+        return place
+    if (place / DATABASE).is_file():
+        return place / DATABASE
+    raise UserError(
+        f"there is no {DATABASE} in the directory {place}",
+        "configure the project with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or record its build with bear -- make",
+    )
+
+
+class _Recipe(click.ParamType):
     """Converts to the path of an existing recipe, whose content is not read yet."""
 
     name = "file|uri|name"
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        require_code_kind("recipe", str(value), _spelled_in("recipe", parameter, context))
         place = recipe_place(str(value))
         return fetch_file(place) if isinstance(place, ObjectUri) else place
 
 
-RECIPE = RecipeFile()
+class _Place(click.ParamType):
+    """Converts as `place` does, after an error about code of another kind."""
+
+    def __init__(self, kind: CodeKind, place: PlaceType, name: str = "") -> None:
+        self.name = name or place.name
+        self._kind, self._place = kind, place
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        require_code_kind(self._kind, str(value), _spelled_in(self._kind, parameter, context))
+        found = self._place.convert(value, parameter, context)
+        return database_in(found) if self._kind == "compile_commands" else found
+
+
+class _LocalCorpus(click.ParamType):
+    """Converts to the path of a directory on this machine."""
+
+    name = "dir"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        text = str(value)
+        require_code_kind("corpus", text, _spelled_in("corpus", parameter, context))
+        if in_object_storage(text):
+            raise UserError(
+                f"--corpus {text}: this command takes a corpus on this machine",
+                f"for {USAGE}: mlgo pipeline run --param corpus={text}",
+            )
+        found = click.Path(path_type=Path, exists=True, file_okay=False).convert(text, parameter, context)
+        assert isinstance(found, Path)
+        return found
+
+
+def _spelled_in(
+    kind: CodeKind, parameter: click.Parameter | None, context: click.Context | None
+) -> Callable[[CodeKind, str], str]:
+    """Return the `spelled` of `require_code_kind` for a command whose `parameter` takes code of a kind."""
+    known = context.command.params if context else ()
+    options = {_OTHER_NAMES.get(str(one.name), one.name): one.opts[0] for one in known}
+    if parameter:
+        options[kind] = parameter.opts[0]
+
+    def spelled(kind: CodeKind, text: str) -> str:
+        return f"{options[kind]} {text}" if kind in options else ""
+
+    return spelled
+
+
+RECIPE = _Recipe()
+"""A file, a URI, or the name of a recipe that comes with this project."""
+COMPILE_COMMANDS = _Place("compile_commands", FILE, "file|dir|uri")
+"""A compile_commands.json, or the build directory that holds it."""
+CORPUS = _Place("corpus", ARTIFACT)
+"""A corpus of the corpus step or of extract_ir, to read."""
+ANY_CORPUS = _Place("corpus", TREE)
+"""The same, from whatever tool."""
+LOCAL_CORPUS = _LocalCorpus()
