@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.formats.corpus import REPORT
+from components.core.storage.manifest import listed
 from components.corpus.outcome import (
     DUPLICATE,
     EXTRACTED,
@@ -96,20 +97,27 @@ class Report:
         kinds = sorted(counts, key=lambda kind: kind == MISSING)
         return ", ".join(f"{counts[kind]} {_LABELS.get(kind, kind)}" for kind in kinds)
 
-    def examples(self) -> list[str]:
-        """Return a few lines about skipped objects that the user would expect in the corpus.
+    def examples(self, written: str = "") -> list[str]:
+        """Return a few lines about skipped objects that the user would expect in the corpus: one for each reason.
 
         Objects that were not built, and commands that compile nothing, are among them only if nothing was extracted.
+
+        Args:
+            written: where report.json is, to refer to; "" if it is not written.
         """
         expected = (*_EXPECTED, MISSING, NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
         unexpected = [item for item in self.skipped if item.kind not in expected]
         unexpected.sort(key=lambda item: item.kind == MISSING)
-        lines = [
-            f"  {_LABELS.get(item.kind, item.kind)}: {item.name}: {item.detail}" for item in unexpected[:_MAX_EXAMPLES]
-        ]
-        return lines + (
-            [f"  and {len(unexpected) - _MAX_EXAMPLES} more, see {REPORT}"] if len(unexpected) > _MAX_EXAMPLES else []
-        )
+        by_reason: dict[tuple[str, str], list[str]] = {}
+        for item in unexpected:
+            by_reason.setdefault((item.kind, item.detail), []).append(item.name)
+        shown = list(by_reason.items())[:_MAX_EXAMPLES]
+        lines = [f"  {_LABELS.get(kind, kind)}: {listed(names)}: {detail}" for (kind, detail), names in shown]
+        if more := len(unexpected) - sum(len(names) for _reason, names in shown):
+            lines.append(f"  and {more} more")
+        if written and len(unexpected) > _MAX_EXAMPLES:
+            lines.append(f"  all of them: {written}")
+        return lines
 
     def write(self, directory: Path) -> None:
         """Write report.json to `directory`."""

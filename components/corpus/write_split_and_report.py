@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from components.core.console import say
-from components.core.formats.corpus import load_corpus
+from components.core.formats.corpus import REPORT, load_corpus
 from components.core.formats.splits import Splits, write_splits
 from components.core.projects.recipe_document import Text, convert
 from components.core.storage.uri import display_path
@@ -52,7 +52,7 @@ def write_split_and_report(directory: Path, config: SplitConfig, report: Report)
 def announce(directory: Path, report: Report, splits: Splits) -> None:
     """Print the report's summary, examples of skipped objects, and the sizes of the split."""
     say(report.line())
-    for line in report.examples():
+    for line in report.examples(display_path(directory / REPORT)):
         say(line)
     say(describe(directory, splits))
 

@@ -155,9 +155,10 @@ def inspect_corpus(directory: Path) -> tuple[Corpus, dict[str, str]]:
     description = _read_description(directory)
     names = description["modules"]
     if not names:
+        reasons = directory / REPORT
         raise UserError(
             f"the corpus in {directory} is empty: {DESCRIPTION} lists no module",
-            "make it again; its report.json gives the reasons why objects were skipped",
+            "make it again" + (f"; {reasons} says why objects were skipped" if reasons.is_file() else ""),
         )
     override = description.get("global_command_override")
     thinlto = bool(description.get("has_thinlto", False))
