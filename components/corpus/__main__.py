@@ -17,12 +17,14 @@ from components.core.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOU
 from components.core.formats.corpus import Part, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
+from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.processes.cgroup import available_processors
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
 from components.core.projects.option import ANY_CORPUS, COMPILE_COMMANDS, RECIPE
 from components.core.projects.recipe import load_recipes
 from components.core.storage import publish
+from components.core.storage.manifest import listed
 from components.core.storage.options import TREE
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
@@ -260,7 +262,11 @@ def _damaged(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
     "--compile-commands", type=COMPILE_COMMANDS, help="compile_commands.json of a finished build, or its directory."
 )
 @click.option(
-    "--llvm-major", type=LLVM_MAJOR, default=19, show_default=True, help="Version N of the clang-N that builds recipes."
+    "--llvm-major",
+    type=LLVM_MAJOR,
+    default=DEFAULT_LLVM_MAJOR,
+    show_default=True,
+    help="Version N of the training clang's LLVM: clang-N builds recipes, and modules of a newer one are left out.",
 )
 @_PROBLEM
 @output_option
@@ -290,10 +296,13 @@ def obtain(
         context.invoke(build, recipe=recipe, clang=f"clang-{llvm_major}", problem=problem, output=output)
     elif existing:
         _require_level(existing, problem)
+        _require_readable(existing, llvm_major)
         context.invoke(import_corpus, source=existing, output=output)
     else:
         level = problems.get(problem).cmd_filter
-        context.invoke(extract, compile_commands=compile_commands, cmd_filter=level, output=output)
+        context.invoke(
+            extract, compile_commands=compile_commands, cmd_filter=level, llvm_major=llvm_major, output=output
+        )
     _require_parts(output)
 
 
@@ -335,6 +344,26 @@ def _require_level(corpus: Path, problem: str) -> None:
         )
     if others:
         say(f"{others} of {len(modules)} modules were not compiled at the level that {problem} needs ({wanted})")
+
+
+def _require_readable(corpus: Path, llvm_major: int) -> None:
+    """Check that an LLVM reads the modules of a corpus; print which ones it does not.
+
+    Raises:
+        UserError: it reads none.
+    """
+    modules = load_corpus(corpus).modules
+    newer = {module.name: found for module in modules if (found := module.llvm_major()) > llvm_major}
+    if not newer:
+        return
+    versions = " and ".join(str(major) for major in sorted(set(newer.values())))
+    reason = f"compiled by LLVM {versions}, whose bitcode LLVM {llvm_major} does not read"
+    if len(newer) == len(modules):
+        raise UserError(
+            f"all {len(modules)} modules in {corpus} were {reason}",
+            "build the code with the compilers of mlgo corpus compilers; or train with the newer LLVM: --llvm-major",
+        )
+    say(f"{len(newer)} of {len(modules)} modules were {reason}: {listed(list(newer))}")
 
 
 @main.command()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from components.core.compiler.elf import Elf, ElfError
 from components.core.console import UserError
-from components.core.formats.bitcode import BitcodeError, read_layout
+from components.core.formats.bitcode import BitcodeError, producer_major, read_layout
 from components.core.processes.cgroup import available_processors
 from components.core.storage.input_files import open_regular
 from components.corpus.compiler_used import RestoreError, restore_compiler_used
@@ -26,6 +26,7 @@ from components.corpus.outcome import (
     INSTRUMENTED,
     LINKED,
     MISSING,
+    NEWER_LLVM,
     NO_BITCODE,
     NO_INDEX,
     NOT_RESTORED,
@@ -54,6 +55,7 @@ class ExtractConfig:
         cmd_section: name of the ELF section in which -fembed-bitcode=all writes the arguments.
         bitcode_section: name of the ELF section in which -fembed-bitcode=all writes the bitcode.
         num_workers: number of threads; None: one per processor that this process may use.
+        max_llvm_major: skip modules that a newer LLVM compiled; None: keep all.
         thinlto: kind of the ThinLTO build, if the objects come from one; then each module's index is extracted, too.
     """
 
@@ -61,6 +63,7 @@ class ExtractConfig:
     cmd_section: str = ".llvmcmd"
     bitcode_section: str = ".llvmbc"
     num_workers: int | None = None
+    max_llvm_major: int | None = None
     thinlto: ThinLto | None = None
 
 
@@ -189,7 +192,12 @@ class _Extraction:
             bitcode = self._section(elf, self.config.bitcode_section)
             if not command or not bitcode:
                 return [self._without_bitcode(elf, self._missing(command, bitcode))]
-            modules = read_layout(lambda offset, length: bytes(bitcode[offset : offset + length]), len(bitcode))
+            content = bitcode
+
+            def read_at(offset: int, length: int) -> bytes:
+                return bytes(content[offset : offset + length])
+
+            modules = read_layout(read_at, len(bitcode))
         except ElfError as error:
             lto = "; compile it without -flto" if "bitcode" in error.problem else ""
             return [Outcome(item, FAILED, f"{error.problem}{lto}")]
@@ -200,10 +208,10 @@ class _Extraction:
             counts = f"its sections have {len(modules)} modules and the arguments of {len(commands)}"
             return [Outcome(item, FAILED, f"{counts}; compile all of its sources with {_EMBED}")]
         if len(modules) == 1:
-            return [self._module(item, command, bitcode, elf)]
+            return [self._module(item, command, bitcode, producer_major(read_at, modules[0]), elf)]
         parts = [replace(item, name=f"{item.name}.{number}") for number in range(1, len(modules) + 1)]
         return [
-            self._module(part, arguments, bitcode[module.start : module.end])
+            self._module(part, arguments, bitcode[module.start : module.end], producer_major(read_at, module))
             for part, arguments, module in zip(parts, commands, modules, strict=True)
         ]
 
@@ -229,9 +237,19 @@ class _Extraction:
         empty = [f"an empty section {name}" for name, section in sections if section is not None and not section]
         return f"{' and '.join(absent + empty)}{f'; compile it with {_EMBED}' if empty else ''}"
 
-    def _module(self, item: ObjectFile, command: memoryview, bitcode: memoryview, elf: Elf | None = None) -> Outcome:
-        """Write the files of a module; `elf` is its object if that has no other module."""
+    def _module(
+        self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, elf: Elf | None = None
+    ) -> Outcome:
+        """Write the files of a module.
+
+        Args:
+            llvm_major: version of the LLVM that compiled it, 0 if unknown.
+            elf: its object if that has no other module.
+        """
         config = self.config
+        if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
+            detail = f"compiled by LLVM {llvm_major}, whose bitcode LLVM {config.max_llvm_major} does not read"
+            return Outcome(item, NEWER_LLVM, detail)
         arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
         if self.pattern is not None and not any(self.pattern.search(argument) for argument in arguments):
             level = next((argument for argument in reversed(arguments) if argument.startswith("-O")), "none")
@@ -263,7 +281,7 @@ class _Extraction:
         write(f"{base}.cmd", "\0".join(kept).encode("utf-8", "surrogateescape") if kept != arguments else command)
         write(f"{base}.bc", restored)
         warning = MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else ""
-        return Outcome(item, EXTRACTED, warning)
+        return Outcome(item, EXTRACTED, warning, llvm_major)
 
 
 def _split_commands(section: memoryview) -> list[memoryview]:

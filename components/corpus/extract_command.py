@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import click
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.console.number_types import JOBS
+from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.corpus import write_description
+from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.compile_commands import DATABASE
 from components.core.projects.option import COMPILE_COMMANDS
 from components.core.storage import publish
+from components.core.storage.manifest import listed
 from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
@@ -27,8 +30,10 @@ from components.corpus.outcome import (
     INSTRUMENTED,
     LINKED,
     MISSING,
+    NEWER_LLVM,
     NOT_RESTORED,
     OTHER_COMPILER,
+    Outcome,
 )
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import Report, make_report
@@ -49,6 +54,8 @@ _REMEDIES = {
     LINKED: "compile and link in separate commands (clang -c), so that there are objects with bitcode",
     NOT_RESTORED: "install opt of the LLVM that compiled the objects (Debian: llvm-19), then run this again",
     INSTRUMENTED: "build without --coverage and -fprofile-arcs, then run this again",
+    NEWER_LLVM: "build with the compilers that mlgo corpus compilers writes; or train with the newer LLVM: "
+    "--llvm-major N (22: mlgo run --strategy plugin)",
     NO_OUTPUT: "compile to objects that stay (clang -c) and record the build again",
     NOT_A_COMPILE: "pass a database of the commands that compile C or C++ (CMake's, or that of bear -- make)",
     OUTSIDE: "pass --obj-base-dir with a directory that has all objects, or omit it",
@@ -88,6 +95,11 @@ _REMEDIES = {
 )
 @click.option("--cmd-section-name", default=".llvmcmd", show_default=True, help="ELF section of the arguments.")
 @click.option("--bitcode-section-name", default=".llvmbc", show_default=True, help="ELF section of the bitcode.")
+@click.option(
+    "--llvm-major",
+    type=LLVM_MAJOR,
+    help="Version N of the training clang's LLVM: leave out modules of a newer one, which it does not read.",
+)
 @click.option("--num-workers", type=JOBS, help="Threads. Default: all processors.")
 @edit_options
 @split_options
@@ -102,6 +114,7 @@ def extract(
     obj_base_dir: Path | None,
     cmd_section_name: str,
     bitcode_section_name: str,
+    llvm_major: int | None,
     num_workers: int | None,
     cmd_add: tuple[str, ...],
     cmd_remove: tuple[str, ...],
@@ -133,9 +146,11 @@ def extract(
         raise UserError(
             "--default-args is only for --thinlto-build local: objects contain their arguments", "omit --default-args"
         )
+    if thinlto == "local" and llvm_major is not None:
+        raise UserError("--llvm-major is only for objects, and local ThinLTO saves modules", "omit --llvm-major")
     if thinlto == "local" and edits:
         raise UserError("local ThinLTO saves no arguments to edit", "pass the final arguments in --default-args")
-    config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, thinlto)
+    config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, llvm_major, thinlto)
     found = read_input(kind, path, base)
     with publish(output, "corpus") as partial:
         outcomes = extract_objects(found.objects, partial, config)
@@ -151,11 +166,25 @@ def extract(
             copy_profiles(partial, names, {item.object.name: item.object.directory for item in outcomes})
         done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
+    _announce_newer(outcomes)
     lost = sum(outcome.detail == MISSING_INDEX_WARNING for outcome in outcomes)
     if lost:
         say(
             f"{lost} modules are {MISSING_INDEX_WARNING}: they compile to different code; "
             "pass --thinlto-build distributed"
+        )
+
+
+def _announce_newer(outcomes: Iterable[Outcome]) -> None:
+    """Print which modules a training clang of the default version does not read."""
+    newer: dict[int, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.llvm_major > DEFAULT_LLVM_MAJOR:
+            newer.setdefault(outcome.llvm_major, []).append(outcome.object.name)
+    for major, names in sorted(newer.items()):
+        say(
+            f"compiled by LLVM {major}, whose bitcode LLVM {DEFAULT_LLVM_MAJOR} does not read: {listed(names)}; "
+            f"train with --llvm-major {major} or later, or leave them out with --llvm-major {DEFAULT_LLVM_MAJOR}"
         )
 
 

@@ -18,6 +18,7 @@ FAILED = "failed"
 DUPLICATE = "duplicate"
 INSTRUMENTED = "instrumented"
 NOT_RESTORED = "not_restored"
+NEWER_LLVM = "newer_llvm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Outcome:
         object: the object.
         kind: one of the constants above.
         detail: the reason; for an extracted object a warning, or "".
+        llvm_major: version of the LLVM that compiled an extracted object, 0 if unknown.
     """
 
     object: ObjectFile
     kind: str
     detail: str = ""
+    llvm_major: int = 0

@@ -8,6 +8,7 @@ size, followed by blocks, each with its length in words. Following these lengths
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ MAGIC = b"BC\xc0\xde"
 WRAPPER = b"\xde\xc0\x17\x0b"
 _WRAPPER_BYTES = 20
 _ENTER_SUBBLOCK = 1
-MODULE_BLOCK, STRTAB_BLOCK = 8, 23
+MODULE_BLOCK, IDENTIFICATION_BLOCK, STRTAB_BLOCK = 8, 13, 23
 _HEADER_BYTES = 16
 """Maximum size of a block header: abbreviation id, block id, abbreviation width (together at most 5 bytes), length."""
 
@@ -23,6 +24,14 @@ Read = Callable[[int, int], bytes]
 """Function that returns the given number of bytes at an offset, fewer at the end of the file."""
 
 
+_UNABBREVIATED, _FIRST_ABBREVIATION = 3, 4
+_IDENTIFICATION_BITS = 5
+"""Width of abbreviation ids in the identification block."""
+_STRING_ABBREVIATION_BITS = 5 + 5 + 9 + 4 + 4
+"""DEFINE_ABBREV with three operands: a literal code, an array, and its elements, which are char6."""
+_CHAR6 = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+_PRODUCER = re.compile(r"LLVM(\d+)\.")
+_MAX_PRODUCER_BYTES = 400
 _MAX_PADDING_BYTES = 16
 """Maximum alignment of an object's bitcode in the section of a linked file."""
 
@@ -103,6 +112,35 @@ def bitcode_problem(read: Read, size_bytes: int) -> str | None:
     except BitcodeError as error:
         return str(error)
     return None if len(modules) == 1 else f"holds {len(modules)} modules, one after the other"
+
+
+def producer_major(read: Read, module: Bitcode) -> int:
+    """Return the major version of the LLVM that wrote a module, which only that or a later LLVM is sure to read.
+
+    The identification block, the first one, has the producer as a record of a string: "LLVM19.1.7". Returns 0 if
+    another program than LLVM wrote it.
+    """
+    if not module.blocks or module.blocks[0].id != IDENTIFICATION_BLOCK:
+        return 0
+    block = module.blocks[0]
+    bits = int.from_bytes(read(block.start + 8, min(block.end - block.start - 8, _MAX_PRODUCER_BYTES)), "little")
+    bits >>= _STRING_ABBREVIATION_BITS
+    use, at = bits & 31, _IDENTIFICATION_BITS
+    if use == _UNABBREVIATED:  # the name has a character that is not char6
+        _code, at = _vbr(bits, at, 6)
+    elif use != _FIRST_ABBREVIATION:
+        return 0
+    length, at = _vbr(bits, at, 6)
+    text = ""
+    for _ in range(min(length, _MAX_PRODUCER_BYTES)):
+        if use == _UNABBREVIATED:
+            value, at = _vbr(bits, at, 6)
+            text += chr(value & 0xFF)
+        else:
+            text += _CHAR6[bits >> at & 63]
+            at += 6
+    found = _PRODUCER.match(text)
+    return int(found[1]) if found else 0
 
 
 def _block_header(header: bytes) -> tuple[int | None, int]:

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from components.core.console import UserError
-from components.core.formats.bitcode import bitcode_problem
+from components.core.formats.bitcode import BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.names import is_utf8
 from components.core.formats.splits import SPLITS, Splits, read_splits
 from components.core.storage.input_files import MissingFile, open_regular, read_bytes, read_json
@@ -70,6 +70,20 @@ class Module:
     def project(self) -> str:
         """The first component of the name, see `project_of`."""
         return project_of(self.name)
+
+    def llvm_major(self) -> int:
+        """Return the major version of the LLVM that wrote the bitcode, 0 if unknown. OSError if it cannot be read."""
+        file = open_regular(self.bitcode)
+        try:
+
+            def read_at(offset: int, length: int) -> bytes:
+                return os.pread(file, length, offset)
+
+            return producer_major(read_at, read_layout(read_at, os.fstat(file).st_size)[0])
+        except BitcodeError:
+            return 0
+        finally:
+            os.close(file)
 
     def arguments(self) -> tuple[str, ...]:
         """Return the module's compiler arguments.

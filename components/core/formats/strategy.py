@@ -20,6 +20,8 @@ Targets = Literal["native", "all"]
 """Code generators of a clang."""
 SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19, 22), "plugin": (19, 22), "external": (19, 22)}
 """Strategy -> major versions of LLVM that it is written for."""
+DEFAULT_LLVM_MAJOR = 19
+"""Of every --llvm-major."""
 DEBIAN_SOURCE_MAJORS = (19,)
 """The supported versions of LLVM whose source Debian has next to the packages."""
 MIN_IR2VEC_MAJOR = 22

@@ -54,6 +54,38 @@ def test_report_of_a_written_corpus_is_named_where_it_is(tmp_path: Path, capsys:
     assert f"all of them: {tmp_path / 'corpus/report.json'}\n" in said and (tmp_path / "corpus/report.json").is_file()
 
 
+def test_modules_of_a_newer_llvm_are_left_out_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = build(tmp_path, [("clang-19", *EMBED)] * 3 + [("clang-22", *EMBED), ("gcc",)])
+    extract(database)
+    said = capsys.readouterr().out
+    assert "compiled by LLVM 22, whose bitcode LLVM 19 does not read: 3.o; train with --llvm-major 22" in said
+    extract(database, "--llvm-major", "19")
+    said = capsys.readouterr().out
+    assert f"from a newer LLVM: {tmp_path}/3.o: compiled by LLVM 22" in said and "from another compiler: " in said
+    assert [module.name for module in load_corpus(tmp_path / "corpus")] == ["0.o", "1.o", "2.o"]
+    obtained = ["obtain", "--compile-commands", str(database), "--output", str(tmp_path / "obtained")]
+    corpus.main(obtained, standalone_mode=False)
+    assert len(load_corpus(tmp_path / "obtained")) == 3, "the pipeline's training clang is of the default version"
+
+
+def test_a_build_with_a_newer_llvm_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = build(tmp_path, [("clang-22", *EMBED)] * 3)
+    obtain = ["obtain", "--output", str(tmp_path / "obtained")]
+    with pytest.raises(UserError, match="3 from a newer LLVM") as caught:
+        corpus.main([*obtain, "--compile-commands", str(database)], standalone_mode=False)
+    assert "--llvm-major" in caught.value.remedy
+    extract(database)
+    assert [module.llvm_major() for module in load_corpus(tmp_path / "corpus")] == [22] * 3
+    existing = ["--existing", str(tmp_path / "corpus")]
+    with pytest.raises(
+        UserError, match=r"all 3 modules in .* were compiled by LLVM 22, whose bitcode LLVM 19 does not"
+    ):
+        corpus.main([*obtain, *existing], standalone_mode=False)
+    assert not (tmp_path / "obtained").exists()
+    corpus.main([*obtain, *existing, "--llvm-major", "22"], standalone_mode=False)
+    assert len(load_corpus(tmp_path / "obtained")) == 3
+
+
 def test_a_corpus_without_modules_names_its_report_only_if_it_has_one(tmp_path: Path) -> None:
     (tmp_path / "corpus_description.json").write_text('{"modules": [], "has_thinlto": false}')
     with pytest.raises(UserError, match="is empty") as caught:

@@ -1,21 +1,28 @@
-"""Truncated bitcode is detected without LLVM, and a corpus with such modules is refused."""
+"""Truncated bitcode and the LLVM that wrote it are detected without LLVM; truncated modules are refused."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from components.core.console import UserError
-from components.core.formats.bitcode import WRAPPER, bitcode_problem
+from components.core.formats.bitcode import WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.corpus import load_corpus
 from components.corpus.__main__ import main as corpus
-from tests.bitcode import bitcode
+from tests.bitcode import bitcode, identified
 
 
 def problem(content: bytes) -> str | None:
     return bitcode_problem(lambda offset, length: content[offset : offset + length], len(content))
+
+
+def producer_of(content: bytes) -> int:
+    (module,) = read_layout(lambda offset, length: content[offset : offset + length], len(content))
+    return producer_major(lambda offset, length: content[offset : offset + length], module)
 
 
 def wrapped(content: bytes) -> bytes:
@@ -27,6 +34,30 @@ def test_complete_bitcode_has_no_problem() -> None:
     assert problem(whole) is None
     assert problem(whole + bytes(4)) is None, "padding, which LLVM's reader also accepts"
     assert problem(wrapped(whole)) is None
+
+
+@pytest.mark.parametrize(("clang", "major"), [("clang-19", 19), ("clang-22", 22)])
+def test_producer_is_the_llvm_that_compiled_a_module(tmp_path: Path, clang: str, major: int) -> None:
+    (tmp_path / "m.c").write_text("int f(int x) { return x; }\n")
+    subprocess.run([clang, "-emit-llvm", "-c", "m.c"], cwd=tmp_path, check=True)
+    content = (tmp_path / "m.bc").read_bytes()
+    assert producer_of(content) == producer_of(wrapped(content)) == major
+
+
+@pytest.mark.parametrize(("name", "major"), [(b"LLVM21.0.0-x+y", 21), (b"APPLE_1", 0), (b"", 0)])
+def test_producer_may_have_any_name(name: bytes, major: int) -> None:
+    """Names with characters beyond letters, digits, dots and underscores are records without an abbreviation."""
+    assert producer_of(identified(name)) == major
+    assert producer_of(bitcode(b"content")) == 0, "no identification"
+
+
+def test_producer_in_damaged_blocks_is_unknown() -> None:
+    whole = identified(b"LLVM19.1.7")
+    for at in range(4, 60):
+        for value in (0, 0xFF):
+            damaged = whole[:at] + bytes([value]) + whole[at + 1 :]
+            with suppress(BitcodeError):
+                assert producer_of(damaged) >= 0
 
 
 def test_two_modules_are_not_one() -> None:
