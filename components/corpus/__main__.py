@@ -25,7 +25,7 @@ from components.core.projects.option import ANY_CORPUS, COMPILE_COMMANDS, RECIPE
 from components.core.projects.recipe import load_recipes
 from components.core.storage import publish
 from components.core.storage.manifest import listed
-from components.core.storage.options import TREE
+from components.core.storage.options import WHOLE_TREE
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
@@ -150,7 +150,7 @@ def build(
 
 
 @main.command()
-@click.option("--input", "source", type=TREE, required=True, help="Directory to search for .bc files.")
+@click.option("--input", "source", type=WHOLE_TREE, required=True, help="Directory to search for .bc files.")
 @output_option
 @click.option(
     "--default-args",

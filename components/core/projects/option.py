@@ -17,7 +17,7 @@ from components.core.formats.corpus import DESCRIPTION
 from components.core.projects.compile_commands import DATABASE
 from components.core.projects.recipe import recipe_place, recipe_words
 from components.core.storage.fetch import fetch_file
-from components.core.storage.options import ARTIFACT, FILE, TREE, PlaceType
+from components.core.storage.options import ARTIFACT, FILE, WHOLE_TREE, PlaceType
 from components.core.storage.uri import USAGE, ObjectUri, in_object_storage
 
 CodeKind = Literal["recipe", "compile_commands", "corpus"]
@@ -149,6 +149,6 @@ COMPILE_COMMANDS = _Place("compile_commands", FILE, "file|dir|uri")
 """A compile_commands.json, or the build directory that holds it."""
 CORPUS = _Place("corpus", ARTIFACT)
 """A corpus of the corpus step or of extract_ir, to read."""
-ANY_CORPUS = _Place("corpus", TREE)
+ANY_CORPUS = _Place("corpus", WHOLE_TREE)
 """The same, from whatever tool."""
 LOCAL_CORPUS = _LocalCorpus()

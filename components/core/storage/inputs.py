@@ -38,12 +38,14 @@ class _Input:
     Attributes:
         files: state of each file, by name, before the input was read.
         manifest: of an artifact; None for the files of other tools.
+        whole: whether no output may lie in it.
         compared: whether `files` was compared after the input was read.
     """
 
     directory: Path
     files: dict[str, FileState]
     manifest: Manifest | None
+    whole: bool
     compared: bool = False
 
 
@@ -59,12 +61,14 @@ class CommandInputs:
         """Add an input in object storage. Its mirror belongs to one version and does not change."""
         self._uris.add(uri)
 
-    def add(self, directory: Path, is_artifact: bool) -> None:
+    def add(self, directory: Path, is_artifact: bool, whole: bool) -> None:
         """Add a local directory, and verify every file of an artifact.
 
         Args:
             is_artifact: False for a directory that other tools may have filled or a user edited: files that differ from
                 a manifest there are named in a warning.
+            whole: whether everything in the directory is the input, so that no output may lie in it, as none may in an
+                artifact. False for a build tree.
 
         Raises:
             UserError: the artifact is damaged: names the files that differ from its manifest.
@@ -80,7 +84,9 @@ class CommandInputs:
                     raise
                 manifest = None
             names = [MANIFEST, *(entry.name for entry in manifest.files)] if manifest else _module_files(directory)
-            self._local[directory] = _Input(directory, _states(directory, names), manifest)
+            self._local[directory] = _Input(
+                directory, _states(directory, names), manifest, whole or manifest is not None
+            )
         if manifest is None:
             return
         if is_artifact:
@@ -103,7 +109,7 @@ class CommandInputs:
     def overlap(self, output: Path) -> str:
         """Return how `output` overlaps with an input, "lies within the input DIR"; "" if it does not.
 
-        It may lie within a directory that is no artifact, such as a build tree: of that nothing is replaced.
+        It may lie within a build tree: of that nothing is replaced.
         """
         uri = uri_of(output)
         if uri is not None:
@@ -114,7 +120,7 @@ class CommandInputs:
         for one in self._local.values():
             if _is_at(output, one.directory):
                 return f"is the input {one.directory}"
-            if one.manifest and any(_is_at(parent, one.directory) for parent in _real_parents(output)):
+            if one.whole and any(_is_at(parent, one.directory) for parent in _real_parents(output)):
                 return f"lies within the input {one.directory}"
             if any(_is_at(output, parent) for parent in _real_parents(one.directory)):
                 return f"{CONTAINS} {one.directory}"
@@ -148,7 +154,7 @@ _current: weakref.ref[CommandInputs] | None = None
 """Weak, because a command whose options are refused is never closed. Not click's context, which threads do not have."""
 
 
-def add_input(place: Path | ObjectUri, is_artifact: bool = True) -> None:
+def add_input(place: Path | ObjectUri, is_artifact: bool = True, whole: bool = False) -> None:
     """Add an input to the running command of click, if there is one. Args and raises as `CommandInputs.add`."""
     context = click.get_current_context(silent=True)
     if context is None:
@@ -162,7 +168,7 @@ def add_input(place: Path | ObjectUri, is_artifact: bool = True) -> None:
     elif (uri := uri_of(place)) is not None:
         inputs.add_uri(uri)
     elif place.is_dir():
-        inputs.add(place, is_artifact)
+        inputs.add(place, is_artifact, whole)
 
 
 @contextmanager

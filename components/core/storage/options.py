@@ -39,12 +39,12 @@ class PlaceType(click.ParamType):
     Args:
         name: the metavar, in lower case.
         bring: returns the local path of a URI in object storage.
-        directory: whether it is a directory to read: "artifact", whose content is verified, or "any", which other tools
-            may have filled.
+        directory: whether it is a directory to read: "artifact", whose content is verified; "any", which other tools
+            may have filled; "whole", the same, but everything in it is read, so that no output may lie in it.
     """
 
     def __init__(
-        self, name: str, bring: Callable[[ObjectUri], Path], directory: Literal["artifact", "any", ""] = ""
+        self, name: str, bring: Callable[[ObjectUri], Path], directory: Literal["artifact", "any", "whole", ""] = ""
     ) -> None:
         self.name = name
         self._bring = bring
@@ -57,7 +57,7 @@ class PlaceType(click.ParamType):
             option = parameter.opts[0] if parameter else self.name
             raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")
         if self._directory:
-            add_input(place, is_artifact=self._directory == "artifact")
+            add_input(place, self._directory == "artifact", self._directory == "whole")
         return (mirror(place) if why else self._bring(place)) if isinstance(place, ObjectUri) else place
 
 
@@ -117,5 +117,7 @@ LOOSE = PlaceType("dir|uri", fetch_files_outside_artifacts)
 """The files in such a directory that belong to no artifact, to read."""
 TREE = PlaceType("dir|uri", fetch_tree, "any")
 """An artifact, or a folder that another tool filled; without a manifest nothing shows whether it is complete."""
+WHOLE_TREE = PlaceType("dir|uri", fetch_tree, "whole")
+"""The same where all files in it are the input: an output there would be among them the next time."""
 FILE = PlaceType("file|uri", fetch_file)
 """A single file to read."""

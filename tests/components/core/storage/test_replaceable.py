@@ -17,9 +17,11 @@ from components.core.console import UserError
 from components.core.storage import publish, read_manifest, write_manifest
 from components.core.storage.inputs import command_inputs
 from components.core.storage.kinds import KINDS, Kind, described
-from components.core.storage.options import ARTIFACT, OUTPUT, TREE
+from components.core.storage.options import ARTIFACT, OUTPUT, TREE, WHOLE_TREE
 from components.core.storage.remote import is_complete, read_remote_manifest
 from components.core.storage.uri import ObjectUri, mirror
+from components.corpus.__main__ import main as corpus
+from tests.bitcode import bitcode
 
 
 def make(output: Path, kind: Kind = "trace", text: str = "x") -> Path:
@@ -142,12 +144,15 @@ def test_refused_output_leaves_no_parents(tmp_path: Path) -> None:
 @click.command()
 @click.option("--input", "inputs", type=ARTIFACT, multiple=True)
 @click.option("--tree", type=TREE)
+@click.option("--whole", type=WHOLE_TREE)
 @click.option("--output", type=OUTPUT, required=True)
 @click.pass_obj
-def step(meanwhile: Callable[[], None], inputs: tuple[Path, ...], tree: Path | None, output: Path) -> None:
+def step(
+    meanwhile: Callable[[], None], inputs: tuple[Path, ...], tree: Path | None, whole: Path | None, output: Path
+) -> None:
     """Stand for a step: read the inputs twice, and let something happen in between."""
     with publish(output, "trace") as directory:
-        first = [content(one) for one in (*inputs, *([tree] if tree else []))]
+        first = [content(one) for one in (*inputs, *filter(None, (tree, whole)))]
         meanwhile()
         (directory / "file").write_text(repr(first))
 
@@ -187,6 +192,31 @@ def test_output_may_lie_in_a_build_tree(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is the input"):
         run("--tree", tmp_path, "--output", tmp_path)
     assert (tmp_path / "a.bc").exists()
+
+
+@pytest.mark.parametrize("output", ["in/out", "in/deep/out", "link/out"])
+def test_output_in_an_input_that_is_read_as_a_whole_is_refused(tmp_path: Path, output: str) -> None:
+    """The next run would take it for a part of the input."""
+    (tmp_path / "in/deep").mkdir(parents=True)
+    (tmp_path / "in/a.bc").write_bytes(b"BC")
+    (tmp_path / "link").symlink_to("in")
+    before = content(tmp_path)
+    with pytest.raises(UserError, match=f"{output} lies within the input .*in"):
+        run("--whole", tmp_path / "in", "--output", tmp_path / output, meanwhile=lambda: pytest.fail("must not run"))
+    assert content(tmp_path) == before and not (tmp_path / output).exists()
+
+
+@pytest.mark.parametrize("command", [["import", "--input"], ["make", "--input"], ["obtain", "--existing"]])
+def test_corpora_are_not_made_in_their_input(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "corpus_description.json").write_text('{"modules": ["p/a", "p/b", "p/c"], "has_thinlto": false}')
+    (tmp_path / "p").mkdir()
+    for name in "abc":
+        (tmp_path / f"p/{name}.bc").write_bytes(bitcode(name.encode()))
+        (tmp_path / f"p/{name}.cmd").write_bytes(b"-cc1\0-Oz\0")
+    arguments = [*command, str(tmp_path), "--output", str(tmp_path / "a")]
+    with pytest.raises(UserError, match="lies within the input"):
+        corpus.main(arguments, standalone_mode=False)
+    assert not (tmp_path / "a").exists()
 
 
 def test_log_of_a_build_may_grow_while_its_objects_are_read(tmp_path: Path) -> None:
