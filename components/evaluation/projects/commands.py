@@ -122,12 +122,14 @@ def compare_builds(
     nothing in the trees is changed; debug data does not count.
 
     \b
-    Example:
-      cmake -B build-old -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_CXX_FLAGS=-Oz . && cmake --build build-old
-      cmake -B build-new -DCMAKE_CXX_COMPILER=$PWD/runs/mine/release/bin/clang++ \\
-          -DCMAKE_CXX_FLAGS="-Oz -mllvm -enable-ml-inliner=release" . && cmake --build build-new
-      mlgo evaluation compare-builds build-old build-new
-    For C code set CMAKE_C_COMPILER and CMAKE_C_FLAGS likewise. When it links, clang warns that the flag is unused.
+    Example: a project with CMake, built by clang 19 at -Oz, and by a release clang at the same level
+      mlgo corpus compilers --output oz
+      cmake -S . -B build -DCMAKE_BUILD_TYPE=Release \\
+        -DCMAKE_C_COMPILER=$PWD/oz/clang -DCMAKE_CXX_COMPILER=$PWD/oz/clang++ && cmake --build build
+      mlgo corpus compilers --release runs/mine/release --output mlgo
+      cmake -S . -B build-mlgo -DCMAKE_BUILD_TYPE=Release \\
+        -DCMAKE_C_COMPILER=$PWD/mlgo/clang -DCMAKE_CXX_COMPILER=$PWD/mlgo/clang++ && cmake --build build-mlgo
+      mlgo evaluation compare-builds build build-mlgo
     """
     from components.core.storage import publish
     from components.evaluation.projects.build_trees import VARIANT, compare_trees

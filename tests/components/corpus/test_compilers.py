@@ -19,6 +19,7 @@ from components.core.console import UserError
 from components.core.formats.corpus import load_corpus
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
+from components.evaluation.projects.commands import compare_builds
 
 ROOT = Path(__file__).parents[3]
 LLVM = Path("/usr/lib/llvm-19/bin")
@@ -199,20 +200,43 @@ def test_gnu_ar_writes_no_index_with_a_plugin_of_another_llvm(autotools: Path) -
     )
 
 
+def stand_in_release(project: Path, said: Path) -> None:
+    """Make stock clang the release clang runs/mine/release; its compiles are written to `said`.
+
+    It refuses -enable-ml-inliner=release, which is why the stand-in appends the default.
+    """
+    programs = project / "runs/mine/release/bin"
+    programs.mkdir(parents=True)
+    for name in ("clang", "clang++"):
+        (programs / name).write_text(
+            f'#!/bin/sh\ncase " $* " in *" -c "*) echo "$*" >>{said};; esac\n'
+            f'set -- "$@" -mllvm -enable-ml-inliner=default\nexec {LLVM / name} "$@"\n'
+        )
+        (programs / name).chmod(0o755)
+
+
+@pytest.mark.toolchain
+def test_example_of_compare_builds_works_as_it_stands_in_its_help(tmp_path: Path) -> None:
+    write_sources(tmp_path / "project")
+    text = CMAKE.format(before="", after="", end="")
+    (tmp_path / "project" / "CMakeLists.txt").write_text(text)
+    stand_in_release(tmp_path / "project", tmp_path / "said")
+    shown = CliRunner().invoke(compare_builds, ["--help"]).output
+    example = re.search(r"^ *Example: .*\n((?: {4,}.*\n)+)", shown, re.M)[1]
+    done = shell(example, tmp_path / "project")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "-mllvm -enable-ml-inliner=release" in (tmp_path / "said").read_text()
+    assert "bytes of build-mlgo, change against build" in done.stdout and "program" in done.stdout
+    assert "warning" not in done.stdout + done.stderr
+
+
 @pytest.mark.toolchain
 def test_readme_commands_use_the_policy_of_a_release_clang_at_the_same_level(tmp_path: Path) -> None:
     """Stock clang in place of a release clang refuses the option, which shows that it got it."""
     write_sources(tmp_path / "project")
     text = CMAKE.format(before="set(CMAKE_BUILD_TYPE RelWithDebInfo)", after="", end="")
     (tmp_path / "project" / "CMakeLists.txt").write_text(text)
-    programs = tmp_path / "project" / "runs/mine/release/bin"
-    programs.mkdir(parents=True)
-    for name in ("clang", "clang++"):
-        (programs / name).write_text(
-            f'#!/bin/sh\ncase " $* " in *" -c "*) echo "$*" >>{tmp_path}/said;; esac\n'
-            f'set -- "$@" -mllvm -enable-ml-inliner=default\nexec {LLVM / name} "$@"\n'
-        )
-        (programs / name).chmod(0o755)
+    stand_in_release(tmp_path / "project", tmp_path / "said")
     done = shell(readme_commands()[1], tmp_path / "project")
     assert done.returncode == 0, done.stdout + done.stderr
     compiles = [line for line in (tmp_path / "said").read_text().splitlines() if "CMakeFiles/" in line]
