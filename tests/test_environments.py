@@ -149,6 +149,15 @@ def test_limits_are_reported(environment: str, trace: Path, tmp_path: Path) -> N
         assert left(tmp_path / "work") == []
 
 
+@pytest.mark.parametrize("limit_kb", [400_000, 450_000, 500_000, 600_000, 800_000])
+def test_arrow_does_not_abort_in_a_small_address_space(limit_kb: int, trace: Path, tmp_path: Path) -> None:
+    """Arrow ends the process if it cannot start one of its threads, which reserve 64 MB each."""
+    given = Environment(f'ulimit -v {limit_kb}; ulimit -c 0; exec "$@"')
+    done = start(given, ("components.vocab", "--trace", str(trace), "--output", "out"), tmp_path / "work")
+    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode == 0 or ("error: " in done.stderr and "ulimit -v" in done.stderr)
+
+
 def test_a_file_that_cannot_be_read_is_named(trace: Path, tmp_path: Path) -> None:
     """Reading /proc/self/mem at its beginning is an error of input and output, as on a broken disk."""
     broken = tmp_path / "trace"

@@ -92,7 +92,7 @@ def _exhausted_message(error: Exception) -> str | None:
     if number in (errno.EMFILE, errno.ENFILE):
         return "error: too many open files\n  remedy: raise the limit (ulimit -n), or use fewer jobs"
     if (number == errno.EAGAIN and not getattr(error, "filename", None)) or "can't start new thread" in text:
-        remedy = "raise the limit (ulimit -u), or use fewer jobs"
+        remedy = "raise the limit (ulimit -u, or ulimit -v for the memory of threads), or use fewer jobs"
         return f"error: no more threads or processes can be started\n  remedy: {remedy}"
     return None
 

@@ -347,8 +347,12 @@ def _columns(path: Path) -> list[str]:
 
 
 def _read(path: Path, names: list[str] | None) -> pa.Table:
-    with _parquet_errors(path):
-        return pq.read_table(path, columns=names, partitioning=None)
+    """Read columns of a file, without threads: Arrow aborts the process if it cannot start one (ulimit -v)."""
+    with _parquet_errors(path), pq.ParquetFile(path) as file:
+        table = file.read(names, use_threads=False)
+        if missing := sorted({*(names or ())} - {*table.column_names}):
+            raise ValueError(f"no column {', '.join(missing)}")
+        return table
 
 
 @contextmanager

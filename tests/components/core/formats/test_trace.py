@@ -166,6 +166,16 @@ def test_corrupt_parquet_is_named(name: str, damage: str, trace: Path) -> None:
         readers[name](trace)
 
 
+def test_shard_that_lacks_a_column_of_the_others_is_named(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    write(trace, [module_trace(name, 20, 0) for name in "abc"], 15)
+    shard = load_trace(trace).shards[-1]
+    pq.write_table(pq.ParquetFile(shard).read().drop_columns(["action"]), shard)
+    write_manifest(trace)
+    with pytest.raises(UserError, match=f"{shard.name} is not a valid Parquet file: no column action"):
+        read_columns(trace, ["step", "action"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("{", "not valid JSON"), ('{"version": 99}', "version 99"), ('{"version": 1}', "not a trace desc")],
