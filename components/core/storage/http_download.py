@@ -79,7 +79,8 @@ def _download_once(url: str, place: Path) -> None:
         except requests.exceptions.SSLError as error:  # a ConnectionError that stays
             raise UserError(f"cannot download {url}: {_cause(error)}", remedy) from None
         except (requests.HTTPError, requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as error:
-            status = error.response.status_code if isinstance(error, requests.HTTPError) else None
+            response = error.response if isinstance(error, requests.HTTPError) else None
+            status = response.status_code if response is not None else None
             kind = _Passing if status is None or status in _PASSING_STATUSES else UserError
             raise kind(f"cannot download {url}: {_cause(error)}", remedy) from None
         # RuntimeError: urllib3's for a redirect whose compressed body is truncated.

@@ -1,4 +1,4 @@
-"""The pool's interface to Ray. Only this file and ray_worker.py import Ray, and only when it is used."""
+"""The pool's interface to Ray. Only this file, autoscaler.py and ray_worker.py import Ray, and only when it is used."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from components.core.console.interrupts import TERMINATING
 from components.core.processes import supervision
 from components.core.processes.cgroup import available_processors
 from components.core.processes.reaper import REAPER
+from components.core.workers.autoscaler import CpuRequest
 from components.core.workers.settings import NODE_SETTINGS
 
 NAMESPACE = "mlgo"
@@ -36,7 +37,7 @@ class Cluster:
         self._ray = ray
         self._local = local
         self._address = address
-        self._requested = 0
+        self._request = None if local else CpuRequest(ray)
 
     def nodes(self) -> dict[str, int]:
         """Return the living nodes with their number of processors, without nodes that have none (the head)."""
@@ -73,19 +74,22 @@ class Cluster:
     def request_cpus(self, cpus: int) -> None:
         """Tell the cluster's autoscaler, if it has one, the number of processors that there is work for; 0 at the end.
 
-        The request never shrinks in between: nodes must not be removed for the pauses between iterations.
+        The request never shrinks in between. Call `update_request` about once a second after it.
         """
-        if self._local or 0 < cpus <= self._requested or cpus == self._requested:
-            return
-        from ray.autoscaler.sdk import request_resources
+        if self._request is not None:
+            self._request.want(cpus)
 
-        self._requested = cpus
-        request_resources(num_cpus=cpus)
+    def update_request(self) -> None:
+        """Request as many processors as the autoscaler can start, if it cannot start all that there is work for."""
+        if self._request is not None:
+            self._request.update()
 
     def description(self) -> str:
         """Return the resources of the cluster, for messages."""
         has, free = self._ray.cluster_resources(), self._ray.available_resources()
-        return f"the Ray cluster has {has.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
+        text = f"the Ray cluster has {has.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
+        starting = self._request.description() if self._request is not None else ""
+        return f"{text}; {starting}" if starting else text
 
     def close(self) -> None:
         """End the connection, and Ray if this process started it."""

@@ -180,6 +180,7 @@ class RayPool:
         if time.monotonic() - self._refreshed_s < _NODES_REFRESH_S:
             return
         self._refreshed_s = time.monotonic()
+        self._cluster.update_request()
         for node, cpus in self._cluster.nodes().items():
             missing = cpus - sum(worker.slots for worker in self._workers if worker.node == node)
             while missing > 0:
@@ -198,7 +199,7 @@ class RayPool:
             now_s = time.monotonic()
             if now_s - began_s > _START_TIMEOUT_S:
                 raise UserError(
-                    f"the Ray cluster provided no processor for {_START_TIMEOUT_S / 60:.0f} minutes",
+                    f"no processor for {_START_TIMEOUT_S / 60:.0f} minutes: {self._cluster.description()}",
                     "see `ray status`: are there nodes with processors, and does another training use them?",
                 )
             if now_s - reported_s > _REPORT_INTERVAL_S:
