@@ -52,6 +52,7 @@ class Cluster:
         silent: number of the next requests, of `silent_method` or any, that are carried out but not answered.
         busy: number of the next requests that are answered by 503.
         gone_after: number of status requests until a deleted RayJob has gone.
+        cluster_pods: the pods of each RayJob's cluster.
     """
 
     def __init__(self, scripts: Sequence[Sequence[State]], schemas: Path = SCHEMAS) -> None:
@@ -66,6 +67,7 @@ class Cluster:
         self.holds.set()
         self.version_moves = 0
         self.log: list[str] = []
+        self.cluster_pods: list[dict[str, Any]] = []
         self.lock = threading.Lock()
         self._version = 100
 
@@ -82,6 +84,8 @@ class Cluster:
             return self._look(name) if method == "GET" else self._delete(name, body)
         if path == PODS and method == "GET":
             label, _equals, name = query.get("labelSelector", "").partition("=")
+            if label == "ray.io/cluster":
+                return 200, {"kind": "PodList", "items": self.cluster_pods if name.endswith("-raycluster") else []}
             there = label == "batch.kubernetes.io/job-name" and name in self.jobs and self.log
             pod = {"metadata": {"name": f"{name}-x7k2p", "creationTimestamp": "2026-01-01T00:00:00Z"}}
             return 200, {"kind": "PodList", "items": [pod] if there else []}
@@ -128,6 +132,7 @@ class Cluster:
             job["metadata"]["resourceVersion"] = self._next_version()
             if deployment:
                 job["status"] = {"jobDeploymentStatus": deployment, **({"jobStatus": state} if state else {})}
+                job["status"]["rayClusterName"] = f"{name}-raycluster"
             if state == "RUNNING":
                 done = len(self.log)
                 self.log.append(f"2026-01-01T00:00:{done // 3:02}.{done:09}Z iteration {done}")

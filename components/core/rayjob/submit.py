@@ -16,6 +16,7 @@ from components.core.console.number_types import environment_number
 from components.core.rayjob.driver_log import DriverLog
 from components.core.rayjob.kubernetes import ApiServer, refused, status_reason
 from components.core.rayjob.manifest import API_VERSION, rayjob
+from components.core.rayjob.pending_pods import PendingPods
 from components.core.rayjob.spec import RayJobSpec
 
 POLL_S = environment_number("MLGO_POLL_S", 10)
@@ -76,7 +77,7 @@ def _attach(server: ApiServer, spec: RayJobSpec) -> None:
 
 
 def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float) -> None:
-    log = DriverLog(server, spec.namespace, spec.name)
+    log, pods = DriverLog(server, spec.namespace, spec.name), PendingPods(server, spec.namespace)
     printed = ""
     while True:
         found = _get(server, spec)
@@ -90,10 +91,12 @@ def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float) -> None:
         if state != printed:
             printed = state
             say(f"{_title(spec)}: {state}")
-        if _has_failed(found):
-            raise _failure(spec, status, list(log.tail))
-        if deployment == "Complete":
+        if deployment == "Complete" and not _has_failed(found):
             return
+        if news := pods.news(status.get("rayClusterName", "")):
+            say(f"{_title(spec)}: {news}")
+        if _has_failed(found):
+            raise _failure(spec, status, list(log.tail), pods.text)
         time.sleep(poll_s)
 
 
@@ -104,11 +107,13 @@ def _has_failed(found: dict[str, Any]) -> bool:
     return deployment in _FAILED or (deployment == "Complete" and status.get("jobStatus") != "SUCCEEDED")
 
 
-def _failure(spec: RayJobSpec, status: dict[str, Any], tail: list[str]) -> UserError:
+def _failure(spec: RayJobSpec, status: dict[str, Any], tail: list[str], pending: str) -> UserError:
     reason = ": ".join(filter(None, [status.get("reason") or status.get("jobStatus", ""), status.get("message", "")]))
     output = "".join(f"\n    {line}" for line in tail)
     return UserError(
-        f"{_title(spec)} failed{f' ({reason})' if reason else ''}" + (f"\n  its last lines:{output}" if output else ""),
+        f"{_title(spec)} failed{f' ({reason})' if reason else ''}"
+        + (f"; {pending}" if pending else "")
+        + (f"\n  its last lines:{output}" if output else ""),
         f"kubectl describe rayjob --namespace {spec.namespace} {spec.name}; after correcting the cause run the same"
         " command again: it starts a new RayJob, which continues from the last checkpoint",
     )

@@ -90,6 +90,49 @@ def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys:
     assert place.methods().count("POST") == 1 and "DELETE" not in place.methods()
 
 
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (
+            {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+                ]
+            },
+            "Unschedulable: 0/1 nodes",
+        ),
+        (
+            {
+                "conditions": [{"type": "PodScheduled", "status": "True"}],
+                "containerStatuses": [
+                    {
+                        "name": "ray-worker",
+                        "image": "i",
+                        "imageID": "",
+                        "ready": False,
+                        "restartCount": 0,
+                        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+                    }
+                ],
+            },
+            "ImagePullBackOff: no such image",
+        ),
+    ],
+)
+def test_reason_of_a_pending_pod_is_printed_once_and_part_of_the_failure(
+    make: Make, pod: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = make(FAILS)
+    running = {"metadata": {"name": "head"}, "status": {"phase": "Running"}}
+    starting = {"metadata": {"name": "w0"}, "status": {"phase": "Pending"}}
+    pending = {"metadata": {"name": "w1"}, "status": {"phase": "Pending", **pod}}
+    place.cluster.cluster_pods = [running, starting, pending]
+    with pytest.raises(UserError) as failure:
+        place.run()
+    told = f"2 of 3 pods are pending, w1: {reason}"
+    assert told in failure.value.problem and capsys.readouterr().out.count(told) == 1
+
+
 def test_successful_rayjob_is_not_started_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     place = make()
     place.run()
