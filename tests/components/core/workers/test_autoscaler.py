@@ -62,11 +62,17 @@ def configuration(gcs_address: str) -> dict[str, Any]:
 
 
 def kill_session(directory: str) -> None:
-    """Kill the processes of a Ray session: the autoscaler's nodes outlive their head."""
+    """Kill the processes of a Ray session and their children: the autoscaler's nodes outlive their head."""
+    parents: dict[int, int] = {}
+    doomed: set[int] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
             if directory.encode() in (process / "cmdline").read_bytes():
-                os.kill(int(process.name), signal.SIGKILL)
+                doomed.add(int(process.name))
+    for process_id in doomed | {child for child, parent in parents.items() if parent in doomed}:
+        with contextlib.suppress(OSError):
+            os.kill(process_id, signal.SIGKILL)
 
 
 @pytest.fixture
