@@ -43,13 +43,15 @@ RUNS: dict[str, dict[str, Any]] = {}
 PIPELINES: dict[str, dict[str, Any]] = {}
 REQUESTS: list[dict[str, Any]] = []
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+SINCE_2_16 = (b"securityContext", b"subPath")
+"""Fields of kubernetes_executor_config.proto that servers before 2.16 refuse."""
 SERVERS = {
     "": "version 2.17.0, as its API server answers",
-    "interface": "version 2.5.0, behind the user interface, which answers to /healthz itself",
+    "interface": "version 2.15.0, behind the user interface, which answers to /healthz itself",
     "built": "built by hand, without a version",
     "multi": "several users; the one of the namespace `team` has the token `good`",
     "v1": "version 1.8.5",
-    "old": "version 2.3.0",
+    "old": "version 2.5.0, the last that refuses a task's final status",
     "starting": "a user interface whose API server does not answer",
     "expired": "every token is refused",
     "locked": "no permission for anything",
@@ -295,10 +297,10 @@ class Handler(JsonHandler):
         return ""
 
     def _health(self) -> None:
-        version = {"old": "2.3.0", "built": "unknown"}.get(self.server_kind, "2.17.0")
+        version = {"old": "2.5.0", "built": "unknown"}.get(self.server_kind, "2.17.0")
         health: dict[str, Any] = {"tag_name": version, "multi_user": self.server_kind == "multi"}
         if self.server_kind == "interface":
-            health = {"frontendTagName": "2.5.0", "apiServerTagName": "2.5.0", "multi_user": False}
+            health = {"frontendTagName": "2.15.0", "apiServerTagName": "2.15.0", "multi_user": False}
         if self.server_kind == "starting":
             health = {"frontendTagName": "2.17.0", "apiServerReady": False}
         self.answer(health)
@@ -341,6 +343,8 @@ class Handler(JsonHandler):
             if route == "pipelines/upload_version":
                 self._upload_version(content)
                 return
+            if self.server_kind == "interface" and (newer := [name for name in SINCE_2_16 if name in content]):
+                raise ValueError(f"failed to unmarshal kubernetes config: unknown field {newer[0]!r}")
             body = json.loads(content or b"null")
             REQUESTS.append({"route": route, "body": body, "token": self.headers.get("Authorization")})
             self._post(route, body)

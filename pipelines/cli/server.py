@@ -28,6 +28,7 @@ from pipelines.submit.prepare import (
     pod_labels,
     ready_spec,
     retries_for_vertex,
+    security_settings,
     with_run_pages,
     without_cache,
 )
@@ -63,7 +64,7 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 SERVER_OPTIONS = (
-    option("--host", metavar="URL", help="URL of a KFP server, version 2.4 or newer."),
+    option("--host", metavar="URL", help="URL of a KFP server, version 2.14 or newer."),
     option("--vertex", metavar="PROJECT/REGION", help="Project and region of Vertex AI Pipelines."),
     option("--namespace", metavar="NAME", help="KFP: namespace of the user, on a server with several users."),
     option(
@@ -86,7 +87,7 @@ PACKAGE_OPTIONS = (
         type=click.Path(path_type=Path, dir_okay=False),
         default=None,
         metavar="FILE",
-        help="YAML file with CPUs, memory, accelerators, nodes and volumes of steps; see docs/pipeline.md.",
+        help="YAML file with CPUs, memory, nodes, volumes, Secrets and variables of steps; see docs/pipeline.md.",
     ),
     option(
         "--notify-secret",
@@ -119,7 +120,7 @@ RUN_OPTIONS = (
     option(
         "--service-account",
         metavar="NAME",
-        help="Service account of the steps: of Kubernetes, for example mlgo-steps of k8s/base, or the e-mail address "
+        help="Service account of the steps: of Kubernetes, in their namespace (docs/cluster.md), or the e-mail address "
         "of one of Google Cloud.  [default: the server's]",
     ),
     option(
@@ -207,10 +208,12 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
     if isinstance(server, VertexServer):
         return Package(override_for_vertex(retries_for_vertex(spec), overrides), None)
     spec, pods = override_for_kfp(spec, overrides)
-    notified = notify_settings(spec, given["notify_secret"]) if given["notify_secret"] else {}
-    if notified:
+    notified: dict[str, Any] = {}
+    if given["notify_secret"]:
+        spec, notified = notify_settings(spec, given["notify_secret"])
         spec = with_run_pages(spec, run_page(server, ""))
-    return Package(spec, platform_spec(pods, notified, pod_labels(spec, _labels(given))))
+    labels = pod_labels(spec, _labels(given))
+    return Package(spec, platform_spec(security_settings(spec), pods, notified, labels))
 
 
 def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> RunRequest:
@@ -222,7 +225,7 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
     on_vertex = isinstance(server, VertexServer)
     spec, values = load_spec(given["pipeline"]), parameters(given["params"])
     overrides = read_overrides(given["overrides"]) if given["overrides"] else {}
-    mounts = [volume.mount_path for step in overrides.values() for volume in step.volumes or ()]
+    mounts = [path for step in overrides.values() for _key, _volume, path in step.mounts()]
     ray = _check_run(spec, values, given, on_vertex, mounts)
     ready = package(server, given, ray)
     name = given["name"] or _run_name(ready.spec["pipelineInfo"]["name"])

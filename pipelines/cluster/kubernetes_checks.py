@@ -31,8 +31,8 @@ _TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
 _WORKLOAD_IDENTITY = "iam.gke.io/gcp-service-account"
 _OPERATORS = (
-    ("argoproj.io", "v1alpha1", "workflows", "Kubeflow Pipelines", "install Kubeflow Pipelines 2.4 or newer"),
-    ("ray.io", "v1", "rayjobs", "KubeRay's operator", "install KubeRay's operator 1.5.1 or newer"),
+    ("argoproj.io", "v1alpha1", "workflows", "Kubeflow Pipelines", "install Kubeflow Pipelines 2.14 or newer"),
+    ("ray.io", "v1", "rayjobs", "KubeRay's operator", "install KubeRay's operator 1.6.0 or newer"),
 )
 """API group, version, resource; whose it is; remedy."""
 

@@ -16,8 +16,8 @@ import yaml
 
 from components.core.console import UserError, say
 from pipelines.submit.cron import CronSchedule
-from pipelines.submit.kfp_client import KfpServer, connect
-from pipelines.submit.prepare import RunRequest
+from pipelines.submit.kfp_client import KfpServer, connect, version_numbers
+from pipelines.submit.prepare import RunRequest, known_settings
 from pipelines.submit.stored_pipeline import name_is
 
 MAX_CONCURRENCY = 10
@@ -35,7 +35,7 @@ def submit(server: KfpServer, request: RunRequest, experiment: str = "") -> str:
     """
     parameters = request.parameters()
     client = connect(server, for_namespace=True)
-    with _package(request.spec, request.platform) as package, _one_experiment(experiment):
+    with _package(request.spec, request.platform, client) as package, _one_experiment(experiment):
         run = client.create_run_from_pipeline_package(
             str(package),
             arguments=parameters,
@@ -63,7 +63,7 @@ def schedule(
     expression = cron.for_kfp()
     parameters = request.parameters()
     client = connect(server, for_namespace=True)
-    with _package(request.spec, request.platform) as package, _one_experiment(experiment):
+    with _package(request.spec, request.platform, client) as package, _one_experiment(experiment):
         parent = client.create_experiment(
             experiment or request.spec["pipelineInfo"]["name"], namespace=server.namespace or None
         )
@@ -118,7 +118,7 @@ def upload(
             V2beta1Pipeline(display_name=name, namespace=namespace)
         ).pipeline_id
     try:
-        with _package(spec, platform) as package:
+        with _package(spec, platform, client) as package:
             uploaded = client._upload_api.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id)
     except BaseException:
         if not existing:
@@ -131,8 +131,13 @@ def upload(
 
 
 @contextmanager
-def _package(spec: Mapping[str, Any], platform: Mapping[str, Any] | None) -> Iterator[Path]:
-    """Write a pipeline as the package that kfp's client reads: the spec and the platform's settings."""
+def _package(spec: Mapping[str, Any], platform: Mapping[str, Any] | None, client: Any) -> Iterator[Path]:
+    """Write a pipeline as the package that kfp's client reads: the spec and the platform's settings.
+
+    Args:
+        client: from kfp_client.connect; the settings are those that its server knows.
+    """
+    platform = platform and known_settings(platform, version_numbers(client.kfp_version))
     with tempfile.TemporaryDirectory() as scratch:
         package = Path(scratch, f"{spec['pipelineInfo']['name']}.yaml")
         documents = [dict(spec), *([dict(platform)] if platform else [])]

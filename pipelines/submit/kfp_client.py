@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound, may_recover
 TOKEN_VARIABLE = "KFP_TOKEN"
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 """OpenSSL's variable for trusted certificates. kfp's client does not read it, and trusts public authorities only."""
-OLDEST = (2, 4)
-"""Oldest version that is supported. Before 2.3, servers do not know resourceCpuLimit, which kfp 2.17 writes."""
+OLDEST = (2, 14)
+"""Oldest version that is supported. Older servers refuse dsl.PipelineTaskFinalStatus, which the exit handler takes."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\b")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MAX_MESSAGE = 500
@@ -62,6 +61,8 @@ def token_from_environment() -> str:
 def connect(server: KfpServer, for_namespace: bool = False) -> Any:
     """Return a kfp.Client for a server that answers, is no older than OLDEST, and accepts the credentials.
 
+    Its attribute `kfp_version` is the server's version, as server_version() returns it.
+
     Every method of the client raises UserError if the server refuses, and NoAnswer if a retry may help.
 
     Args:
@@ -79,6 +80,7 @@ def connect(server: KfpServer, for_namespace: bool = False) -> Any:
 
     class CheckedClient(Client):
         multi_user: bool | None = None
+        kfp_version = ""
 
         def get_kfp_healthz(self, sleep_duration: int = 5) -> Any:
             # Called by the constructor, too. kfp's own method repeats a refused request for half a minute.
@@ -86,8 +88,13 @@ def connect(server: KfpServer, for_namespace: bool = False) -> Any:
 
             if self.multi_user is None:
                 _translate_errors(self._healthz_api.api_client, server)
-                self.multi_user = check_health(partial(_get, self._healthz_api.api_client), server)
+                self.multi_user = check_health(self._health, server)
             return V2beta1GetHealthzResponse(multi_user=self.multi_user)
+
+        def _health(self, route: str) -> dict[str, Any]:
+            answer = _get(self._healthz_api.api_client, route)
+            self.kfp_version = server_version(answer)
+            return answer
 
         def set_user_namespace(self, namespace: str) -> None:
             # kfp's own method also writes the namespace of a pod to its home directory, which may be read-only.
@@ -165,8 +172,8 @@ def check_health(get: Callable[[str], dict[str, Any]], server: KfpServer) -> boo
                 f"the server at {server.host} is not a KFP server: it has no /apis/v2beta1/healthz",
                 "check the address; on a Kubeflow with a central dashboard it ends with /pipeline",
             ) from None
-    numbers = _VERSION.match(version)
-    if health is None or (numbers and (int(numbers[1]), int(numbers[2])) < OLDEST):
+    numbers = version_numbers(version)
+    if health is None or (numbers and numbers < OLDEST):
         raise UserError(
             f"KFP at {server.host} is version {version}, older than {'.'.join(map(str, OLDEST))}",
             "upgrade the server, or run the pipeline on this machine: mlgo pipeline run",
@@ -198,6 +205,12 @@ def server_version(health: dict[str, Any] | None) -> str:
     Neither is in the schema of the answer (healthz.proto), and a server that was built by hand has no version.
     """
     return str((health or {}).get("tag_name") or (health or {}).get("apiServerTagName") or "")
+
+
+def version_numbers(version: str) -> tuple[int, int] | None:
+    """Return the first two numbers of a version; None if it has none, as that of a server that was built by hand."""
+    found = _VERSION.match(version)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _translate_errors(api_client: Any, server: KfpServer) -> None:

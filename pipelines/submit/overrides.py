@@ -2,7 +2,8 @@
 
 Resources are those of PipelineContainerSpec.ResourceSpec (pipeline_spec.proto): both the strings that KFP reads and the
 numbers that older versions read, as kfp's compiler writes them. Vertex AI reads the limits and the accelerator, and
-chooses the machine that is closest to them. The rest is a KubernetesExecutorConfig (kubernetes_executor_config.proto).
+chooses the machine that is closest to them. Environment variables are those of a PipelineContainerSpec. The rest is a
+KubernetesExecutorConfig (kubernetes_executor_config.proto), as kfp-kubernetes writes it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from pipelines.submit.overrides_document import (
     DEFAULT,
     INSTANCE_TYPE,
     KEYS,
+    SHARED_MEMORY,
+    SHARED_MEMORY_VOLUME,
     Accelerator,
     Amount,
     StepOverrides,
     Toleration,
+    check_mounts,
+    check_variables,
     cpus,
     gigabytes,
 )
-from pipelines.submit.prepare import dags
+from pipelines.submit.prepare import dags, named_object
 
-VERTEX_KEYS = ("cpu", "memory", "accelerator")
+VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
 VERTEX_ACCELERATORS = (
     "NVIDIA_TESLA_K80",
     "NVIDIA_TESLA_P100",
@@ -79,7 +84,11 @@ def override_for_kfp(
                 f"--overrides: {task}: accelerator: {step.accelerator.type!r} is no resource of a Kubernetes node",
                 "for example nvidia.com/gpu; choose the model with node_selector",
             )
-        resources = copy["deploymentSpec"]["executors"][label]["container"].setdefault("resources", {})
+        check_mounts(f"--overrides: {task}", step)  # by default and for this task
+        check_variables(f"--overrides: {task}", step)
+        container = copy["deploymentSpec"]["executors"][label]["container"]
+        _set_variables(container, step.env)
+        resources = container.setdefault("resources", {})
         _set_amount(resources, "cpu", step.cpu, cpus)
         _set_amount(resources, "memory", step.memory, gigabytes)
         _set_accelerator(resources, step.accelerator)
@@ -122,7 +131,9 @@ def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOve
                 f"--overrides: {task}: accelerator: Vertex AI has no type {step.accelerator.type!r}",
                 f"it has {', '.join(VERTEX_ACCELERATORS)}",
             )
-        resources = copy["deploymentSpec"]["executors"][label]["container"].setdefault("resources", {})
+        container = copy["deploymentSpec"]["executors"][label]["container"]
+        _set_variables(container, step.env)
+        resources = container.setdefault("resources", {})
         for name, amount, read in (("cpu", step.cpu, cpus), ("memory", step.memory, gigabytes)):
             if amount:
                 # The compiled request may exceed the new limit, and Vertex AI does not read it.
@@ -176,6 +187,13 @@ def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, rea
             resources[f"resource{name.capitalize()}{kind.capitalize()}"] = str(value)
 
 
+def _set_variables(container: dict[str, Any], variables: Mapping[str, str] | None) -> None:
+    """Set environment variables of a PipelineContainerSpec; others of the same name do not stay."""
+    if variables:
+        kept = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
+        container["env"] = [*kept, *({"name": name, "value": value} for name, value in variables.items())]
+
+
 def _set_accelerator(resources: dict[str, Any], accelerator: Accelerator | None) -> None:
     if accelerator:
         count = str(accelerator.count)  # an int64, which is text in protocol buffers' JSON
@@ -205,11 +223,55 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
     if step.tolerations:
         config["tolerations"] = [_toleration(toleration) for toleration in step.tolerations]
     if step.volumes:
-        # `constant` is deprecated in favour of pvcNameParameter, which versions before 2.5 do not know.
         config["pvcMount"] = [
-            {"constant": volume.pvc, "mountPath": volume.mount_path}
+            # kfp-kubernetes writes the name a second time, in a field that is deprecated.
+            {"constant": volume.pvc, "mountPath": volume.mount_path, **named_object("pvcName", volume.pvc)}
             | ({"subPath": volume.sub_path} if volume.sub_path else {})
             for volume in step.volumes
+        ]
+    if step.shared_memory:
+        # No version of KFP's driver up to 2.17 reads `enabledSharedMemory`.
+        memory = {"volumeName": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY, "medium": "Memory"}
+        config["emptyDirMounts"] = [{**memory, "sizeLimit": step.shared_memory}]
+    if step.secret_as_env:
+        config["secretAsEnv"] = [
+            {
+                **named_object("secretName", entry.secret, deprecated=True),
+                "keyToEnv": [{"secretKey": key, "envVar": variable} for key, variable in entry.key_to_env.items()],
+                "optional": entry.optional,
+            }
+            for entry in step.secret_as_env
+        ]
+    if step.secret_as_volume:
+        config["secretAsVolume"] = [
+            {
+                **named_object("secretName", volume.secret, deprecated=True),
+                "mountPath": volume.mount_path,
+                "optional": volume.optional,
+            }
+            for volume in step.secret_as_volume
+        ]
+    if step.config_map_as_env:
+        config["configMapAsEnv"] = [
+            {
+                **named_object("configMapName", entry.config_map, deprecated=True),
+                "keyToEnv": [{"configMapKey": key, "envVar": variable} for key, variable in entry.key_to_env.items()],
+                "optional": entry.optional,
+            }
+            for entry in step.config_map_as_env
+        ]
+    if step.config_map_as_volume:
+        config["configMapAsVolume"] = [
+            {
+                **named_object("configMapName", volume.config_map, deprecated=True),
+                "mountPath": volume.mount_path,
+                "optional": volume.optional,
+            }
+            for volume in step.config_map_as_volume
+        ]
+    if step.image_pull_secrets:
+        config["imagePullSecret"] = [
+            named_object("secretName", name, deprecated=True) for name in step.image_pull_secrets
         ]
     return config
 

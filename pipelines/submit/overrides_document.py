@@ -9,6 +9,13 @@ ppo:                    # a task's name
   node_selector: {cloud.google.com/gke-nodepool: large}
   machine_type: n2-highmem-16
   volumes: [{pvc: ccache, mount_path: /cache, sub_path: mlgo}]
+  shared_memory: 4Gi
+  env: {HTTPS_PROXY: "http://proxy:3128"}
+  secret_as_env: [{secret: mlgo-s3, key_to_env: {access_key: AWS_ACCESS_KEY_ID}}]
+  secret_as_volume: [{secret: mlgo-gcs, mount_path: /secrets/gcs}]
+  config_map_as_env: [{config_map: site, key_to_env: {region: AWS_REGION}}]
+  config_map_as_volume: [{config_map: recipes, mount_path: /recipes}]
+  image_pull_secrets: [registry]
 """
 
 from __future__ import annotations
@@ -21,6 +28,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from components.core.console import UserError
+from components.core.formats.policy import IMAGE_VARIABLE
+from components.core.launcher.images import CLUSTER_VARIABLE
+from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE
 from components.core.storage.input_files import parse_yaml, read_text
 
 DEFAULT = "default"
@@ -35,6 +45,34 @@ LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 """Label of a node that the cloud's controller sets, for example n2-highmem-8."""
 _VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""Name of a volume of a pod: KFP names it after the claim, the Secret or the ConfigMap."""
+_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_OBJECT = 253
+_KEY = re.compile(r"(?!\.\.?$)[-._a-zA-Z0-9]{1,253}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PIPELINE_VARIABLES = (
+    CLUSTER_VARIABLE,
+    IMAGE_VARIABLE,
+    NOTIFY_VARIABLE,
+    NOTIFY_SECRET_VARIABLE,
+    OUTCOME_VARIABLE,
+    PAGES_VARIABLE,
+)
+"""Environment variables that the pipeline or --notify-secret sets."""
+SHARED_MEMORY = "/dev/shm"
+SHARED_MEMORY_VOLUME = "shared-memory"
+_KFP_VOLUMES = (
+    "kfp-launcher",
+    "gcs-scratch",
+    "s3-scratch",
+    "minio-scratch",
+    "dot-local-scratch",
+    "dot-cache-scratch",
+    "dot-config-scratch",
+    "ca-bundle",
+    SHARED_MEMORY_VOLUME,
+)
+"""Volumes that KFP (argocompiler/container.go) or `shared_memory` gives to the pods of steps."""
 _PATH_NAME = r"(?!\.{1,2}(/|$))[\w.@+-]+"
 _MOUNT_PATH = re.compile(rf"(/{_PATH_NAME})+/?", re.ASCII)
 _SUB_PATH = re.compile(rf"{_PATH_NAME}(/{_PATH_NAME})*/?", re.ASCII)
@@ -91,6 +129,38 @@ class Volume(Struct, forbid_unknown_fields=True):
     sub_path: str = ""
 
 
+class SecretEnv(Struct, forbid_unknown_fields=True):
+    """Keys of a Secret as environment variables: key -> variable."""
+
+    secret: Text
+    key_to_env: dict[str, str]
+    optional: bool = False
+
+
+class SecretVolume(Struct, forbid_unknown_fields=True):
+    """A Secret as a directory with a file for each key."""
+
+    secret: Text
+    mount_path: Text
+    optional: bool = False
+
+
+class ConfigMapEnv(Struct, forbid_unknown_fields=True):
+    """Keys of a ConfigMap as environment variables: key -> variable."""
+
+    config_map: Text
+    key_to_env: dict[str, str]
+    optional: bool = False
+
+
+class ConfigMapVolume(Struct, forbid_unknown_fields=True):
+    """A ConfigMap as a directory with a file for each key."""
+
+    config_map: Text
+    mount_path: Text
+    optional: bool = False
+
+
 class StepOverrides(Struct, forbid_unknown_fields=True):
     """Settings of one step; None for those that do not change."""
 
@@ -101,6 +171,25 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
     tolerations: tuple[Toleration, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     machine_type: Text | None = None
+    shared_memory: str | None = None
+    env: dict[str, str] | None = None
+    secret_as_env: tuple[SecretEnv, ...] | None = None
+    secret_as_volume: tuple[SecretVolume, ...] | None = None
+    config_map_as_env: tuple[ConfigMapEnv, ...] | None = None
+    config_map_as_volume: tuple[ConfigMapVolume, ...] | None = None
+    image_pull_secrets: tuple[Text, ...] | None = None
+
+    def mounts(self) -> list[tuple[str, str, str]]:
+        """Return the key, the name of the volume and the path of everything that is mounted."""
+        return [
+            *(("volumes", volume.pvc, volume.mount_path) for volume in self.volumes or ()),
+            *(("secret_as_volume", volume.secret, volume.mount_path) for volume in self.secret_as_volume or ()),
+            *(
+                ("config_map_as_volume", volume.config_map, volume.mount_path)
+                for volume in self.config_map_as_volume or ()
+            ),
+            *([("shared_memory", SHARED_MEMORY_VOLUME, SHARED_MEMORY)] if self.shared_memory else []),
+        ]
 
     def over(self, default: StepOverrides) -> StepOverrides:
         """Return these settings, and those of `default` for keys that are not here."""
@@ -148,8 +237,75 @@ def _step(document: Any, where: str) -> StepOverrides:
     for toleration in step.tolerations or ():
         if problem := _toleration_problem(toleration):
             raise UserError(f"{where}: tolerations: {problem}", "kubectl explain pod.spec.tolerations")
-    _check_volumes(f"{where}: volumes", step.volumes or ())
+    for volume in step.volumes or ():
+        if volume.sub_path and not _SUB_PATH.fullmatch(volume.sub_path):
+            raise UserError(
+                f"{where}: volumes: sub_path {volume.sub_path!r} is no path in the volume", "for example caches/mlgo"
+            )
+    if step.shared_memory is not None:
+        try:
+            gigabytes(step.shared_memory)
+        except ValueError as error:
+            raise UserError(f"{where}: shared_memory: {step.shared_memory!r} {error}", "for example 2Gi") from None
+    for name in step.image_pull_secrets or ():
+        _check_object(f"{where}: image_pull_secrets", name, "secret")
+    check_mounts(where, step)
+    check_variables(where, step)
     return step
+
+
+def check_mounts(where: str, step: StepOverrides) -> None:
+    """Raise UserError if Kubernetes refuses what a step mounts, also by two keys of its settings together."""
+    mounts = step.mounts()
+    for key, name, path in mounts:
+        if key == "shared_memory":
+            continue
+        kind = {"volumes": "pvc", "secret_as_volume": "secret", "config_map_as_volume": "configmap"}[key]
+        if not _VOLUME.fullmatch(name) or name in _KFP_VOLUMES:
+            described = {"pvc": "a claim", "secret": "a Secret", "configmap": "a ConfigMap"}[kind]
+            raise UserError(
+                f"{where}: {key}: {name!r} is no name of {described} that KFP can mount", f"kubectl get {kind}"
+            )
+        if not _MOUNT_PATH.fullmatch(path):
+            raise UserError(f"{where}: {key}: mount_path {path!r} is no path for a mount", "for example /cache")
+    for index, what in ((1, "the volume"), (2, "mount_path")):
+        values = [mount[index].rstrip("/") for mount in mounts]
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            keys = " and ".join(dict.fromkeys(mount[0] for mount in mounts if mount[index].rstrip("/") == twice))
+            raise UserError(
+                f"{where}: {keys}: {what} {twice} is given twice",
+                "mount each claim, Secret and ConfigMap once, each under a name and at a path of its own",
+            )
+
+
+def check_variables(where: str, step: StepOverrides) -> None:
+    """Raise UserError if an environment variable of a step is invalid, not for users, or set by two keys."""
+    found = list(step.env or ())
+    for key, entries in (("secret_as_env", step.secret_as_env), ("config_map_as_env", step.config_map_as_env)):
+        for entry in entries or ():
+            kind, name = ("secret", entry.secret) if isinstance(entry, SecretEnv) else ("configmap", entry.config_map)
+            _check_object(f"{where}: {key}", name, kind)
+            if not entry.key_to_env:
+                raise UserError(f"{where}: {key}: {name} has no keys", "key_to_env: {KEY: VARIABLE}")
+            for text in entry.key_to_env:
+                if not _KEY.fullmatch(text):
+                    raise UserError(f"{where}: {key}: {text!r} is no key of {name}", f"kubectl describe {kind} {name}")
+            found += entry.key_to_env.values()
+    for variable in found:
+        if not _VARIABLE.fullmatch(variable):
+            raise UserError(f"{where}: {variable!r} is no name of an environment variable", "for example HTTPS_PROXY")
+        if variable in _PIPELINE_VARIABLES or variable.startswith("KFP_"):
+            raise UserError(f"{where}: the pipeline sets the environment variable {variable} itself", "leave it out")
+        if found.count(variable) > 1:
+            raise UserError(f"{where}: the environment variable {variable} is set twice", "leave one out")
+    for variable, value in (step.env or {}).items():
+        if "\0" in value:
+            raise UserError(f"{where}: env: {variable} has a null character", "remove it")
+
+
+def _check_object(where: str, name: str, kind: str) -> None:
+    if len(name) > _MAX_OBJECT or not _OBJECT.fullmatch(name):
+        raise UserError(f"{where}: {name!r} is no name of a Kubernetes object", f"kubectl get {kind}")
 
 
 def _check_amount(where: str, amount: Amount | None, read: Any) -> None:
@@ -176,23 +332,6 @@ def _toleration_problem(toleration: Toleration) -> str:
     if toleration.toleration_seconds is not UNSET and toleration.effect != "NoExecute":
         return "toleration_seconds needs the effect NoExecute"
     return ""
-
-
-def _check_volumes(where: str, volumes: tuple[Volume, ...]) -> None:
-    for volume in volumes:
-        if not _VOLUME.fullmatch(volume.pvc):
-            raise UserError(f"{where}: {volume.pvc!r} is no name of a claim that KFP can mount", "kubectl get pvc")
-        if not _MOUNT_PATH.fullmatch(volume.mount_path):
-            raise UserError(f"{where}: mount_path {volume.mount_path!r} is no path for a mount", "for example /cache")
-        if volume.sub_path and not _SUB_PATH.fullmatch(volume.sub_path):
-            raise UserError(
-                f"{where}: sub_path {volume.sub_path!r} is no path in the volume", "for example caches/mlgo"
-            )
-    for key in ("pvc", "mount_path"):
-        values = [getattr(volume, key) for volume in volumes]
-        if twice := next((value for value in values if values.count(value) > 1), None):
-            # KFP names a pod's volume after the claim, and Kubernetes refuses two of one name.
-            raise UserError(f"{where}: {key} {twice} is given twice", "mount each claim once, each at its own path")
 
 
 def _first(value: Any, default: Any) -> Any:

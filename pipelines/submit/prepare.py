@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
-from components.core.launcher.notify import NOTIFY_VARIABLE, PAGES_VARIABLE
+from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
 from pipelines.images import Image
 from pipelines.spec import expect_pipeline, load_spec, parameter_values, used_images, with_images
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
@@ -21,6 +21,8 @@ NOTIFY_KEY = "url"
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
+_NEWEST_FIELDS = (2, 16)
+"""The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
 _MAX_VERTEX_RETRIES_S = 3600
 _FOLLOWING = {
     "cpuLimit": 1.0,
@@ -125,8 +127,9 @@ def retries_for_vertex(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @expect_pipeline
-def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
-    """Return settings for `platform_spec` that pass the webhook's URL to the step that reports how the pipeline ended.
+def notify_settings(spec: Mapping[str, Any], secret: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a copy of a PipelineSpec whose last step knows the Secret with the webhook's URL, and settings for
+    `platform_spec` that pass the URL to it.
 
     Args:
         secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
@@ -143,9 +146,49 @@ def notify_settings(spec: Mapping[str, Any], secret: str) -> dict[str, Any]:
     notifying = _finishing(spec)
     if not notifying:
         raise UserError("no step of the pipeline reports how it ended", "leave --notify-secret out")
-    variable = {"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}
-    config = {"secretAsEnv": [{"secretName": secret, "keyToEnv": [variable]}]}
-    return {label: config for label in notifying}
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for label in notifying:
+        copy["deploymentSpec"]["executors"][label]["container"].setdefault("env", []).append(
+            {"name": NOTIFY_SECRET_VARIABLE, "value": secret}
+        )
+    entry = {
+        **named_object("secretName", secret, deprecated=True),
+        "keyToEnv": [{"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}],
+        "optional": True,  # otherwise the pod waits for a Secret that does not exist, and the run has no end
+    }
+    return copy, {label: {"secretAsEnv": [entry]} for label in notifying}
+
+
+@expect_pipeline
+def security_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings for `platform_spec` with which steps may run where Pod Security is `restricted`.
+
+    KFP gives the pods of steps everything else that it needs, but lets images decide on the user. Ours have a user
+    (docker/*/Dockerfile); its number is left out, because OpenShift assigns another one.
+    """
+    config = {"securityContext": {"runAsNonRoot": True}}
+    return {label: config for label, container in _containers(spec) if _runs_our_code(container["command"])}
+
+
+def _runs_our_code(command: Sequence[str]) -> bool:
+    return list(command[:2]) == ["python", "-m"] and command[2].startswith(("components.", "pipelines."))
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for label, executor in spec["deploymentSpec"]["executors"].items():
+        if "container" in executor:
+            yield label, {"command": (), **executor["container"]}
+
+
+def named_object(field: str, name: str, deprecated: bool = False) -> dict[str, Any]:
+    """Return the fields of a KubernetesExecutorConfig that name a Secret, ConfigMap or claim.
+
+    Args:
+        field: the field that is deprecated; `field` + "Parameter" has taken its place.
+        deprecated: write both, as kfp-kubernetes does.
+    """
+    named: dict[str, Any] = {f"{field}Parameter": {"runtimeValue": {"constant": name}}}
+    return {**named, **({field: name} if deprecated else {})}
 
 
 @expect_pipeline
@@ -160,10 +203,7 @@ def with_run_pages(spec: Mapping[str, Any], pages: str) -> dict[str, Any]:
 
 def _finishing(spec: Mapping[str, Any]) -> list[str]:
     """Return the labels of the executors of steps that report how the pipeline ended."""
-    executors = spec["deploymentSpec"]["executors"].items()
-    return [
-        label for label, executor in executors if "pipelines.finish" in executor.get("container", {}).get("command", ())
-    ]
+    return [label for label, container in _containers(spec) if "pipelines.finish" in container["command"]]
 
 
 @expect_pipeline
@@ -181,9 +221,8 @@ def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, 
             raise UserError(f"--label {key}: labels of {prefix} are not for users", "choose another prefix, or none")
     if not labels:
         return {}
-    executors = spec["deploymentSpec"]["executors"]
     metadata = {"podMetadata": {"labels": dict(labels)}}
-    return {label: metadata for label, executor in executors.items() if "container" in executor}
+    return {label: metadata for label, _container in _containers(spec)}
 
 
 def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -191,10 +230,36 @@ def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] 
 
     Args:
         settings: executor label -> fields of a KubernetesExecutorConfig of kfp-kubernetes
-            (kubernetes_executor_config.proto). No two have the same field of the same executor.
+            (kubernetes_executor_config.proto). Lists of the same executor's same field are joined; no two have another
+            field of it.
     """
     executors: dict[str, dict[str, Any]] = {}
     for setting in settings:
         for label, config in setting.items():
-            executors.setdefault(label, {}).update(config)
+            merged = executors.setdefault(label, {})
+            for field, value in config.items():
+                merged[field] = [*merged.get(field, ()), *value] if isinstance(value, list) else value
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None
+
+
+def known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None) -> dict[str, Any]:
+    """Return a PlatformSpec that a KFP server knows: an older one refuses fields that came later.
+
+    Args:
+        version: the server's; None if it is unknown, and taken for a new one.
+
+    Raises:
+        UserError: the server does not know a field that --overrides asks for.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(platform))
+    if version is None or version >= _NEWEST_FIELDS:
+        return copy
+    for label, config in copy["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items():
+        config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
+        if any("subPath" in mount for mount in config.get("pvcMount", ())):
+            raise UserError(
+                f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path needs KFP "
+                f"{'.'.join(map(str, _NEWEST_FIELDS))}, and the server is {'.'.join(map(str, version))}",
+                "mount the whole volume",
+            )
+    return copy

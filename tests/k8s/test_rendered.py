@@ -129,10 +129,15 @@ def test_service_accounts_have_only_the_rights_they_use(place: str) -> None:
     spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",))
     group, _version, _namespace, resource = _collection(spec)
     of_kfp = {("argoproj.io", "workflowtaskresults", verb) for verb in ("create", "patch")}
-    of_kfp.add(("", "configmaps", "get"))
+    of_kfp |= {("", "configmaps", "get"), ("", "secrets", "get")}
     of_ppo = {(group, resource, verb) for verb in ("create", "get", "delete")}
     of_ppo |= {("", "pods", "list"), ("", "pods/log", "get")}
     assert rights(place) == {"mlgo-steps": of_kfp | of_ppo, "mlgo-ray": set(), "mlgo-retrain": set()}
+
+
+def test_steps_read_only_the_secret_of_the_default_root(place: str) -> None:
+    rules = [rule for role in all_of(place, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
+    assert [rule["resourceNames"] for rule in rules] == [["mlpipeline-minio-artifact"]]
 
 
 def test_token_is_mounted_only_where_the_api_is_called(place: str) -> None:

@@ -18,17 +18,25 @@ OUTCOME_VARIABLE = "MLGO_PIPELINE_OUTCOME"
 """Environment variable by which the runners of this machine tell the exit handler how the pipeline ended, in JSON."""
 PAGES_VARIABLE = "MLGO_RUN_PAGES"
 """Environment variable with the URL of the server's pages of runs, to which the ID of a run is appended."""
+NOTIFY_SECRET_VARIABLE = "MLGO_NOTIFY_SECRET"
+"""Environment variable with the name of the Secret that fills NOTIFY_VARIABLE, if it exists."""
 _TIMEOUT_S = 20.0
 
 
 def notify(outcome: Mapping[str, Any]) -> None:
-    """POST `outcome`, as JSON, to the URL in $MLGO_NOTIFY_URL; do nothing if the variable is not set.
+    """POST `outcome`, as JSON, to the URL in $MLGO_NOTIFY_URL; do nothing if none was asked for.
 
     Raises:
-        UserError: not a URL, no response, or a status other than 2xx. It names only the URL's host.
+        UserError: a Secret should have the URL and does not, not a URL, no response, or a status other than 2xx. It
+            names only the URL's host.
     """
     url = os.environ.get(NOTIFY_VARIABLE, "").strip()  # a Secret made from a file ends in a newline
     if not url:
+        if secret := os.environ.get(NOTIFY_SECRET_VARIABLE):
+            raise UserError(
+                f"nobody is notified: in the namespace of the steps there is no Secret {secret} with the key url",
+                f"kubectl create secret generic {secret} --namespace NAMESPACE --from-file url=FILE",
+            )
         return
     if not is_http_url(url):
         raise UserError(f"{NOTIFY_VARIABLE} is not an http:// or https:// URL", "write the webhook's URL to the secret")

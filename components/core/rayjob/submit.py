@@ -24,9 +24,7 @@ _FAILED = {"Failed", "ValidationFailed"}
 _ATTEMPTS = 5
 _DELETION_TIMEOUT_S = 600.0
 """The RayJob is deleted with its cluster, whose pods may take minutes."""
-_REMEDY = (
-    "is KubeRay installed, in a version that supports Ray's token authentication (1.5.1 or newer)? Is k8s/base applied?"
-)
+_REMEDY = "is KubeRay installed, 1.6.0 or newer? Is k8s/base applied?"
 
 
 def run_rayjob(spec: RayJobSpec, server: ApiServer | None = None, poll_s: float = POLL_S) -> None:

@@ -335,9 +335,9 @@ class Kfp(JsonHandler):
 @pytest.mark.parametrize(
     ("version", "status_", "named"),
     [
-        ("2.5.0", "ok", "Kubeflow Pipelines 2.5.0 at "),
-        ("2.0.1", "missing", "is version 2.0.1, older than 2.4"),
-        ("1.8.5", "missing", "is version 1.8.5, older than 2.4"),
+        ("2.14.0", "ok", "Kubeflow Pipelines 2.14.0 at "),
+        ("2.5.0", "missing", "is version 2.5.0, older than 2.14"),
+        ("1.8.5", "missing", "is version 1.8.5, older than 2.14"),
     ],
 )
 def test_version_of_kfp_is_asked(

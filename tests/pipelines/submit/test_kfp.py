@@ -29,6 +29,8 @@ from tests.schemas import PublishedClients
 from tests.storage_server import storage_server
 
 LastRequest = Callable[[str], dict[str, Any]]
+UNPRIVILEGED = {"securityContext": {"runAsNonRoot": True}}
+"""Settings of every step's pod."""
 
 
 def test_run_is_submitted(submit: Mlgo, host: str) -> None:
@@ -303,7 +305,8 @@ def test_upload_creates_pipeline_and_then_versions(
     assert again["body"] == created["body"] == {"display_name": "up"}, "the first one was deleted with its version"
     uploads = last_request("pipelines/upload_version")
     executors = uploads["body"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert executors == {"exec-ppo": {"nodeSelector": {"labels": {"pool": "large"}}}}
+    assert executors.pop("exec-ppo") == {"nodeSelector": {"labels": {"pool": "large"}}, **UNPRIVILEGED}
+    assert all(pod == UNPRIVILEGED for pod in executors.values())
     done = mlgo(*given, "--version-name", "1")
     assert (
         done.returncode == 1 and "the pipeline up has a version '1'" in done.stderr and "--version-name" in done.stderr
@@ -344,13 +347,15 @@ def test_overrides_reach_resources_and_pods(submit: Mlgo, host: str, last_reques
     }
     pods = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     dedicated = {"key": "dedicated", "operator": "Equal", "value": "mlgo", "effect": "NoSchedule"}
+    claim = {"pvcNameParameter": {"runtimeValue": {"constant": "ccache"}}, "constant": "ccache"}
     assert pods["exec-ppo"] == {
         "nodeSelector": {"labels": {"cloud.google.com/gke-nodepool": "large"}},
         "tolerations": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": "60"}],
-        "pvcMount": [{"constant": "ccache", "mountPath": "/cache", "subPath": "mlgo"}],
+        "pvcMount": [{**claim, "mountPath": "/cache", "subPath": "mlgo"}],
+        **UNPRIVILEGED,
     }
-    assert pods["exec-trace"] == {"tolerations": [dedicated]}
-    assert set(pods["exec-finish"]) == {"tolerations", "secretAsEnv"}
+    assert pods["exec-trace"] == {"tolerations": [dedicated], **UNPRIVILEGED}
+    assert set(pods["exec-finish"]) == {"tolerations", "secretAsEnv", *UNPRIVILEGED}
 
 
 def test_labels_are_those_of_the_pods_of_all_steps(
@@ -365,7 +370,22 @@ def test_labels_are_those_of_the_pods_of_all_steps(
     labels = {"podMetadata": {"labels": {"team": "compilers", "example.com/cost-center": "7"}}}
     selector = {"nodeSelector": {"labels": {"node.kubernetes.io/instance-type": "n2-highmem-16"}}}
     assert set(pods) == set(sent["pipeline_spec"]["deploymentSpec"]["executors"])
-    assert pods.pop("exec-ppo") == labels | selector and all(pod == labels for pod in pods.values())
+    assert pods.pop("exec-ppo") == labels | selector | UNPRIVILEGED
+    assert all(pod == labels | UNPRIVILEGED for pod in pods.values())
+
+
+def test_older_server_gets_only_settings_that_it_knows(
+    submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "overrides.yaml").write_text("ppo: {volumes: [{pvc: a, mount_path: /a}]}")
+    given = ("--host", f"{host}/interface", "--param", "recipe=demo", "--overrides", tmp_path / "overrides.yaml")
+    run_of(submit(*given))
+    sent = last_request("runs")["body"]["pipeline_spec"]
+    pods = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert "securityContext" not in str(pods) and set(pods["exec-ppo"]) == {"pvcMount"}
+    (tmp_path / "overrides.yaml").write_text("ppo: {volumes: [{pvc: a, mount_path: /a, sub_path: b}]}")
+    done = submit(*given)
+    assert done.returncode == 1 and "ppo: volumes: sub_path needs KFP 2.16, and the server is 2.15" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -486,8 +506,8 @@ def test_unexpected_answer_about_stored_pipeline_is_refused(answer: dict[str, An
         ("login", "answers with a web page"),
         ("redirect", "redirects to /dex/auth"),
         ("expired", "the token is missing, wrong or expired"),
-        ("old", "version 2.3.0, older than 2.4"),
-        ("v1", "version 1.8.5, older than 2.4"),
+        ("old", "version 2.5.0, older than 2.14"),
+        ("v1", "version 1.8.5, older than 2.14"),
         ("other", "is not a KFP server"),
         ("multi", "refuses the request: 401"),
     ],

@@ -41,8 +41,8 @@ for url in sys.argv[1:]:
 print(json.dumps(outcomes))
 """
 KINDS = {
-    "v1": ("is version 1.8.5, older than 2.4", "upgrade the server"),
-    "old": ("is version 2.3.0, older than 2.4", "upgrade the server"),
+    "v1": ("is version 1.8.5, older than 2.14", "upgrade the server"),
+    "old": ("is version 2.5.0, older than 2.14", "upgrade the server"),
     "starting": ("the API server behind it does not answer", "kubectl get pods"),
     "expired": ("401 Unauthenticated; the token is missing, wrong or expired", "--existing-token-file FILE"),
     "locked": ("403 User 'x' is not authorized", "ask the server's administrator"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from components.core.console import UserError
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
-from pipelines.submit.prepare import dags
+from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings
+from tests.schemas import PIPELINES_PYTHON
 
 SPEC = load_spec(COMPILED)
 EXAMPLE = Path(__file__).parents[3] / "docs" / "pipeline.md"
@@ -104,7 +106,43 @@ def test_vertex_gets_limits_and_accelerator(overrides: Any) -> None:
         ('ppo: {volumes: [{pvc: a, mount_path: "/a\\0"}]}', "is no path", "/cache"),
         ('ppo: {cpu: {limit: "' + "9" * 400 + '"}}', "is no number of CPUs", "docs/pipeline.md"),
         ("ppo: {volumes: [{pvc: a, mount_path: /a, sub_path: ../b}]}", "is no path in the volume", "caches/mlgo"),
-        ("ppo: {volumes: [{pvc: a, mount_path: /a}, {pvc: a, mount_path: /b}]}", "pvc a is given twice", "once"),
+        ("ppo: {volumes: [{pvc: a, mount_path: /a}, {pvc: a, mount_path: /b}]}", "volume a is given twice", "once"),
+        (
+            "ppo: {volumes: [{pvc: a, mount_path: /a}, {pvc: b, mount_path: /a/}]}",
+            "mount_path /a is given twice",
+            "own",
+        ),
+        (
+            "ppo: {volumes: [{pvc: a, mount_path: /a}], secret_as_volume: [{secret: a, mount_path: /b}]}",
+            "ppo: volumes and secret_as_volume: the volume a is given twice",
+            "a name and at a path of its own",
+        ),
+        (
+            "ppo: {secret_as_volume: [{secret: a.b, mount_path: /a}]}",
+            "'a.b' is no name of a Secret that KFP can mount",
+            "kubectl get secret",
+        ),
+        (
+            "ppo: {config_map_as_volume: [{config_map: ca-bundle, mount_path: /a}]}",
+            "'ca-bundle' is no name",
+            "configmap",
+        ),
+        ("ppo: {shared_memory: 1Gi, volumes: [{pvc: a, mount_path: /dev/shm}]}", "/dev/shm is given twice", "own"),
+        ("ppo: {shared_memory: 64}", "Expected `str | null`, got `int`", "docs/pipeline.md"),
+        ("ppo: {shared_memory: much}", "shared_memory: 'much' is no amount of memory", "2Gi"),
+        ("ppo: {env: {A: 1}}", "Expected `str`, got `int`", "docs/pipeline.md"),
+        ("ppo: {env: {A-B: x}}", "'A-B' is no name of an environment variable", "HTTPS_PROXY"),
+        ("ppo: {env: {MLGO_CLUSTER_IMAGE: x}}", "the pipeline sets the environment variable MLGO_CLUSTER_IMAGE", "out"),
+        ("ppo: {env: {KFP_POD_NAME: x}}", "the pipeline sets the environment variable KFP_POD_NAME", "out"),
+        (
+            "ppo: {env: {A: x}, secret_as_env: [{secret: s, key_to_env: {a: A}}]}",
+            "the environment variable A is set twice",
+            "leave one out",
+        ),
+        ("ppo: {secret_as_env: [{secret: s, key_to_env: {}}]}", "secret_as_env: s has no keys", "key_to_env"),
+        ("ppo: {secret_as_env: [{secret: S, key_to_env: {a: A}}]}", "'S' is no name of a Kubernetes object", "secret"),
+        ("ppo: {secret_as_env: [{secret: s, key_to_env: {a/b: A}}]}", "'a/b' is no key of s", "kubectl describe"),
+        ("ppo: {image_pull_secrets: [A]}", "image_pull_secrets: 'A' is no name", "kubectl get secret"),
         (
             "ppo: {machine_type: n2 highmem}",
             "machine_type 'n2 highmem' is no value of a node's label",
@@ -145,6 +183,16 @@ def test_unknown_step_is_refused_with_names_of_steps(overrides: Any, apply: Any)
             "ppo: machine_type is node_selector node.kubernetes.io/instance-type",
             "leave one out",
         ),
+        (
+            "default: {env: {A: x}}\nppo: {config_map_as_env: [{config_map: c, key_to_env: {a: A}}]}",
+            "ppo: the environment variable A is set twice",
+            "leave one out",
+        ),
+        (
+            "default: {volumes: [{pvc: a, mount_path: /a}]}\nppo: {secret_as_volume: [{secret: b, mount_path: /a}]}",
+            "ppo: volumes and secret_as_volume: mount_path /a is given twice",
+            "a path of its own",
+        ),
         ("default: {memory: {request: 9G}}", "memory: the request 9G exceeds the limit 8G", "limit: 8G"),
     ],
 )
@@ -158,7 +206,12 @@ def test_setting_that_kfp_does_not_have_is_refused(overrides: Any, text: str, na
     ("text", "named", "remedy"),
     [
         ("ppo: {machine_type: n2-highmem-8}", "chooses the machine of a step itself", "cpu.limit"),
-        ("ppo: {node_selector: {a: b}}", "node_selector: Vertex AI has no such setting", "cpu, memory, accelerator"),
+        (
+            "ppo: {node_selector: {a: b}}",
+            "node_selector: Vertex AI has no such setting",
+            "cpu, memory, accelerator, env",
+        ),
+        ("ppo: {shared_memory: 1Gi}", "shared_memory: Vertex AI has no such setting", "cpu, memory"),
         ("default: {tolerations: []}", "tolerations: Vertex AI has no such setting", "cpu, memory, accelerator"),
         ("ppo: {volumes: []}", "volumes: Vertex AI has no such setting", "cpu, memory, accelerator"),
         ("ppo: {memory: {request: 8G}}", "memory: request: Vertex AI reads limits only", "memory.limit"),
@@ -170,6 +223,66 @@ def test_setting_that_vertex_does_not_have_is_refused(overrides: Any, text: str,
         override_for_vertex(SPEC, overrides(text))
     assert named in error.value.problem and remedy in error.value.remedy
     assert "NVIDIA_TESLA_T4" in VERTEX_ACCELERATORS
+
+
+PODS = """
+ppo:
+  volumes: [{pvc: ccache, mount_path: /cache, sub_path: mlgo}]
+  shared_memory: 2Gi
+  secret_as_env: [{secret: mlgo-s3, key_to_env: {key: AWS_ACCESS_KEY_ID, secret: AWS_SECRET_ACCESS_KEY}}]
+  secret_as_volume: [{secret: mlgo-gcs, mount_path: /secrets/gcs, optional: true}]
+  config_map_as_env: [{config_map: site, key_to_env: {region: AWS_REGION}}]
+  config_map_as_volume: [{config_map: recipes, mount_path: /recipes}]
+  image_pull_secrets: [registry, other]
+"""
+KFP_KUBERNETES = """
+import json
+from google.protobuf import json_format
+from kfp import dsl, kubernetes
+@dsl.container_component
+def ppo():
+    return dsl.ContainerSpec(image="i")
+@dsl.pipeline
+def pipeline():
+    task = ppo()
+    kubernetes.mount_pvc(task, "ccache", "/cache", "mlgo")
+    kubernetes.empty_dir_mount(task, "shared-memory", "/dev/shm", "Memory", "2Gi")
+    kubernetes.use_secret_as_env(task, "mlgo-s3", {"key": "AWS_ACCESS_KEY_ID", "secret": "AWS_SECRET_ACCESS_KEY"})
+    kubernetes.use_secret_as_volume(task, "mlgo-gcs", "/secrets/gcs", optional=True)
+    kubernetes.use_config_map_as_env(task, "site", {"region": "AWS_REGION"})
+    kubernetes.use_config_map_as_volume(task, "recipes", "/recipes")
+    kubernetes.set_image_pull_secrets(task, ["registry", "other"])
+    kubernetes.set_security_context(task, run_as_non_root=True)
+    kubernetes.use_secret_as_env(task, "mlgo-notify", {"url": "MLGO_NOTIFY_URL"}, optional=True)
+print(json.dumps(json_format.MessageToDict(pipeline.platform_spec)))
+"""
+
+
+def test_settings_of_pods_are_those_of_kfp_kubernetes(overrides: Any) -> None:
+    done = subprocess.run([PIPELINES_PYTHON, "-c", KFP_KUBERNETES], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    theirs = json.loads(done.stdout)
+    spec, pods = override_for_kfp(SPEC, overrides(PODS))
+    (notified,) = notify_settings(spec, "mlgo-notify")[1].values()
+    platform = platform_spec(pods, {"exec-ppo": security_settings(spec)["exec-ppo"]}, {"exec-ppo": notified})
+    assert platform == theirs
+
+
+def test_variables_of_a_step_keep_those_of_the_pipeline(overrides: Any) -> None:
+    text = "default: {env: {HTTPS_PROXY: 'http://proxy:3128'}}"
+    for spec in (override_for_kfp(SPEC, overrides(text))[0], override_for_vertex(SPEC, overrides(text))):
+        given = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+        assert container(spec, "ppo")["env"] == [*container(SPEC, "ppo")["env"], given]
+        assert container(spec, "vocab")["env"] == [given]
+
+
+def test_everything_that_is_mounted_counts_as_a_place(overrides: Any) -> None:
+    assert [path for _key, _volume, path in overrides(PODS)["ppo"].mounts()] == [
+        "/cache",
+        "/secrets/gcs",
+        "/recipes",
+        "/dev/shm",
+    ]
 
 
 def test_steps_of_one_component_must_agree(overrides: Any) -> None:
@@ -185,10 +298,13 @@ def test_steps_of_one_component_must_agree(overrides: Any) -> None:
 def test_example_in_documentation_is_accepted(overrides: Any) -> None:
     blocks = [part.split("```")[0] for part in EXAMPLE.read_text().split("```yaml\n")[1:]]
     (kfp,) = [block for block in blocks if "node_selector" in block]
+    (secrets,) = [block for block in blocks if "secret_as_env" in block]
     (vertex,) = [block for block in blocks if "NVIDIA" in block]
     assert set(yaml.safe_load(kfp)) > {"default"}
     _spec, pods = override_for_kfp(SPEC, overrides(kfp))
     assert {"nodeSelector", "tolerations", "pvcMount"} <= set(pods["exec-ppo"])
+    _spec, pods = override_for_kfp(SPEC, overrides(secrets))
+    assert {"secretAsEnv", "secretAsVolume", "emptyDirMounts", "imagePullSecret"} <= set(pods["exec-ppo"])
     assert "accelerator" in container(override_for_vertex(SPEC, overrides(vertex)), "ppo")["resources"]
 
 
@@ -219,6 +335,9 @@ FIELDS = st.sampled_from(
         "effect",
         "toleration_seconds",
         "pvc",
+        "secret",
+        "config_map",
+        "key_to_env",
         "mount_path",
     ]
 )

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from components.core.console import UserError
-from components.core.launcher.notify import NOTIFY_VARIABLE, notify
+from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, notify
 from tests.http_server import serving
 
 SECRET = "T024-s3cret"
@@ -102,3 +102,12 @@ def _assert_refused(named: str) -> None:
     assert named in str(error.value) and NOTIFY_VARIABLE in str(error.value)
     assert SECRET not in str(error.value) and SECRET not in repr(error.value)
     assert error.value.__suppress_context__ or error.value.__context__ is None, "a traceback would show the URL"
+
+
+def test_missing_secret_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NOTIFY_VARIABLE, raising=False)
+    notify({"state": "SUCCEEDED"})
+    monkeypatch.setenv(NOTIFY_SECRET_VARIABLE, "mlgo-notify")
+    with pytest.raises(UserError, match="there is no Secret mlgo-notify with the key url") as error:
+        notify({"state": "SUCCEEDED"})
+    assert "kubectl create secret generic mlgo-notify" in error.value.remedy
