@@ -15,7 +15,8 @@ _ESCAPED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of controls, invisible and bidirectional formats, surrogates, and separators of lines."""
 _LINE_COMMAND = re.compile(r"^(\s*):(?=:)")
 _COMMAND = re.compile(r"#(?=#\w*\[)")
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$#]")
+"""Every underscore: KFP's web page (markdown-to-jsx) takes .gcc_except_table for italics, as GitHub does not."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 

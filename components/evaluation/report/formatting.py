@@ -45,7 +45,7 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list
     """Return the lines of a table in Markdown. Nothing in its cells is markup."""
     escaped = [[_cell(cell) for cell in row] for row in rows]
     return [
-        "|" + "|".join(f" {title} " if title else " " for title in titles) + "|",
+        "|" + "|".join(f" {markdown_text(title)} " if title else " " for title in titles) + "|",
         "|---" * len(titles) + "|",
         *(f"| {' | '.join(row)} |" for row in escaped),
     ]

@@ -211,21 +211,17 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
 
 
 def markdown(metrics: Metrics) -> str:
-    """Return the tables and the verdict as Markdown, linked files first."""
-    text = []
+    """Return the verdict and the tables as Markdown, linked files first."""
+    text = [f"Verdict{verdict_subject(metrics)}: {markdown_text(verdict(metrics))} ({describe_reduction(metrics)})", ""]
+    if embedded := release_notes(metrics):
+        text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
     if binaries := linked_tables.linked_only(metrics.binaries):
         text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
         text += ["", *(f"- {markdown_text(line)}" for line in _linked_lines(metrics)), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
     if notes := comparison_notes(metrics):
         text += ["", *(f"- {markdown_text(note)}" for note in notes)]
-    text += [
-        "",
-        f"Verdict{verdict_subject(metrics)}: {markdown_text(verdict(metrics))} ({describe_reduction(metrics)})",
-        "",
-    ]
-    if embedded := release_notes(metrics):
-        text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
+    text.append("")
     if (programs := metrics.programs) is not None:
         program_table = markdown_table(program_rows.columns(programs), program_rows.rows(programs))
         text += [f"{markdown_text(program_rows.summary(programs))}:", "", *program_table, ""]

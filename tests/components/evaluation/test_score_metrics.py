@@ -255,7 +255,7 @@ def test_reports_say_if_programs_decided_the_verdict(
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(
         f"verdict: {verdict} (24.21% lower scores, 95% interval"
     )
-    assert f"\nVerdict: {verdict} (24.21% lower scores)\n" in terminal_report.markdown(metrics)
+    assert terminal_report.markdown(metrics).startswith(f"Verdict: {verdict} (24.21% lower scores)\n")
     card = ModelCard(
         problem="regalloc",
         policy_digest="d",

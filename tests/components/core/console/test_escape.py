@@ -98,11 +98,12 @@ def test_a_csv_cell_is_no_formula_and_can_be_read_again(text: str) -> None:
 
 @given(HOSTILE)
 @example("<script>alert(1)</script>")
+@example(".gcc_except_table")  # KFP's web page makes italics of it
 @example("[a](javascript:b) ![c](d) **e** `f` |g| ~~h~~ &lt; $x$")
 def test_markdown_has_no_markup_from_names(text: str) -> None:
     shown = markdown_text(text)
     unescaped = re.sub(r"\\[\\`*_\[\]<>|~&$#+=-]", "", shown)
-    assert not set(unescaped) & set("\\`*[]<>|~&$#") and "\n" not in shown
+    assert not set(unescaped) & set("\\`*_[]<>|~&$#") and "\n" not in shown
     assert not shown.startswith(("-", "+", "="))
     code = markdown_code(text)
     assert code.count("`") == 2 and "\n" not in code

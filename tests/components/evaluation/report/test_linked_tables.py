@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from components.core.compiler.source_language import Language
 from components.core.formats.corpus import load_corpus
+from components.core.launcher.executor import METRICS_JSON, headline, numbers
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, summarize
 from components.evaluation.metrics_types import Kind, SectionSizes, SizeMetrics, WholeProjects
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.model_card import card_markdown, model_card
+from pipelines.spec import COMPILED, load_spec
 
 
 def _sizes(text: int) -> SectionSizes:
@@ -45,12 +48,23 @@ def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
     assert [row[0] for row in linked_tables.binary_rows(linked_metrics.binaries)] == ["zstd/bin/zstd", "zstd/bin/pzstd"]
 
 
-def test_summary_begins_with_linked_files(linked_metrics: SizeMetrics) -> None:
+def test_summary_begins_with_the_verdict_and_linked_files(linked_metrics: SizeMetrics) -> None:
     text = terminal_report.markdown(linked_metrics)
-    assert text.startswith("| project | link variant | text (llvm-size) | .text |")
+    assert text.startswith("Verdict: better (linked programs and libraries 6.67% smaller, modules 0.40% smaller)\n\n")
+    assert text.split("\n\n")[2].startswith("| project | link variant | text (llvm-size) | .text |")
+    assert ".gcc_ex" not in text and ".gcc\\_ex…" in text
     assert "- linked, default, all (2): 6.67% smaller, .text alone 7.14% smaller" in text
     assert text.index("zstd: 2 programs") < text.index("stock -Oz")
-    assert "Verdict: better (linked programs and libraries 6.67% smaller, modules 0.40% smaller)" in text
+
+
+@pytest.mark.parametrize("task", ["evaluation", "release-report"])
+def test_kfp_shows_a_dozen_headline_figures(linked_metrics: SizeMetrics, task: str) -> None:
+    args = load_spec(COMPILED)["deploymentSpec"]["executors"][f"exec-{task}"]["container"]["args"]
+    file, _colon, keys = args[args.index("--metrics") + 1].partition("=")[0].partition(":")
+    document = msgspec.to_builtins(linked_metrics)
+    shown = headline(document, keys.split(","))
+    assert file == METRICS_JSON and len(numbers(document)) > 30 and 8 <= len(shown) <= 14
+    assert {"reduction_percent", "linked.default.all.reduction_percent"} <= shown.keys()
 
 
 def test_printed_report_begins_with_linked_files(
@@ -62,7 +76,9 @@ def test_printed_report_begins_with_linked_files(
 
 
 def test_summary_without_linked_files_begins_with_modules(measured: Measurements) -> None:
-    assert terminal_report.markdown(summarize(measured, 0.3, 1)).startswith("| | all held-out")
+    text = terminal_report.markdown(summarize(measured, 0.3, 1))
+    assert text.startswith("Verdict: better (0.40% smaller)\n\n")
+    assert text.split("\n\n")[2].startswith("| | all held-out")
 
 
 def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus_directory: Path, never: Path) -> None:
