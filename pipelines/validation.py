@@ -50,7 +50,7 @@ from components.core.formats.strategy import (
 )
 from components.core.objectives import OBJECTIVES
 from components.core.projects.option import CodeKind, require_code_kind
-from components.core.projects.recipe import recipe_place, recipe_words
+from components.core.projects.recipe import load_recipes, recipe_place, recipe_words
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.storage.uri import GS, NO_WORDS, S3, USAGE, ObjectUri, Words, in_object_storage, parse_place
 from components.core.workers.factory import check_workers, rayjob_workers
@@ -451,6 +451,36 @@ def check_llvm_in_images(values: Mapping[str, Any]) -> None:
             f"{' and '.join(have)}",
             f"pass {as_parameter('sdk', USAGE)}, the output of mlgo pipeline submit --pipeline sdk {build}, or run "
             "the steps on this machine: mlgo run",
+        )
+
+
+def check_recipe_in_images(values: Mapping[str, Any]) -> None:
+    """Raise UserError if a run whose steps are containers should build Debian packages: that needs root and mounts.
+
+    A recipe that cannot be read here is left to the step: its path may be on a volume, its URI for another account.
+
+    Args:
+        values: the pipeline's parameters.
+    """
+    recipe = str(values.get("recipe") or "")
+    if not recipe:
+        return
+    try:
+        place = recipe_place(recipe)
+        if isinstance(place, ObjectUri):
+            from components.core.storage.fetch import fetch_file
+
+            place = fetch_file(place)
+        projects = load_recipes(place).projects
+    except UserError:
+        return
+    if packages := [project.name for project in projects if project.debian]:
+        more = f" and {len(packages) - 1} more" if len(packages) > 1 else ""
+        raise UserError(
+            f"{as_parameter('recipe', recipe)} builds Debian packages ({packages[0]}{more}) in a system of their own, "
+            "which takes root and mounts, and containers of steps have neither",
+            f"build the corpus on a machine, mlgo corpus obtain --recipe {recipe} --output {USAGE}, and pass "
+            f"{as_parameter('corpus', USAGE)}",
         )
 
 

@@ -19,7 +19,7 @@ from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
-from pipelines.validation import PLACES, check_llvm_in_images, place_words
+from pipelines.validation import PLACES, check_llvm_in_images, check_recipe_in_images, place_words
 
 
 class CompiledPipeline(click.ParamType):
@@ -174,6 +174,7 @@ def make_runner(kind: str, images: str, given: dict[str, str], pipeline: Path = 
         spec = load_spec(pipeline)
         if not builds_sdk(spec):
             check_llvm_in_images(given | {"llvm_major": str(_llvm_major(given))})
+            check_recipe_in_images(given)
         if (state := given.get("retrain_state")) and not in_object_storage(state):
             raise UserError(
                 f"--param retrain_state={state}: the step in a container that promotes cannot write this file",

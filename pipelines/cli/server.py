@@ -39,6 +39,7 @@ from pipelines.validation import (
     check_cloud_root,
     check_llvm_in_images,
     check_places_on_server,
+    check_recipe_in_images,
     check_state_on_server,
     checked_values,
     uses_rayjob,
@@ -262,6 +263,7 @@ def _check_run(
     check_places_on_server(checked, mounts)
     if not builds_sdk(spec):
         check_llvm_in_images(checked)
+        check_recipe_in_images(checked)
     if state := checked.get("retrain_state"):
         check_state_on_server(state, root)
     ray = uses_rayjob(checked)

@@ -15,6 +15,7 @@ from pipelines.validation import (
     check_cloud_root,
     check_llvm_in_images,
     check_places_on_server,
+    check_recipe_in_images,
     checked_values,
 )
 
@@ -185,6 +186,26 @@ def test_llvm_of_the_images_and_sdks_in_storage_are_accepted() -> None:
         check_llvm_in_images(given)
     packages = (ROOT / "docker" / "requirements" / "apt-toolchain.txt").read_text()
     assert f"\nllvm-{IMAGE_LLVM_MAJOR}-dev=" in packages
+
+
+@pytest.mark.parametrize("recipe", ["debian", "debian-performance"])
+def test_debian_packages_are_not_built_in_containers_of_steps(recipe: str) -> None:
+    with pytest.raises(UserError, match=rf"--param recipe={recipe} builds Debian packages \(.* more\)") as raised:
+        check_recipe_in_images({"recipe": recipe})
+    assert f"mlgo corpus obtain --recipe {recipe}" in raised.value.remedy
+    assert "--param corpus=gs://" in raised.value.remedy
+
+
+def test_recipe_of_one_debian_package_is_refused_by_its_content(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("name: p\nsource: {path: .}\nbuild: debian\n")
+    with pytest.raises(UserError, match=r"builds Debian packages \(p\)"):
+        check_recipe_in_images({"recipe": str(own)})
+
+
+@pytest.mark.parametrize("recipe", ["", "demo", "full", "performance", "/recipes/on-a-volume.yaml"])
+def test_other_recipes_are_left_to_the_step(recipe: str) -> None:
+    check_recipe_in_images({"recipe": recipe})
 
 
 @pytest.mark.parametrize("root", ["gs://bucket/kfp", "minio://mlpipeline/v2/artifacts", "s3://bucket/kfp?region=eu-1"])
