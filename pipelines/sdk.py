@@ -31,7 +31,7 @@ def sdk_pipeline(
         definitions: Variables of LLVM's CMake project: `NAME=VALUE NAME='VALUE WITH BLANKS'`.
         jobs: Parallel compiles. Empty: the processors that the step has.
     """
-    with dsl.ExitHandler(notification()):
+    with dsl.ExitHandler(notification(), name="build-sdk"):
         # Thousands of compiles, and links of 4 GB each. The jobs that run at a time follow the limits.
         built = sized(
             toolchain_sdk(

@@ -213,8 +213,8 @@ def training_pipeline(
     Exactly one of `recipe`, `corpus` and `compile_commands` must not be empty.
 
     Args:
-        recipe: Projects to fetch and build: a built-in recipe, such as `demo`, `full`, `debian`, `performance` or
-            `tiny`, or the path or URI of your own.
+        recipe: Projects to fetch and build: a built-in recipe, such as `demo`, `full`, `performance` or `tiny`, or the
+            path or URI of your own. Containers cannot build Debian packages (`debian`): build such a corpus elsewhere.
         corpus: Path or URI of an existing corpus.
         compile_commands: Path or URI of the compile_commands.json of a finished build.
         problem: Decision that the policy makes: `inlining`, for size, or `regalloc`, for speed.
@@ -265,7 +265,7 @@ def training_pipeline(
         model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
             URL of Kubeflow's. Empty: none.
     """
-    with dsl.ExitHandler(notification()):
+    with dsl.ExitHandler(notification(), name="train-and-release"):
         training = sized(
             toolchain_training(
                 strategy=strategy,

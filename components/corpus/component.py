@@ -40,5 +40,5 @@ def corpus(  # type: ignore[no-untyped-def]
             corpus.uri,
         ],
         hours=6,
-        metrics={"report.json": "corpus"},
+        metrics={"report.json:counts": "corpus"},
     )

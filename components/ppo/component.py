@@ -25,7 +25,7 @@ def ppo(  # type: ignore[no-untyped-def]
     oversample_modules: str,
     ppo: dsl.Output[dsl.Artifact],
     policy: dsl.Output[dsl.Model],
-    metrics: dsl.Output[dsl.Metrics],
+    training_metrics: dsl.Output[dsl.Metrics],
 ):
     """Train a policy by reinforcement learning.
 
@@ -50,7 +50,7 @@ def ppo(  # type: ignore[no-untyped-def]
         oversample_modules: JSON list of modules that take part in every round, or the state of `mlgo retrain`.
         ppo: Checkpoints and TensorBoard summaries.
         policy: Trained policy.
-        metrics: Metrics for the KFP UI.
+        training_metrics: Headline metrics.
     """
     return step(
         "training",
@@ -95,7 +95,7 @@ def ppo(  # type: ignore[no-untyped-def]
             policy.uri,
         ],
         hours=72,
-        metrics={"report.json": "metrics"},
+        metrics={"report.json:iterations,trained_s,best_iteration,validation_reduction_percent": "training_metrics"},
         work="ppo",
         extends="minutes",
     )

@@ -38,5 +38,5 @@ def trace(  # type: ignore[no-untyped-def]
             trace.uri,
         ],
         hours=6,
-        metrics={"trace.json": "trace"},
+        metrics={"trace.json:modules,decisions": "trace"},
     )

@@ -16,7 +16,7 @@ def tune(  # type: ignore[no-untyped-def]
     seed: int,
     search: dsl.Output[dsl.Artifact],
     plan: dsl.Output[dsl.Artifact],
-    metrics: dsl.Output[dsl.Metrics],
+    plan_metrics: dsl.Output[dsl.Metrics],
 ):
     """Search for the inlining decisions that make the modules of the corpus smallest, starting from a policy.
 
@@ -32,7 +32,7 @@ def tune(  # type: ignore[no-untyped-def]
         seed: Random seed.
         search: State of the search.
         plan: Inlining decisions for the release clang.
-        metrics: Metrics for the KFP UI.
+        plan_metrics: Headline metrics.
     """
     return step(
         "toolchain",
@@ -58,7 +58,10 @@ def tune(  # type: ignore[no-untyped-def]
             plan.uri,
         ],
         hours=24,
-        metrics={"tune.json": "metrics"},
+        metrics={
+            "tune.json:corpus_modules,modules,rounds,heuristic_bytes,policy_bytes,plan_bytes,policy_reduction_percent,"
+            "plan_reduction_percent,plan_linked_reduction_percent": "plan_metrics"
+        },
         work="search",
         extends="minutes",
     )

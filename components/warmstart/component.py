@@ -17,7 +17,7 @@ def warmstart(  # type: ignore[no-untyped-def]
     gin_bindings: str,
     seed: int,
     warmstart: dsl.Output[dsl.Model],
-    metrics: dsl.Output[dsl.Metrics],
+    warmstart_metrics: dsl.Output[dsl.Metrics],
     agreement: dsl.Output[dsl.ClassificationMetrics],
 ):
     """Train a policy that imitates LLVM's heuristic by behavioral cloning, or adopt a trained one.
@@ -35,7 +35,7 @@ def warmstart(  # type: ignore[no-untyped-def]
         gin_bindings: Hyperparameters, separated by semicolons; those of the network apply. Empty: the defaults.
         seed: Random seed.
         warmstart: Policy that training starts from.
-        metrics: Metrics for the KFP UI.
+        warmstart_metrics: Agreement with the heuristic, loss, numbers of decisions and seconds.
         agreement: Confusion matrix of the heuristic's decisions (rows) and the policy's, for inlining.
     """
     return step(
@@ -64,6 +64,6 @@ def warmstart(  # type: ignore[no-untyped-def]
             warmstart.uri,
         ],
         hours=6,
-        metrics={"report.json": "metrics"},
+        metrics={"report.json": "warmstart_metrics"},
         matrices={"report.json": "agreement"},
     )

@@ -19,7 +19,7 @@ def promote(  # type: ignore[no-untyped-def]
     run_id: str,
     run_resource_name: str,
     promotion: dsl.Output[dsl.Artifact],
-    metrics: dsl.Output[dsl.Metrics],
+    promotion_metrics: dsl.Output[dsl.Metrics],
 ):
     """Evaluate the deployed policy on the run's corpus, and deploy the new one if it is clearly better.
 
@@ -36,7 +36,7 @@ def promote(  # type: ignore[no-untyped-def]
         run_id: ID of the run, for the state's history.
         run_resource_name: Resource name of the run on Vertex AI, preferred to the ID; another server's is ignored.
         promotion: The decision, with its reason.
-        metrics: Metrics for the KFP UI: `promoted` is 1 or 0.
+        promotion_metrics: `promoted` is 1 or 0.
     """
     return step(
         "toolchain",
@@ -68,7 +68,7 @@ def promote(  # type: ignore[no-untyped-def]
             promotion.uri,
         ],
         hours=6,
-        metrics={"promotion.json": "metrics"},
+        metrics={"promotion.json": "promotion_metrics"},
     )
 
 
@@ -83,7 +83,7 @@ def record_refusal(  # type: ignore[no-untyped-def]
     run_id: str,
     run_resource_name: str,
     refusal: dsl.Output[dsl.Artifact],
-    metrics: dsl.Output[dsl.Metrics],
+    refusal_metrics: dsl.Output[dsl.Metrics],
 ):
     """Record in the state of retraining that the policy is not promoted: the release clang embeds another one, or none.
 
@@ -97,7 +97,7 @@ def record_refusal(  # type: ignore[no-untyped-def]
         run_id: ID of the run, for the state's history.
         run_resource_name: Resource name of the run on Vertex AI, preferred to the ID; another server's is ignored.
         refusal: The decision, with its reason.
-        metrics: Metrics for the KFP UI: `promoted` is 0.
+        refusal_metrics: `promoted` is 0.
     """
     return step(
         "toolchain",
@@ -123,5 +123,5 @@ def record_refusal(  # type: ignore[no-untyped-def]
             refusal.uri,
         ],
         hours=1,
-        metrics={"promotion.json": "metrics"},
+        metrics={"promotion.json": "refusal_metrics"},
     )

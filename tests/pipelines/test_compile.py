@@ -12,6 +12,7 @@ import pytest
 
 from components.toolchain.__main__ import main
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
+from pipelines.submit.prepare import dags
 from pipelines.validation import _KINDS, _SDK_KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,21 @@ def test_deadline_of_all_attempts_leaves_time_for_each(name: str) -> None:
     deadline_s = int(retry["backoffMaxDuration"].removesuffix("s"))
     assert deadline_s > attempts * _time_limit_s(container) + pauses_s + 3600
     assert pause_s <= 10, "it also delays the news of a failure"
+
+
+def test_names_in_kfps_page_say_what_they_are_of() -> None:
+    """KFP shows the names of artifacts and of groups of tasks; those that its compiler makes up end in a number."""
+    metrics = [
+        artifact
+        for _task, component, _container in TASKS.values()
+        for artifact, definition in component.get("outputDefinitions", {}).get("artifacts", {}).items()
+        if definition["artifactType"]["schemaTitle"] == "system.Metrics"
+    ]
+    assert len(metrics) == len(set(metrics)) == 7 and "metrics" not in metrics
+    for pipeline in COMPILED_PIPELINES.values():
+        for found in dags(load_spec(pipeline)):
+            for task in found.values():
+                assert not task["taskInfo"]["name"][-1].isdigit(), task["taskInfo"]
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -20,8 +20,8 @@ from components.core.console.interrupts import raise_soon
 from components.core.console.number_types import FiniteFloatRange
 from components.core.launcher.executor import (
     confusion_matrix,
+    headline,
     lineage,
-    numbers,
     outputs_at,
     parse_executor_input,
     write_executor_output,
@@ -63,8 +63,8 @@ Example (as KFP calls it):
 @click.option(
     "--metrics",
     multiple=True,
-    metavar="FILE=NAME",
-    help="Use the numbers in a JSON file of that artifact as metadata of the output NAME.",
+    metavar="FILE[:KEY,...]=NAME",
+    help="Use numbers in a JSON file of that artifact, all or those at dotted KEYs, as metadata of the output NAME.",
 )
 @click.option(
     "--confusion-matrix",
@@ -123,8 +123,10 @@ def main(
         _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
     metadata = {name: lineage(directory) for name in outputs_at(kfp, _output_option(given))}
     for metric in metrics:
-        file, name = _split_pair(metric)
-        metadata[name] = {**metadata.get(name, {}), **numbers(_document(directory / file))}
+        source, name = _split_pair(metric)
+        file, _colon, keys = source.partition(":")
+        shown = headline(_document(directory / file), [key for key in keys.split(",") if key])
+        metadata[name] = {**metadata.get(name, {}), **shown}
     for matrix in matrices:
         file, name = _split_pair(matrix)
         metadata[name] = confusion_matrix(_value(directory / file, "confusion_matrix"))

@@ -28,7 +28,8 @@ def step(
         image: a key of IMAGES.
         arguments: arguments of the step, with KFP's placeholders.
         hours: time limit of the step.
-        copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output.
+        copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output; with
+            metrics FILE may be FILE:KEY,...
         work, extends: the launcher's options of these names.
     """
     options: list[Any] = ["--time-limit-s", str(round(3600 * hours))]

@@ -8,8 +8,9 @@ KFP records those outputs of a container component that are named in the JSON fi
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,24 @@ def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[s
         return
     artifacts = {}
     for name, listed in outputs.get("artifacts", {}).items():
-        made = [{**artifact, "metadata": dict(metadata.get(name, {}))} for artifact in listed.get("artifacts", [])]
+        known = _finite(metadata.get(name, {}))
+        made = [{**artifact, "metadata": known} for artifact in listed.get("artifacts", [])]
         artifacts[name] = {"artifacts": made}
     path = Path(place)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps({"artifacts": artifacts}), encoding="utf-8")
+    fresh.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False), encoding="utf-8")
     os.replace(fresh, path)
+
+
+def _finite(value: Any) -> Any:
+    """Return a copy of a JSON value without numbers that are not finite: for one, KFP would fail the finished step."""
+    if isinstance(value, Mapping):
+        kept = {key: _finite(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item is not None}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
@@ -133,6 +145,18 @@ def confusion_matrix(document: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     names = [{"displayName": name} for name in document["categories"]]
     return {"confusionMatrix": {"annotationSpecs": names, "rows": [{"row": row} for row in document["rows"]]}}
+
+
+def headline(document: Mapping[str, Any], keys: Sequence[str]) -> dict[str, float]:
+    """Return the numbers at `keys` that a JSON object has, as a system.Metrics artifact shows them.
+
+    Args:
+        keys: dotted paths, of a number or of an object whose numbers are all meant. Empty: all numbers.
+    """
+    found = numbers(document)
+    if not keys:
+        return found
+    return {name: value for key in keys for name, value in found.items() if name == key or name.startswith(f"{key}.")}
 
 
 def numbers(document: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

@@ -15,6 +15,7 @@ from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.launcher.executor import (
     METRICS_JSON,
     confusion_matrix,
+    headline,
     lineage,
     numbers,
     outputs_at,
@@ -62,6 +63,30 @@ def test_outputs_are_found_by_their_uri() -> None:
 def test_numbers_of_nested_documents_are_flattened() -> None:
     document = {"bytes": 7, "verdict": "better", "yes": True, "groups": {"unseen": {"percent": 1.5, "sizes": [1]}}}
     assert numbers(document) == {"bytes": 7.0, "groups.unseen.percent": 1.5}
+
+
+def test_headline_has_the_chosen_numbers_in_their_order() -> None:
+    document = {"a": 1, "ab": 2, "groups": {"unseen": {"percent": 1.5, "bytes": 4}, "seen": {"percent": 3}}}
+    assert list(headline(document, ["groups.unseen", "none", "a"])) == [
+        "groups.unseen.percent",
+        "groups.unseen.bytes",
+        "a",
+    ]
+    assert headline(document, []) == numbers(document)
+
+
+def test_numbers_that_are_not_finite_do_not_fail_a_finished_step(tmp_path: Path) -> None:
+    """KFP's launcher reads the file with protojson, which refuses NaN."""
+    place = tmp_path / "out.json"
+    outputs = {"artifacts": {"m": {"artifacts": [{"name": "m"}]}}, "outputFile": str(place)}
+    rows = [{"row": [1.0, 2.0]}]
+    write_executor_output({"outputs": outputs}, {"m": {"a": float("nan"), "b": float("-inf"), "c": 1.5, "rows": rows}})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    written = json.loads(place.read_text(), parse_constant=refuse)
+    assert written["artifacts"]["m"]["artifacts"][0]["metadata"] == {"c": 1.5, "rows": rows}
 
 
 def test_lineage_of_a_policy_has_the_digests_of_its_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
