@@ -100,7 +100,7 @@ def release_and_promote(
             "4",
             "8G",
         )
-        released.set_caching_options(False)  # the content behind `extra_policy` may change
+        released.set_caching_options(False)  # as for the training clang
         reported = sized(
             report_release(
                 corpus=corpus,
@@ -117,7 +117,7 @@ def release_and_promote(
             "4",
             "8G",
         )
-        reported.set_caching_options(False)  # the content behind `recipe` may change, as for the corpus
+        reported.set_caching_options(False)  # as for the corpus
         with dsl.If(release_policy == "trained", name="trained"), dsl.If(retrain_state != "", name="promotion-wanted"):
             promoted = sized(
                 promote(
@@ -265,6 +265,8 @@ def training_pipeline(
         model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
             URL of Kubeflow's. Empty: none.
     """
+    # The content behind a path or URI may change while its name stays: a step that reads one is not reused, unless
+    # `mlgo pipeline submit` knows the content (pipelines/submit/reuse.py).
     with dsl.ExitHandler(notification(), name="train-and-release"):
         training = sized(
             toolchain_training(
@@ -279,6 +281,7 @@ def training_pipeline(
             "4",
             "8G",
         )
+        training.set_caching_options(False)
         code = sized(
             make_corpus(
                 recipe=recipe,
@@ -290,7 +293,6 @@ def training_pipeline(
             "4",
             "8G",
         )
-        # The content behind a URI or path may change while its name stays: only content may decide what is reused.
         code.set_caching_options(False)
         traced = sized(
             collect_trace(
@@ -315,7 +317,7 @@ def training_pipeline(
             "2",
             "8G",
         )
-        cloned.set_caching_options(False)  # the content behind `start_from` and `retrain_state` may change
+        cloned.set_caching_options(False)
         trained = sized(
             train(
                 corpus=code.outputs["corpus"],
@@ -338,7 +340,7 @@ def training_pipeline(
             "8",
             "16G",
         )
-        trained.set_caching_options(False)  # the content behind `oversample_modules` may change
+        trained.set_caching_options(False)
         trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
         judged = sized(
             evaluate(

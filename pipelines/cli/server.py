@@ -32,6 +32,7 @@ from pipelines.submit.prepare import (
     with_run_pages,
     without_cache,
 )
+from pipelines.submit.reuse import reuse_by_content
 from pipelines.submit.stored_pipeline import StoredRun
 from pipelines.submit.vertex import VertexServer, VertexSettings, parse_vertex
 from pipelines.validation import (
@@ -217,8 +218,12 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
     return Package(spec, platform_spec(security_settings(spec), pods, notified, labels))
 
 
-def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> RunRequest:
+def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any], starts_now: bool = False) -> RunRequest:
     """Return the run that RUN_OPTIONS describe.
+
+    Args:
+        starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of a
+            schedule read them later.
 
     Raises:
         UserError: as `package`, or a parameter or the pipeline root is invalid.
@@ -229,8 +234,13 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any]) -> R
     mounts = [path for step in overrides.values() for _key, _volume, path in step.mounts()]
     ray = _check_run(spec, values, given, on_vertex, mounts)
     ready = package(server, given, ray)
-    name = given["name"] or _run_name(ready.spec["pipelineInfo"]["name"])
-    return RunRequest(ready.spec, values, name, given["pipeline_root"], given["service_account"], ready.platform)
+    spec = ready.spec
+    if starts_now and given["cache"]:
+        spec, reasons = reuse_by_content(spec, parameter_values(spec, values))
+        for reason in reasons:
+            say(f"not reused from earlier runs: steps that depend on --param {reason}")
+    name = given["name"] or _run_name(spec["pipelineInfo"]["name"])
+    return RunRequest(spec, values, name, given["pipeline_root"], given["service_account"], ready.platform)
 
 
 def _check_run(

@@ -61,11 +61,12 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
         run = start_stored(server, stored)
         say(f"run {stored.name}: {kfp_runs.run_page(server, run)}")
     elif isinstance(server, KfpServer):
-        request = run_request(server, given)
+        request = run_request(server, given, starts_now=True)
         run = kfp.submit(server, request, given["experiment"])
         say(f"run {request.name}: {kfp_runs.run_page(server, run)}")
     else:
-        run = vertex.submit_vertex(server, run_request(server, given), vertex_settings(given))
+        request = run_request(server, given, starts_now=True)
+        run = vertex.submit_vertex(server, request, vertex_settings(given))
         say(f"job: {run}")
     if wait:
         _follow(server, run)

@@ -85,6 +85,12 @@ Example (as KFP calls it):
     metavar="OPTIONS",
     help="Comma-separated options of the step that may change when it resumes. For runners.",
 )
+@click.option(
+    "--content",
+    default="",
+    metavar="DIGEST",
+    help="Digest of what is at the paths and URIs in ARGUMENTS, for a server that identifies steps by their command.",
+)
 @click.argument("step")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
@@ -96,6 +102,7 @@ def main(
     matrices: tuple[str, ...],
     work: str,
     extends: str,
+    content: str,
     step: str,
     arguments: tuple[str, ...],
 ) -> int:
