@@ -17,6 +17,7 @@ import click
 from components.core.console import UserError
 from components.core.formats.policy import IMAGE_VARIABLE
 from components.core.launcher.images import CLUSTER_VARIABLE
+from components.core.projects.option import type_of_place
 from components.core.rayjob.kubernetes import ApiServer
 from components.core.rayjob.manifest import job_name
 from components.core.rayjob.options import parse_settings, parse_spot
@@ -98,8 +99,9 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
         for one in value if parameter.multiple else (value,):
             text = str(_uri(one)) if isinstance(one, Path) else str(one)
             words += [parameter.opts[0], text]
-            if parameter.type is ARTIFACT or parameter.type is FILE:
-                digests[text] = _digest(_uri(one), parameter.type)
+            kind = type_of_place(parameter.type)
+            if kind is ARTIFACT or kind is FILE:
+                digests[text] = _digest(_uri(one), kind)
     return (*TRAINER, "--workers", ON_HEAD, *words), digests
 
 

@@ -102,12 +102,17 @@ class _Place(click.ParamType):
 
     def __init__(self, kind: CodeKind, place: PlaceType, name: str = "") -> None:
         self.name = name or place.name
-        self._kind, self._place = kind, place
+        self._kind, self.place = kind, place
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         require_code_kind(self._kind, str(value), _spelled_in(self._kind, parameter, context))
-        found = self._place.convert(value, parameter, context)
+        found = self.place.convert(value, parameter, context)
         return database_in(found) if self._kind == "compile_commands" else found
+
+
+def type_of_place(kind: click.ParamType) -> click.ParamType:
+    """Return the type that an option of code converts its value with; of other options their type."""
+    return kind.place if isinstance(kind, _Place) else kind
 
 
 class _LocalCorpus(click.ParamType):
