@@ -7,9 +7,12 @@ number of examples as in test_fuzzing.py.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,16 +26,22 @@ from hypothesis import strategies as st
 from components.core.console.command import _status_of
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
+from components.core.policy.__main__ import main as policy
 from components.core.policy.dense import DensePolicy
 from components.core.storage import publish, read_manifest, verify
 from components.core.storage.kinds import KINDS, Kind
 from components.core.storage.manifest import MANIFEST
 from components.corpus.__main__ import main as corpus
 from components.evaluation.__main__ import main as evaluation
+from components.ppo.__main__ import main as ppo
 from components.toolchain.__main__ import main as toolchain
 from components.trace.__main__ import main as trace
+from components.tune.__main__ import main as tune
 from components.vocab.__main__ import main as vocab
-from tests.test_fuzzing import CORPUS, EXAMPLES, no_hang
+from components.warmstart.__main__ import main as warmstart
+from pipelines.cli.retrain import retrain_group as retrain
+from tests.bitcode import bitcode
+from tests.test_fuzzing import CORPUS, ELF, EXAMPLES, no_hang
 
 FEATURE = FeatureSpec("callee_users", "int64", (1,))
 FEW = max(EXAMPLES // 2, 20)
@@ -107,8 +116,50 @@ WRITERS: dict[str, tuple[click.Command, tuple[str, ...], Kind]] = {
     "export": (trace, ("export", "--trace", "in/trace"), "TFRecord trace"),
     "import": (corpus, ("import", "--input", "in/corpus"), "corpus"),
     "make": (corpus, ("make", "--input", "in/bitcode"), "corpus"),
+    "obtain": (corpus, ("obtain", "--existing", "in/three"), "corpus"),
+    "extract": (corpus, ("extract", "--compile-commands", "in/build"), "corpus"),
+    "compilers": (corpus, ("compilers",), "set of compilers"),
+    "compare-builds": (evaluation, ("compare-builds", "in/build", "in/build"), "comparison of binaries"),
 }
 """Name -> command, options of its inputs, and the kind of its output."""
+
+
+@functools.cache
+def built_object() -> bytes:
+    """Return an object with bitcode, whose functions need opt to be kept."""
+    with tempfile.TemporaryDirectory() as scratch:
+        text = "static __attribute__((used)) int hidden(int x) { return x; }\nint shown(int x) { return x + 1; }\n"
+        Path(scratch, "a.c").write_text(text)
+        command = ["clang-19", "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", "a.c"]
+        subprocess.run(command, cwd=scratch, check=True)
+        return Path(scratch, "a.o").read_bytes()
+
+
+def put_inputs(work: Path) -> None:
+    """Make the inputs of WRITERS below `work`."""
+    make_artifact(work / "in" / "trace", "trace")
+    make_artifact(work / "in" / "corpus", "corpus")
+    (work / "in" / "bitcode").mkdir()
+    shutil.copy(work / "in" / "corpus" / "a" / "m.bc", work / "in" / "bitcode" / "m.bc")
+    names = [f"a/{number}" for number in range(3)]
+    (work / "in" / "three" / "a").mkdir(parents=True)
+    for name in names:
+        (work / "in" / "three" / f"{name}.bc").write_bytes(bitcode(name.encode()))
+        (work / "in" / "three" / f"{name}.cmd").write_bytes(b"-cc1\0-Oz\0")
+    description = json.dumps({"modules": names, "has_thinlto": False})
+    (work / "in" / "three" / "corpus_description.json").write_text(description)
+    (work / "in" / "build" / "bin").mkdir(parents=True)
+    (work / "in" / "build" / "bin" / "program").write_bytes(ELF)
+    (work / "in" / "build" / "a.o").write_bytes(built_object())
+    entry = {"directory": str(work / "in" / "build"), "file": "a.c", "output": "a.o", "command": "cc -c -o a.o a.c"}
+    (work / "in" / "build" / "compile_commands.json").write_text(json.dumps([entry]))
+
+
+def writer_arguments(writer: str, work: Path) -> list[str]:
+    """Return the arguments of a command of WRITERS, without its output."""
+    return [str(work / one) if one.startswith("in/") else one for one in WRITERS[writer][1]]
+
+
 OUTPUTS = (
     "missing",
     "deep",
@@ -182,17 +233,13 @@ def put_output(work: Path, what: str, kind: Kind, manifest: bytes, name: str) ->
 def test_output_replaces_only_an_artifact_of_its_kind(
     writer: str, what: str, kind: Kind, manifest: bytes, name: str
 ) -> None:
-    command, inputs, made = WRITERS[writer]
+    command, _inputs, made = WRITERS[writer]
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
-        make_artifact(work / "in" / "trace", "trace")
-        make_artifact(work / "in" / "corpus", "corpus")
-        (work / "in" / "bitcode").mkdir()
-        shutil.copy(work / "in" / "corpus" / "a" / "m.bc", work / "in" / "bitcode" / "m.bc")
+        put_inputs(work)
         output = put_output(work, what, kind, manifest, name)
         before = content(work)
-        arguments = [str(work / one) if one.startswith("in/") else one for one in inputs]
-        status, message = status_of(command, [*arguments, f"--output={output}"])
+        status, message = status_of(command, [*writer_arguments(writer, work), f"--output={output}"])
         after = content(work)
         if status:
             assert after == before and "remedy: " in message
@@ -206,6 +253,8 @@ def test_output_replaces_only_an_artifact_of_its_kind(
         assert {key: value for key, value in after.items() if not key.startswith(below)} == kept
 
 
+NOWHERE = "gs://b/x"
+"""No valid place: a command that gets beyond the other artifact ends here, before it imports TensorFlow."""
 READERS: tuple[tuple[Kind, click.Command, tuple[str, ...]], ...] = (
     ("trace", vocab, ("--trace", "IN", "--output", "OUT")),
     ("trace", trace, ("export", "--trace", "IN", "--output", "OUT")),
@@ -215,6 +264,26 @@ READERS: tuple[tuple[Kind, click.Command, tuple[str, ...]], ...] = (
     ("policy", toolchain, ("--mode", "release", "--policy", "IN", "--output", "OUT")),
     ("plan", evaluation, ("compare-binaries", "--recipe=tiny", "--release-toolchain=x", "--plan=IN", "--output=OUT")),
     ("evaluation", evaluation, ("show", "--metrics", "IN")),
+    ("evaluation", evaluation, ("select-policy", "--evaluation", "IN", "--policy", NOWHERE, "--output", "OUT")),
+    ("policy", evaluation, ("select-policy", "--start", "IN", "--policy", NOWHERE, "--output", "OUT")),
+    ("corpus", evaluation, ("run", "--corpus", "IN", "--policy", NOWHERE, "--output", "OUT")),
+    ("toolchain", evaluation, ("run", "--toolchain", "IN", "--policy", NOWHERE, "--output", "OUT")),
+    ("toolchain", evaluation, ("compare-binaries", "--release-toolchain", "IN", "--plan", NOWHERE, "--output", "OUT")),
+    ("toolchain", evaluation, ("compare-programs", "--release-toolchain=IN", f"--recipe={NOWHERE}", "--output=OUT")),
+    ("trace", warmstart, ("--trace", "IN", "--toolchain", NOWHERE, "--output", "OUT")),
+    ("vocab", warmstart, ("--vocab", "IN", "--toolchain", NOWHERE, "--output", "OUT")),
+    ("corpus", ppo, ("--corpus", "IN", "--toolchain", NOWHERE, "--output", "OUT")),
+    ("trace", ppo, ("--trace", "IN", "--toolchain", NOWHERE, "--output", "OUT")),
+    ("policy", ppo, ("--warmstart", "IN", "--toolchain", NOWHERE, "--output", "OUT")),
+    ("corpus", tune, ("--corpus", "IN", "--toolchain", NOWHERE, "--output", "OUT")),
+    ("toolchain", tune, ("--toolchain", "IN", "--corpus", NOWHERE, "--output", "OUT")),
+    ("policy", tune, ("--policy", "IN", "--corpus", NOWHERE, "--output", "OUT")),
+    ("policy", policy, ("compare", "--policy", "IN", "--trace", NOWHERE)),
+    ("trace", policy, ("compare", "--trace", "IN", "--policy", NOWHERE)),
+    ("toolchain", policy, ("export", "--toolchain", "IN", "--policy", NOWHERE)),
+    ("corpus", policy, ("explain", "--corpus", "IN", "--policy", NOWHERE, "a/m")),
+    ("toolchain", policy, ("import", "--toolchain", "IN", "--saved-model", NOWHERE, "--output", "OUT")),
+    ("evaluation", retrain, ("check", "--evaluation", "IN", "--state", NOWHERE)),
 )
 """Kind of an input, and a command that reads it."""
 
@@ -295,11 +364,8 @@ def test_whole_artifact_is_not_called_damaged(
 
 @pytest.mark.parametrize("writer", sorted(WRITERS))
 def test_commands_write_to_a_new_place(writer: str, tmp_path: Path) -> None:
-    command, inputs, made = WRITERS[writer]
-    make_artifact(tmp_path / "in" / "trace", "trace")
-    make_artifact(tmp_path / "in" / "corpus", "corpus")
-    shutil.copytree(tmp_path / "in" / "corpus", tmp_path / "in" / "bitcode", ignore=shutil.ignore_patterns(MANIFEST))
-    arguments = [str(tmp_path / one) if one.startswith("in/") else one for one in inputs]
+    command, _inputs, made = WRITERS[writer]
+    put_inputs(tmp_path)
     for _again in range(2):
-        assert status_of(command, [*arguments, "--output", tmp_path / "out"]) == (0, "")
+        assert status_of(command, [*writer_arguments(writer, tmp_path), "--output", tmp_path / "out"]) == (0, "")
     assert read_manifest(tmp_path / "out").kind == made

@@ -57,6 +57,9 @@ def _status_of(command: Callable[..., Any]) -> int:
     except UserError as error:
         from components.core.storage.uri import name_mirrors_by_uri  # imported here, because it imports this package
 
+        # Another path or program does not help. EAGAIN is no such error here: a lock is taken.
+        if getattr(error.__context__, "errno", None) in _LIMITS and (exhausted := _exhausted(error.__context__)):
+            error = UserError(error.problem, exhausted.remedy)
         return _fail(f"error: {name_mirrors_by_uri(str(error))}")
     except click.ClickException as error:
         vars(error)["message"] = escape_lines(error.message)  # it contains what the user wrote
@@ -78,25 +81,30 @@ def _status_of(command: Callable[..., Any]) -> int:
         sys.stdout = None  # type: ignore[assignment]
         return EXIT_USER_ERROR
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
-        message = _exhausted_message(error) or (_disk_message(error) if isinstance(error, OSError) else None)
+        if exhausted := _exhausted(error):
+            return _fail(f"error: {exhausted}")
+        message = _disk_message(error) if isinstance(error, OSError) else None
         if message is None:
             raise
         return _fail(message)
 
 
-def _exhausted_message(error: Exception) -> str | None:
-    """Return the message for an error that says that memory, threads or file descriptors are used up, or None."""
+def _exhausted(error: BaseException | None) -> UserError | None:
+    """Return what to say of an error that says that memory, threads or file descriptors are used up, or None."""
+    if not isinstance(error, OSError | MemoryError | RuntimeError | ImportError):
+        return None
     number, text = getattr(error, "errno", None), str(error)
     if isinstance(error, MemoryError) or number == errno.ENOMEM or any(sign in text for sign in _OUT_OF_MEMORY):
-        return "error: out of memory\n  remedy: free memory, raise the limit (ulimit -v), or use fewer jobs"
+        return UserError("out of memory", "free memory, raise the limit (ulimit -v), or use fewer jobs")
     if number in (errno.EMFILE, errno.ENFILE):
-        return "error: too many open files\n  remedy: raise the limit (ulimit -n), or use fewer jobs"
+        return UserError("too many open files", "raise the limit (ulimit -n), or use fewer jobs")
     if (number == errno.EAGAIN and not getattr(error, "filename", None)) or "can't start new thread" in text:
         remedy = "raise the limit (ulimit -u, or ulimit -v for the memory of threads), or use fewer jobs"
-        return f"error: no more threads or processes can be started\n  remedy: {remedy}"
+        return UserError("no more threads or processes can be started", remedy)
     return None
 
 
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _OUT_OF_MEMORY = ("cannot allocate memory", "Cannot allocate memory", "failed to map segment from shared object")
 """Messages of failed allocations in dlopen and Arrow."""
 

@@ -133,6 +133,19 @@ def test_limits_are_reported_without_traceback(
     assert status == 1 and named in err and "remedy: " in err and "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [("EMFILE", "raise the limit (ulimit -n)"), ("ENOMEM", "free memory"), ("EAGAIN", "wait"), ("ENOENT", "wait")],
+)
+def test_remedy_of_an_error_that_a_limit_caused_is_to_raise_it(number: str, remedy: str) -> None:
+    """Another place does not help. EAGAIN is what a lock gives that another process holds."""
+    raised = (
+        f"try:\n    raise OSError(errno.{number}, 'no')\nexcept OSError:\n    raise UserError('a', 'wait') from None"
+    )
+    status, err = run(raised)
+    assert status == 1 and err.startswith(f"error: a\n  remedy: {remedy}"), err
+
+
 def test_too_long_file_name_is_reported_without_traceback() -> None:
     status, err = run("open('a' * 300, 'w')")
     assert status == 1 and "aaa: File name too long" in err and "remedy" in err and "Traceback" not in err
