@@ -10,15 +10,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.storage import publish
+from pipelines.cli.main import MODULES, STEPS, cli
 
 ROOT = Path(__file__).parents[1]
 BAD = "gs://b/x"
@@ -113,6 +117,44 @@ def test_command_ends_with_one_message(environment: str, command: str, tmp_path:
         assert shown.count("error: ") + shown.count("Error: ") == 1, shown
         assert given.named in shown
     assert left(tmp_path / "work") == []
+
+
+def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the module and the words of each command below a group."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path
+
+
+def all_commands() -> list[tuple[str, ...]]:
+    """Return the module and the words of every command of `mlgo`."""
+    found = list(leaves(cli, ("pipelines",)))
+    for step in STEPS:
+        module = MODULES.get(step, f"components.{step}")
+        found += leaves(import_module(f"{module}.__main__").main, (module,))
+    return found
+
+
+@pytest.mark.parametrize(("number", "command"), list(enumerate(all_commands())))
+def test_every_command_checks_its_environment(number: int, command: tuple[str, ...], tmp_path: Path) -> None:
+    """Each in one of the environments. It would end at its options, but not before it looks at these."""
+    named = {name: given for name, given in ENVIRONMENTS.items() if name != "all closed"}
+    given = list(named.values())[number % len(named)]
+    done = start(given, (*command, "--no-such-option"), tmp_path / "work")
+    shown = done.stdout + done.stderr
+    assert done.returncode in (1, 2) and "Traceback" not in shown, shown
+    assert shown.count("error: ") + shown.count("Error: ") == 1 and given.named in shown, shown
+    assert left(tmp_path / "work") == []
+
+
+@pytest.mark.parametrize("columns", ["", "x", "-1", "0", "1", "100000"])
+def test_help_is_shown_on_any_terminal(columns: str, tmp_path: Path) -> None:
+    for number, command in enumerate((("pipelines", "--help"), ("pipelines", "run", "--help"))):
+        variables = {"COLUMNS": columns, "TERM": "", "LANG": "xx_YY.nonsense"}
+        done = start(Environment('exec "$@"', variables=variables), command, tmp_path / str(number))
+        assert done.returncode == 0 and "Usage: " in done.stdout and not done.stderr, done.stderr
 
 
 @pytest.fixture(scope="module")

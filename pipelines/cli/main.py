@@ -37,7 +37,7 @@ STEPS = {
 }
 """Subcommands that run a step (`mlgo vocab ...`), with their short help."""
 
-_MODULES = {"policy": "components.core.policy"}
+MODULES = {"policy": "components.core.policy"}
 """Modules of the STEPS that are not in components/<name>."""
 
 
@@ -84,7 +84,7 @@ class StepGroup(click.Group):
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
     sys.stdout.flush()
     # -P: do not import a folder of the working directory that has the name of one of our modules.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", _MODULES.get(step, f"components.{step}"), *arguments])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", MODULES.get(step, f"components.{step}"), *arguments])
 
 
 @click.group(cls=StepGroup, context_settings={"max_content_width": 110})
