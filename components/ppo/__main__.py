@@ -17,6 +17,7 @@ from components.core.formats.policy import REGRESSED_JSON
 from components.core.formats.toolchain import load_toolchain
 from components.core.projects.option import CORPUS
 from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
+from components.core.rayjob.step_lease import watch_step_lease
 from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.core.workers.factory import rayjob_workers
@@ -226,6 +227,7 @@ def main(
     # Imported here so that --help and wrong options do not wait for TensorFlow.
     from components.ppo.step import run
 
+    watch_step_lease()
     run(config)
 
 

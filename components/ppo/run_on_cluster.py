@@ -6,6 +6,7 @@ other artifacts that the options name stay in object storage.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shlex
@@ -22,6 +23,7 @@ from components.core.rayjob.kubernetes import ApiServer
 from components.core.rayjob.manifest import job_name
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.rayjob.spec import NAMESPACE, ON_HEAD, TRAINER, RayJobSpec
+from components.core.rayjob.step_lease import LEASE_VARIABLE, RUN_VARIABLE, StepLease
 from components.core.rayjob.submit import run_rayjob
 from components.core.storage.fetch import fetch
 from components.core.storage.gcs import EMULATOR_VARIABLE
@@ -61,7 +63,12 @@ def run_as_rayjob(
     server = ApiServer()
     entrypoint, inputs = trainer_command(context)
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    run_id = os.environ.get(RUN_VARIABLE, "")
+    lease_uri = dataclasses.replace(_uri(config.output), path=f"{_uri(config.output).path}.step")
+    if run_id:
+        environment[LEASE_VARIABLE] = str(lease_uri)
     spec = RayJobSpec(
+        run_id=run_id,
         name=job_name({"command": shlex.join(entrypoint), "image": image, **inputs}),
         image=image,
         entrypoint=entrypoint,
@@ -70,7 +77,7 @@ def run_as_rayjob(
         env={**environment, IMAGE_VARIABLE: image},
         **{"namespace": NAMESPACE, **parse_settings(ray_cluster_options)},
     )
-    run_rayjob(spec, server)
+    run_rayjob(spec, server, lease=StepLease(lease_uri) if run_id else None)
     output = _uri(config.output)
     if not read_remote_manifest(output).version:
         raise UserError(

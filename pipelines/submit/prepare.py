@@ -12,6 +12,8 @@ from typing import Any
 from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
+from components.core.rayjob.manifest import RUN_LABEL
+from components.core.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import Image
 from pipelines.spec import expect_pipeline, load_spec, parameter_values, used_images, with_images
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
@@ -204,6 +206,17 @@ def with_run_pages(spec: Mapping[str, Any], pages: str) -> dict[str, Any]:
 def _finishing(spec: Mapping[str, Any]) -> list[str]:
     """Return the labels of the executors of steps that report how the pipeline ended."""
     return [label for label, container in _containers(spec) if "pipelines.finish" in container["command"]]
+
+
+@expect_pipeline
+def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings for `platform_spec` that tell the ID of the run to a step that may start a Ray cluster."""
+    field = {"name": RUN_VARIABLE, "fieldPath": f"metadata.labels['{RUN_LABEL}']"}
+    return {
+        label: {"fieldPathAsEnv": [field]}
+        for label, container in _containers(spec)
+        if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ()))
+    }
 
 
 @expect_pipeline

@@ -14,6 +14,8 @@ from components.core.rayjob.spec import RayJobSpec
 from components.core.storage.digests import json_digest
 
 API_VERSION = "ray.io/v1"
+RUN_LABEL = "pipeline/runid"
+"""Label with the ID of the run, as KFP gives it to the pods of a run."""
 
 
 def job_name(identity: Mapping[str, str], prefix: str = "ppo") -> str:
@@ -23,10 +25,11 @@ def job_name(identity: Mapping[str, str], prefix: str = "ppo") -> str:
 
 def rayjob(spec: RayJobSpec) -> dict[str, Any]:
     """Return the manifest, which Kubernetes accepts as JSON or YAML."""
+    labels = {**PART_OF, **({RUN_LABEL: spec.run_id} if spec.run_id else {})}
     return {
         "apiVersion": API_VERSION,
         "kind": "RayJob",
-        "metadata": {"name": spec.name, "namespace": spec.namespace, "labels": dict(PART_OF)},
+        "metadata": {"name": spec.name, "namespace": spec.namespace, "labels": labels},
         "spec": {
             # Two shells parse this, KubeRay's and the job supervisor's; `ray job submit` quotes for the second.
             "entrypoint": shlex.join(spec.entrypoint),

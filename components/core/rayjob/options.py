@@ -14,7 +14,7 @@ from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
 from components.core.storage.options import leave_in_storage
 from components.core.workers.factory import check_workers, rayjob_workers
 
-_ELSEWHERE = {"name", "image", "entrypoint", "max_workers", "spot", "env"}
+_ELSEWHERE = {"name", "image", "entrypoint", "max_workers", "spot", "env", "run_id"}
 SETTINGS: dict[str, Callable[[str], Any]] = {
     field.name: int if field.type == "int" else str
     for field in dataclasses.fields(RayJobSpec)

@@ -24,6 +24,7 @@ S3_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 MAX_NAME = 47  # KubeRay appends suffixes: up to 53 for the cluster's name, up to 63 for services
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1035, which KubeRay requires
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_RUN = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?")
 _DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_INT32 = 2**31 - 1
@@ -43,6 +44,7 @@ class RayJobSpec:
     credentials_secret: a Secret with `key.json`, a Google Cloud key, for clusters without workload identity.
     s3_credentials_secret: a Secret whose keys become environment variables, S3_VARIABLES and others of boto3, for `s3://`.
     retries: number of restarts with a new cluster after the driver or the head failed.
+    run_id: of the KFP run whose step starts it; empty if a user does.
     ttl_s: lifetime of the cluster after the job. start_limit_s: for scheduling and pulling. deadline_s: in total.
     """
 
@@ -65,6 +67,7 @@ class RayJobSpec:
     ttl_s: int = 60
     start_limit_s: int = 1800
     deadline_s: int = 72 * 3600
+    run_id: str = ""
 
     def __post_init__(self) -> None:
         _matches(self.name, _LABEL, "name of a RayJob", "letters a-z, digits and hyphens, a letter first", MAX_NAME)
@@ -72,6 +75,8 @@ class RayJobSpec:
         _matches(self.service_account, _SUBDOMAIN, "service account", "letters a-z, digits, hyphens and dots", 253)
         for secret in filter(None, (self.credentials_secret, self.s3_credentials_secret)):
             _matches(secret, _SUBDOMAIN, "Secret", "letters a-z, digits, hyphens and dots", 253)
+        if self.run_id:
+            _matches(self.run_id, _RUN, "ID of a run", "letters, digits and hyphens", 63)
         if not _DIGEST.fullmatch(self.image):
             raise UserError(
                 f"the image {self.image!r} of a RayJob has no digest, and might be another tomorrow",

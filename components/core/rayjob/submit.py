@@ -18,6 +18,7 @@ from components.core.rayjob.kubernetes import ApiServer, refused, status_reason
 from components.core.rayjob.manifest import API_VERSION, rayjob
 from components.core.rayjob.pending_pods import PendingPods
 from components.core.rayjob.spec import RayJobSpec
+from components.core.rayjob.step_lease import PATIENCE_S, StepLease
 
 POLL_S = environment_number("MLGO_POLL_S", 10)
 _FAILED = {"Failed", "ValidationFailed"}
@@ -27,22 +28,30 @@ _DELETION_TIMEOUT_S = 600.0
 _REMEDY = "is KubeRay installed, 1.6.0 or newer? Is k8s/base applied?"
 
 
-def run_rayjob(spec: RayJobSpec, server: ApiServer | None = None, poll_s: float = POLL_S) -> None:
+def run_rayjob(
+    spec: RayJobSpec, server: ApiServer | None = None, poll_s: float = POLL_S, lease: StepLease | None = None
+) -> None:
     """Return when the RayJob has succeeded; print its states and the output of its driver.
 
     A running RayJob of that name is followed, a successful one is accepted, a failed one is deleted and started again.
     Interrupted (Ctrl-C, SIGTERM), the function leaves the RayJob running.
+
+    Args:
+        lease: renewed while the RayJob is followed; the RayJob ends some time after that ends.
 
     Raises:
         UserError: the RayJob failed or was deleted, or the server refuses it or no longer answers.
     """
     server = server or ApiServer()
     try:
+        if lease:
+            lease.renew()  # first: a trainer that starts looks at it
         _attach(server, spec)
-        _follow(server, spec, poll_s)
+        _follow(server, spec, poll_s, lease)
     except KeyboardInterrupt:
+        time_left = f" for {PATIENCE_S / 60:.0f} min" if lease else ""
         say(
-            f"{_title(spec)} continues; the same command follows it, and"
+            f"{_title(spec)} continues{time_left}; the same command follows it, and"
             f" kubectl delete rayjob --namespace {spec.namespace} {spec.name} ends it"
         )
         raise
@@ -74,10 +83,12 @@ def _attach(server: ApiServer, spec: RayJobSpec) -> None:
     raise UserError(f"{_title(spec)} is repeatedly deleted and created", "find out who else runs this training")
 
 
-def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float) -> None:
+def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float, lease: StepLease | None) -> None:
     log, pods = DriverLog(server, spec.namespace, spec.name), PendingPods(server, spec.namespace)
     printed = ""
     while True:
+        if lease:
+            lease.renew()
         found = _get(server, spec)
         if found is None:
             raise UserError(f"{_title(spec)} was deleted", "run the same command again to start it again")

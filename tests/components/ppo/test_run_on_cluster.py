@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,9 +19,11 @@ from components.core.console import UserError
 from components.core.rayjob.kubernetes import ApiServer
 from components.core.rayjob.options import parse_settings, parse_spot
 from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
+from components.core.rayjob.step_lease import _GIVEN_UP, LEASE_VARIABLE, RUN_VARIABLE, StepLease, _watch, _write
 from components.core.storage import publish
 from components.core.storage.gcs import EMULATOR_VARIABLE, bucket_of
-from components.core.storage.uri import ObjectUri, mirror
+from components.core.storage.object_store import store_of
+from components.core.storage.uri import ObjectUri, mirror, parse_place
 from components.core.workers import LocalPool, make_pool
 from components.core.workers.settings import CACHE_GB
 from components.ppo import run_on_cluster
@@ -128,6 +132,54 @@ def test_cluster_options_determine_the_rayjob(
     env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert container["image"] == IMAGE == env["MLGO_IMAGE_REFERENCE"]
     assert (env[CACHE_GB], env[EMULATOR_VARIABLE]) == ("40", storage_host)
+
+
+def test_rayjob_of_a_run_has_its_id_and_a_lease(
+    cluster: Cluster, arguments: dict[str, str], place: ObjectUri, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step(arguments)
+    by_hand = job(cluster)
+    monkeypatch.setenv(RUN_VARIABLE, "2f0a8b1e-5d1c")
+    step(arguments)
+    made = job(cluster)
+    assert made["metadata"]["name"] == by_hand["metadata"]["name"], "the lease does not change what is trained"
+    assert made["metadata"]["labels"]["pipeline/runid"] == "2f0a8b1e-5d1c"
+    assert "pipeline/runid" not in by_hand["metadata"]["labels"] and LEASE_VARIABLE not in str(by_hand)
+    (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    env = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert env[LEASE_VARIABLE] == f"{place}/output.step"
+    lease = parse_place(env[LEASE_VARIABLE])
+    assert isinstance(lease, ObjectUri) and store_of(lease).read(lease)[0] == b'{"step": "follows"}'
+
+
+def test_trainer_ends_when_no_step_renews_its_lease(place: ObjectUri, capsys: pytest.CaptureFixture[str]) -> None:
+    ended: list[float] = []
+    uri = place / "policy.step"
+    step_lease = StepLease(uri, renewal_s=0)
+    step_lease.renew()
+
+    def watch(patience_s: float) -> threading.Thread:
+        arguments = (uri, 0.05, patience_s, lambda: ended.append(time.monotonic()))
+        thread = threading.Thread(target=_watch, args=arguments, daemon=True)
+        thread.start()
+        return thread
+
+    first = watch(1.5)
+    for _renewal in range(6):
+        time.sleep(0.5)
+        step_lease.renew()
+    assert first.is_alive() and not ended, "the step renewed it for twice the patience"
+    first.join(20)
+    assert len(ended) == 1 and "no step of the pipeline has followed this training" in capsys.readouterr().err
+    watch(1000).join(20)
+    assert len(ended) == 2, "a trainer that KubeRay starts again ends at once"
+    step_lease.renew()
+    last = watch(1000)
+    last.join(0.5)
+    assert last.is_alive(), "a step that comes later renews it first"
+    _write(uri, _GIVEN_UP)
+    last.join(20)
+    assert len(ended) == 3
 
 
 def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
