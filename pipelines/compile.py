@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
+
 from components.core.storage.directory import make_directory
+from pipelines.images import Image
+from pipelines.submit.prepare import ready_spec
 
 HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it puts digests in their place.\n"
 
+DIGESTS_HEADER = "# Made by `mlgo pipeline compile --images`.\n"
 
-def compile_pipeline(name: str, output: Path) -> None:
+
+def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None = None) -> None:
     """Write a compiled pipeline to `output` atomically.
 
     Args:
         name: a key of pipelines.spec.COMPILED_PIPELINES.
+        images: pushed images, by whose digests the pipeline names them; None for names.
+
+    Raises:
+        UserError: an image was not pushed.
     """
     from kfp import compiler
 
@@ -28,6 +39,11 @@ def compile_pipeline(name: str, output: Path) -> None:
         compiled = Path(scratch, "pipeline.yaml")
         compiler.Compiler().compile(pipeline, str(compiled))
         text = compiled.read_text(encoding="utf-8")
+        if images is not None:
+            spec = ready_spec(compiled, images, ray=None)
+            compiled.write_text(DIGESTS_HEADER + yaml.safe_dump(spec, sort_keys=True), encoding="utf-8")
+            os.replace(compiled, output)
+            return
         # Keep a header of our own: the version of kfp's compiler is not the pipeline's version.
         compiled.write_text(HEADER + text, encoding="utf-8")
         os.replace(compiled, output)

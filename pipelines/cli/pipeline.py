@@ -66,18 +66,32 @@ def pipeline_group() -> None:
     help="training, or sdk: builds LLVM from source.",
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="YAML file to write.")
-def compile_command(pipeline: str, output: Path) -> None:
+@click.option(
+    "--images",
+    default="",
+    metavar="FILE|NAME=REFERENCE,...",
+    help="Pushed images, which the YAML names by registry and digest.  [default: names, which no server can pull]",
+)
+def compile_command(pipeline: str, output: Path, images: str) -> None:
     """Compile pipelines/training.py or pipelines/sdk.py to KFP's YAML; needs the environment `pipelines`.
+
+    With --images any client of KFP or Vertex AI can submit the file.
 
     \b
     Examples:
       mlgo pipeline compile --output training.yaml
       mlgo pipeline compile --pipeline sdk --output sdk.yaml
+      mlgo pipeline compile --images build/images.json --output training.yaml
     """
     in_pipelines_environment()
     from pipelines.compile import compile_pipeline
 
-    compile_pipeline(pipeline, output)
+    if images:
+        from pipelines.images import given_images
+
+        compile_pipeline(pipeline, output, given_images(images))
+    else:
+        compile_pipeline(pipeline, output)
     say(f"compiled: {output}")
 
 

@@ -89,11 +89,13 @@ class VertexSettings:
         network: projects/NUMBER/global/networks/NAME, to which the job is peered; empty for none.
         labels: of the job.
         encryption_key: resource name of a key of Cloud KMS; empty for Google's keys.
+        template: URI of a pipeline in Artifact Registry that runs in place of the one that is sent.
     """
 
     network: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     encryption_key: str = ""
+    template: str = ""
 
     def check(self, server: VertexServer) -> None:
         """Raise UserError for a setting that Vertex AI refuses."""
@@ -179,7 +181,7 @@ def follow_vertex(server: VertexServer, run: str, poll_s: float = POLL_S, patien
     resource = server.job_name(run)
     shown_states: dict[str, str] = {}
     curve = ""
-    session = server.session or _session()
+    session = server.session or authorized_session()
     with report_run_continues(resource, _CONSOLE):
         while True:
             job = poll(lambda: call(server, "GET", resource, None, session), resource, _CONSOLE, patience_s)
@@ -218,7 +220,7 @@ def _job(server: VertexServer, request: RunRequest, settings: VertexSettings) ->
     given = request.parameters()
     job: dict[str, Any] = {
         "displayName": request.name,
-        "pipelineSpec": dict(request.spec),
+        **({"templateUri": settings.template} if settings.template else {"pipelineSpec": dict(request.spec)}),
         "runtimeConfig": {"gcsOutputDirectory": request.pipeline_root} | ({"parameterValues": given} if given else {}),
     }
     optional = {
@@ -255,7 +257,8 @@ def artifact_uri(task: Mapping[str, Any], name: str) -> str:
         return ""
 
 
-def _session() -> Any:
+def authorized_session() -> Any:
+    """Return a session with the default credentials of Google Cloud. UserError if there are none."""
     import google.auth
     from google.auth.exceptions import DefaultCredentialsError
     from google.auth.transport.requests import AuthorizedSession
@@ -285,7 +288,7 @@ def call(server: VertexServer, method: str, resource: str, body: Any, session: A
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     try:
-        answer = (session or server.session or _session()).request(
+        answer = (session or server.session or authorized_session()).request(
             method, server.url(resource), json=body, timeout=TIMEOUT_S
         )
         document = answer.json()

@@ -152,3 +152,17 @@ def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
         "status",
     }
     assert task["cachingOptions"].get("enableCache", False) is sound
+
+
+def test_compiled_package_names_images_by_digest(tmp_path: Path) -> None:
+    digests = {"toolchain": "1", "training": "2"}
+    references = {name: f"r.example.com/mlgo-{name}@sha256:{digit * 64}" for name, digit in digests.items()}
+    given = ",".join(f"{name}={reference}" for name, reference in references.items())
+    command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]
+    subprocess.run([*command, "--images", given], check=True, cwd=ROOT, timeout=300)
+    spec = load_spec(tmp_path / "p.yaml")
+    used = {executor["container"]["image"] for executor in spec["deploymentSpec"]["executors"].values()}
+    assert used == set(references.values())
+    one = given.partition(",")[0]
+    done = subprocess.run([*command, "--images", one], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 1 and "the image training has no digest in a registry" in done.stderr

@@ -116,6 +116,14 @@ def test_settings_are_fields_of_the_job(vertex: VertexServer) -> None:
     assert job["labels"] == {"team": "compilers"} and job["encryptionSpec"] == {"kmsKeyName": KEY}
 
 
+def test_stored_pipeline_takes_the_place_of_the_one_that_is_sent(vertex: VertexServer) -> None:
+    template = "https://r-kfp.pkg.dev/p/pipelines/mlgo-training/2026-01"
+    submit_vertex(vertex, request(given={"seed": "3"}), VertexSettings(template=template))
+    job = Vertex.jobs[0]
+    assert job["templateUri"] == template and "pipelineSpec" not in job
+    assert job["runtimeConfig"]["parameterValues"] == {"seed": 3}
+
+
 def test_schedule_starts_the_same_job(vertex: VertexServer) -> None:
     settings = VertexSettings(labels={"team": "compilers"})
     name = schedule_vertex(vertex, request(account="a@p.iam"), parse_cron("0 3 * * mon"), 2, settings)
@@ -268,11 +276,6 @@ def test_invalid_option_is_refused(submit: Mlgo, arguments: tuple[str, ...], nam
 def test_seconds_of_schedule_are_refused(mlgo: Mlgo) -> None:
     done = mlgo("schedule", "--vertex", "p/r", "--cron", "30 0 3 * * 1", "--pipeline-root", "gs://b/r")
     assert done.returncode == 1 and "Vertex AI has no seconds" in done.stderr
-
-
-def test_upload_to_vertex_is_refused(mlgo: Mlgo) -> None:
-    done = mlgo("upload", "--vertex", "p/r")
-    assert done.returncode == 1 and "Vertex AI stores no pipelines" in done.stderr
 
 
 def test_machine_type_of_step_is_refused(submit: Mlgo, tmp_path: Path) -> None:
