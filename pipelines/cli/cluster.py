@@ -11,6 +11,7 @@ from components.core.rayjob.spec import NAMESPACE, RayJobSpec
 from components.core.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
 from pipelines.spec import COMPILED, load_spec, used_images
+from pipelines.validation import MINIO
 
 _NO_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"  # the size of a Ray cluster does not depend on it
 
@@ -27,7 +28,8 @@ def cluster_group() -> None:
 
 @cluster_group.command()
 @click.option("--context", default="", help="Context of the kubeconfig.  [default: the current one]")
-@click.option("--namespace", default=NAMESPACE, show_default=True, help="Namespace of the steps and Ray clusters.")
+@click.option("--namespace", default=NAMESPACE, show_default=True, help="Namespace of the steps.")
+@click.option("--ray-namespace", default=NAMESPACE, show_default=True, help="Namespace of Ray clusters.")
 @click.option(
     "--service-account", default="mlgo-steps", show_default=True, metavar="NAME", help="Account of the steps."
 )
@@ -44,19 +46,30 @@ def cluster_group() -> None:
 )
 @click.option("--pipeline-root", default="", metavar="URI", help=f"{USAGE} of the artifacts.  [default: not checked]")
 @click.option("--host", default="", metavar="URL", help="KFP server, whose version is asked.  [default: not checked]")
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="NAME",
+    help="Secret that --notify-secret or --overrides names; repeatable.",
+)
 @IMAGES
 def check(
     context: str,
     namespace: str,
+    ray_namespace: str,
     service_account: str,
     workers: int,
     ray_cluster_options: str,
     pipeline_root: str,
     host: str,
+    secrets: tuple[str, ...],
     images: str,
 ) -> None:
-    """Report what a run on this cluster would miss: operators, service accounts and their rights, quota, nodes, the
-    bucket, images in a registry.
+    """Report what a run on this cluster would miss: operators, service accounts and their rights, Secrets, quota, nodes
+    for the steps and for Ray, the bucket, images in a registry.
+
+    A KFP for one user runs steps in its own namespace, usually kubeflow, as pipeline-runner.
 
     Nothing is changed, but for a small object below --pipeline-root that is removed again. To review the rights of
     service accounts, yours must be allowed to create SubjectAccessReviews. The exit status is 1 if something is
@@ -69,28 +82,35 @@ def check(
         --ray-cluster-options cpus_per_worker=8
       mlgo cluster check --host http://localhost:8080   # with the token in $KFP_TOKEN, if there is one
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --workers 0
+      mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
     from pipelines.cluster.findings import Finding, missing
-    from pipelines.cluster.kubernetes_checks import Cluster
-    from pipelines.cluster.storage_and_images import check_bucket, check_images, check_kfp
+    from pipelines.cluster.kubernetes_checks import DEFAULT_ROOT_SECRET, Cluster
+    from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
     from pipelines.submit.kfp_client import KfpServer, token_from_environment
 
     settings = parse_settings(ray_cluster_options)
     spec = None
     if workers:
-        settings = {"namespace": namespace, "max_workers": workers, **settings}
+        settings = {"namespace": ray_namespace, "max_workers": workers, **settings}
         spec = RayJobSpec(name="check", image=_NO_IMAGE, entrypoint=("mlgo",), **settings)
     cluster = Cluster(namespace, context)
     cluster.require_answer()
     say(f"Kubernetes at {cluster.host}, namespace {namespace}")
     found: list[Finding] = []
     found += cluster.check_operators(ray=spec is not None)
-    found += cluster.check_accounts(service_account, spec.service_account if spec else "", spec)
+    kfp = KfpChecks(KfpServer(host, token=token_from_environment())) if host else None
+    launcher_reads = (DEFAULT_ROOT_SECRET,) if pipeline_root.partition("://")[0] in ("", MINIO) else ()
+    found += cluster.check_steps(service_account, launcher_reads, kfp.version if kfp else None)
+    found += cluster.check_secrets(secrets)
+    found += cluster.check_step_nodes(load_spec(COMPILED))
     if spec:
-        found += cluster.check_capacity(spec)
-    if host:
-        found.append(check_kfp(KfpServer(host, token=token_from_environment())))
+        ray = cluster.at(spec.namespace)
+        found += ray.check_ray(spec, service_account, namespace)
+        found += ray.check_capacity(spec)
+    if kfp:
+        found += kfp.findings(namespace)
     if pipeline_root:
         found.append(check_bucket(pipeline_root))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
 from pipelines.images import given_images
 from pipelines.spec import builds_sdk, load_spec, parameter_values
+from pipelines.submit.artifact_registry import check_template
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.kfp_runs import run_page
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
-from pipelines.submit.overrides_document import read_overrides
+from pipelines.submit.overrides_document import DEFAULT, Amount, StepOverrides, read_overrides
 from pipelines.submit.prepare import (
     RunRequest,
     notify_settings,
@@ -28,6 +29,7 @@ from pipelines.submit.prepare import (
     pod_labels,
     ready_spec,
     retries_for_vertex,
+    run_id_settings,
     security_settings,
     with_run_pages,
     without_cache,
@@ -51,9 +53,10 @@ _NOT_ON_VERTEX = {
     "experiment": ("a job of Vertex AI is in no experiment of KFP", "use --label KEY=VALUE"),
     "existing_token_file": ("Vertex AI takes credentials of Google Cloud", "gcloud auth application-default login"),
     "in_cluster_token": ("Vertex AI takes credentials of Google Cloud", "use Workload Identity in the pod"),
-    "stored_pipeline": ("Vertex AI stores no pipelines", "leave it out: the pipeline itself is sent"),
+    "small": ("Vertex AI chooses the machine by the limits", "lower cpu.limit and memory.limit with --overrides"),
     "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
 }
+_SMALL = StepOverrides(cpu=Amount(request="500m"), memory=Amount(request="2G"))
 _NOT_ON_KFP = {
     "network": ("the steps are in the cluster's network", "leave it out"),
     "encryption_key": ("the cluster's storage decides on encryption", "leave it out, or encrypt the bucket"),
@@ -90,6 +93,12 @@ PACKAGE_OPTIONS = (
         default=None,
         metavar="FILE",
         help="YAML file with CPUs, memory, nodes, volumes, Secrets and variables of steps; see docs/pipeline.md.",
+    ),
+    option(
+        "--small",
+        is_flag=True,
+        default=False,
+        help="KFP: let steps request half a processor and 2 GB, for nodes of two processors; limits stay.",
     ),
     option(
         "--notify-secret",
@@ -136,9 +145,10 @@ RUN_OPTIONS = (
 
 STORED_PIPELINE = option(
     "--stored-pipeline",
-    metavar="NAME",
-    help="KFP: start the newest version of a pipeline that `mlgo pipeline upload` stored, in place of sending one; "
-    "needs neither kfp nor --images. A run of the same --name in the experiment is not started again.",
+    metavar="NAME|URI",
+    help="Start a pipeline that `mlgo pipeline upload` stored, in place of sending one; needs no kfp and no --images. "
+    "KFP: its name, for the newest version; a run of the same --name in the experiment is not started again. Vertex "
+    "AI: its URI.",
 )
 
 
@@ -203,7 +213,7 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
     Raises:
         UserError: an image was not pushed, or the server or the pipeline does not have what the overrides ask for.
     """
-    overrides = read_overrides(given["overrides"]) if given["overrides"] else {}
+    overrides = _overrides(given)
     spec = ready_spec(given["pipeline"], given_images(given["images"]), ray)
     if not given["cache"]:
         spec = without_cache(spec)
@@ -215,7 +225,28 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
         spec, notified = notify_settings(spec, given["notify_secret"])
         spec = with_run_pages(spec, run_page(server, ""))
     labels = pod_labels(spec, _labels(given))
-    return Package(spec, platform_spec(security_settings(spec), pods, notified, labels))
+    return Package(spec, platform_spec(security_settings(spec), pods, notified, run_id_settings(spec), labels))
+
+
+def _overrides(given: Mapping[str, Any]) -> dict[str, StepOverrides]:
+    """Return the settings of --overrides; with --small, below them, requests that fit a node of two processors."""
+    read = read_overrides(given["overrides"]) if given["overrides"] else {}
+    if not given["small"]:
+        return read
+    return {**read, DEFAULT: read.get(DEFAULT, StepOverrides()).over(_SMALL)}
+
+
+def warn_of_nodes(spec: Mapping[str, Any]) -> None:
+    """Say which steps fit no node of the kubeconfig's cluster, if KFP runs there: their pods would wait for ever."""
+    from pipelines.cluster.kubernetes_checks import Cluster
+
+    try:
+        cluster = Cluster("", "")
+    except UserError:  # no kubeconfig
+        return
+    here = cluster.check_operators(ray=False)[0].status == "ok"
+    if here and (finding := cluster.too_large_steps(spec)):
+        say(f"warning: the cluster at {cluster.host}: {finding.what}\n  {finding.remedy}")
 
 
 def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any], starts_now: bool = False) -> RunRequest:
@@ -230,11 +261,13 @@ def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any], star
     """
     on_vertex = isinstance(server, VertexServer)
     spec, values = load_spec(given["pipeline"]), parameters(given["params"])
-    overrides = read_overrides(given["overrides"]) if given["overrides"] else {}
+    overrides = _overrides(given)
     mounts = [path for step in overrides.values() for _key, _volume, path in step.mounts()]
     ray = _check_run(spec, values, given, on_vertex, mounts)
     ready = package(server, given, ray)
     spec = ready.spec
+    if not on_vertex:
+        warn_of_nodes(spec)
     if starts_now and given["cache"]:
         spec, reasons = reuse_by_content(spec, parameter_values(spec, values))
         for reason in reasons:
@@ -287,20 +320,42 @@ def _check_run(
     return ray
 
 
+def _refuse_changes(given: Mapping[str, Any]) -> None:
+    """Raise UserError for an option that changes the pipeline, which is stored."""
+    for name in ("overrides", "small", "notify_secret"):
+        if given[name]:
+            raise _changes(name, given)
+    if not given["cache"]:
+        raise UserError("--no-cache changes the pipeline, which is stored on the server", "pass it to upload")
+
+
+def _changes(name: str, given: Mapping[str, Any]) -> UserError:
+    return UserError(
+        f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
+        f"pass it to mlgo pipeline upload, or leave --stored-pipeline {given['stored_pipeline']} out",
+    )
+
+
+def stored_job(given: Mapping[str, Any]) -> tuple[RunRequest, VertexSettings]:
+    """Return the job of Vertex AI with the stored pipeline that RUN_OPTIONS describe. UserError as `stored_run`."""
+    check_template(given["stored_pipeline"])
+    _refuse_changes(given)
+    spec, values = load_spec(given["pipeline"]), parameters(given["params"])
+    _check_run(spec, values, given, on_vertex=True, mounts=None)
+    name = given["name"] or _run_name(spec["pipelineInfo"]["name"])
+    request = RunRequest(spec, values, name, given["pipeline_root"], given["service_account"])
+    return request, replace(vertex_settings(given), template=given["stored_pipeline"])
+
+
 def stored_run(given: Mapping[str, Any]) -> StoredRun:
     """Return the run of the stored pipeline that RUN_OPTIONS describe.
 
     Raises:
         UserError: a parameter or the pipeline root is invalid, or an option is of the stored version.
     """
-    for name in ("overrides", "notify_secret", "label"):
-        if given[name]:
-            raise UserError(
-                f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
-                f"pass it to mlgo pipeline upload, or leave --stored-pipeline {given['stored_pipeline']} out",
-            )
-    if not given["cache"]:
-        raise UserError("--no-cache changes the pipeline, which is stored on the server", "pass it to upload")
+    _refuse_changes(given)
+    if given["label"]:
+        raise _changes("label", given)
     spec = load_spec(given["pipeline"])
     values = parameters(given["params"])
     _check_run(spec, values, given, on_vertex=False, mounts=None)  # the stored version has the volumes

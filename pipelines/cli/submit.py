@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from components.core.console import UserError, say
+from components.core.rayjob.manifest import RUN_LABEL
 from pipelines.cli.server import (
     PACKAGE_OPTIONS,
     RUN_OPTIONS,
@@ -19,10 +20,12 @@ from pipelines.cli.server import (
     options,
     package,
     run_request,
+    stored_job,
     stored_run,
     vertex_settings,
 )
 from pipelines.submit import kfp, kfp_runs, vertex
+from pipelines.submit.artifact_registry import upload_template
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.stored_pipeline import start_stored
@@ -55,8 +58,7 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
         given: SERVER_OPTIONS, RUN_OPTIONS and STORED_PIPELINE by name.
     """
     server = chosen_server(given)
-    if given["stored_pipeline"]:
-        assert isinstance(server, KfpServer)
+    if given["stored_pipeline"] and isinstance(server, KfpServer):
         stored = stored_run(given)
         run = start_stored(server, stored)
         say(f"run {stored.name}: {kfp_runs.run_page(server, run)}")
@@ -65,37 +67,58 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
         run = kfp.submit(server, request, given["experiment"])
         say(f"run {request.name}: {kfp_runs.run_page(server, run)}")
     else:
-        request = run_request(server, given, starts_now=True)
-        run = vertex.submit_vertex(server, request, vertex_settings(given))
+        assert isinstance(server, vertex.VertexServer)
+        stored_pipeline = given["stored_pipeline"]
+        job = stored_job(given) if stored_pipeline else (run_request(server, given, True), vertex_settings(given))
+        run = vertex.submit_vertex(server, *job)
         say(f"job: {run}")
     if wait:
         _follow(server, run)
 
 
-@click.command("upload", short_help="Store the pipeline, or a new version of it, on KFP.")
+@click.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")
 @options(SERVER_OPTIONS, PACKAGE_OPTIONS)
 @option("--name", help="Name of the pipeline.  [default: the compiled pipeline's]")
-@option("--version-name", help="Name of the new version.  [default: the time]")
-def upload_command(name: str, version_name: str, **given: Any) -> None:
-    """Store the pipeline on a KFP server, as a new pipeline or as a new version of it, to start runs in its interface.
+@option("--version-name", help="Name of the new version; Vertex AI: its tag.  [default: the time]")
+@option(
+    "--repository",
+    metavar="NAME",
+    help="Vertex AI: repository of Artifact Registry, of the format Kubeflow Pipelines, in the project and region.",
+)
+def upload_command(name: str, version_name: str, repository: str, **given: Any) -> None:
+    """Store the pipeline on a KFP server, as a new pipeline or as a new version of it, to start runs in its interface;
+    or for Vertex AI, in Artifact Registry.
 
     \b
-    Example:
+    Examples:
       mlgo pipeline upload --host http://localhost:8080 --version-name 2026-01
+      mlgo pipeline upload --vertex my-project/europe-west4 --repository pipelines --version-name 2026-01
     """
-    if given["vertex"]:
+    version_name = version_name or time.strftime("%Y%m%d-%H%M%S")
+    if bool(given["vertex"]) != bool(repository):
         raise UserError(
-            "mlgo pipeline upload: Vertex AI stores no pipelines",
-            "mlgo pipeline submit and schedule send the pipeline itself; Artifact Registry can store the file of "
-            "mlgo pipeline compile",
+            "mlgo pipeline upload: --vertex and --repository belong together",
+            "Vertex AI starts pipelines that are stored in a repository of Artifact Registry; KFP stores them itself",
         )
+    if repository:
+        _store_for_vertex(given, name, version_name, repository)
+        return
     server = chosen_server(given)
     assert isinstance(server, KfpServer)
     ready = package(server, given, ray=None)
     name = name or ready.spec["pipelineInfo"]["name"]
-    version_name = version_name or time.strftime("%Y%m%d-%H%M%S")
     pipeline, version = kfp.upload(server, ready.spec, ready.platform, name, version_name)
     say(f"version {version_name} of {name}: {server.page(f'pipelines/details/{pipeline}/version/{version}')}")
+
+
+def _store_for_vertex(given: Mapping[str, Any], name: str, tag: str, repository: str) -> None:
+    server = chosen_server(given)
+    assert isinstance(server, vertex.VertexServer)
+    spec = package(server, given, ray=False).spec
+    if name:
+        spec = {**spec, "pipelineInfo": {**spec["pipelineInfo"], "name": name}}
+    uri = upload_template(server, repository, spec, tag)
+    say(f"version {tag} of {spec['pipelineInfo']['name']}: {uri}")
 
 
 @click.command("schedule", short_help="Run the pipeline on a schedule of KFP or Vertex AI.")
@@ -169,14 +192,37 @@ def cancel_command(run: str, **given: Any) -> None:
       mlgo pipeline cancel 2f0a8b1e-5d1c-4d52-9a34-0c1f6f0e7d11 --host http://localhost:8080
 
     \b
-    Exit status: 0 the server accepted; 1 there is no such run, or it has ended. Steps may take a minute to end.
+    Exit status: 0 the server accepted; 1 there is no such run, or it has ended. Steps may take a minute to end. On KFP
+    the RayJob of a run with workers=rayjob is deleted, too, if the kubeconfig names its cluster.
     """
     server = chosen_server(given, needs_kfp=False)
     if isinstance(server, KfpServer):
-        kfp_runs.cancel(server, run)
+        uses_ray = kfp_runs.cancel(server, run)
+        say(f"canceling: {run}")
+        if uses_ray:
+            end_ray_clusters(run)
     else:
         vertex.cancel_vertex(server, run)
-    say(f"canceling: {run}")
+        say(f"canceling: {run}")
+
+
+def end_ray_clusters(run: str) -> None:
+    """Delete the RayJobs of a run in the kubeconfig's cluster, or say how they end."""
+    from pipelines.cluster.kubernetes_checks import Cluster
+    from pipelines.cluster.rayjobs import delete_rayjobs
+
+    try:
+        cluster = Cluster("", "")
+        deleted, failure = delete_rayjobs(cluster, run)
+    except UserError as error:  # no kubeconfig
+        deleted, failure = [], error.problem
+    for name in deleted:
+        say(f"deleting the RayJob {name}, whose checkpoints stay")
+    if not deleted:
+        say(
+            f"no RayJob of the run is deleted: {failure or f'there is none in the cluster at {cluster.host}'}\n"
+            f"  one ends by itself half an hour after its step; or kubectl delete rayjobs -A -l {RUN_LABEL}={run}"
+        )
 
 
 @click.command("retry", short_help="Continue a failed run on KFP from the steps that failed.")

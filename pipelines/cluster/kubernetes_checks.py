@@ -5,9 +5,11 @@ Only requests that change nothing are sent: API discovery, gets and lists, Subje
 
 from __future__ import annotations
 
+import copy
 import functools
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,12 +24,12 @@ from urllib3.exceptions import HTTPError
 
 from components.core.console import UserError
 from components.core.rayjob.kubernetes import is_header_error, status_message
-from components.core.rayjob.manifest import rayjob
+from components.core.rayjob.manifest import API_VERSION, rayjob
 from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.core.rayjob.spec import S3_VARIABLES, RayJobSpec
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 
-_TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
+TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
 _WORKLOAD_IDENTITY = "iam.gke.io/gcp-service-account"
 _OPERATORS = (
@@ -35,6 +37,9 @@ _OPERATORS = (
     ("ray.io", "v1", "rayjobs", "KubeRay's operator", "install KubeRay's operator 1.6.0 or newer"),
 )
 """API group, version, resource; whose it is; remedy."""
+_KUBERAY = _OPERATORS[1][4]
+_SMALLER_STEPS = "ask for less: mlgo pipeline submit --small, or cpu and memory in --overrides"
+_SMALLER_RAY = "lower cpus_per_worker (--ray-cluster-options)"
 
 P = ParamSpec("P")
 
@@ -59,6 +64,11 @@ _STEP_RIGHTS = (
     Right("patch", "argoproj.io", "workflowtaskresults"),
     Right("get", "", "configmaps", name="kfp-launcher"),
 )
+DEFAULT_ROOT_SECRET = "mlpipeline-minio-artifact"
+"""Secret with the keys of KFP's default root, which its launcher reads as the account of the step."""
+_LEVEL = "pod-security.kubernetes.io/enforce"
+_RESTRICTED_SINCE = (2, 16)
+"""The first version of KFP whose steps can be told not to run as root, which the level `restricted` demands."""
 _RAYJOB_RIGHTS = (
     Right("create", "ray.io", "rayjobs"),
     Right("get", "ray.io", "rayjobs"),
@@ -99,6 +109,10 @@ class Cluster:
     Args:
         context: of the kubeconfig; empty for its current one, or in a pod for the pod's cluster.
 
+    Attributes:
+        host: URL of the API server.
+        custom: the API of custom resources.
+
     Raises:
         UserError: there is no kubeconfig, or it has no such context.
     """
@@ -117,13 +131,19 @@ class Cluster:
         settings.retries = False
         api = client.ApiClient(settings)
         self.namespace, self.host = namespace, settings.host
-        self._core, self._custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
+        self._core, self.custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
         self._reviews = client.AuthorizationV1Api(api)
+
+    def at(self, namespace: str) -> Cluster:
+        """Return the same cluster with another namespace."""
+        other = copy.copy(self)
+        other.namespace = namespace
+        return other
 
     def require_answer(self) -> None:
         """Raise UserError if the API server does not answer, or does not accept the credentials."""
         try:
-            client.VersionApi(self._core.api_client).get_code(_request_timeout=_TIMEOUT_S)
+            client.VersionApi(self._core.api_client).get_code(_request_timeout=TIMEOUT_S)
         except ValueError as error:  # the answer is not of the API's shape
             if is_header_error(error):
                 raise UserError(
@@ -148,35 +168,77 @@ class Cluster:
         """Check that KFP's and, for Ray clusters, KubeRay's resources are served."""
         return [finding for operator in _OPERATORS[: 2 if ray else 1] for finding in self._check_operator(*operator)]
 
-    def check_accounts(self, steps: str, ray: str, spec: RayJobSpec | None) -> list[Finding]:
-        """Check the namespace, the service accounts `steps` and `ray`, and their rights.
+    def check_steps(self, account: str, secrets: Sequence[str], version: tuple[int, int] | None) -> list[Finding]:
+        """Check the namespace of the steps and their service account.
 
         Args:
-            spec: of the Ray cluster that the training step starts; None if it starts none.
+            secrets: names of Secrets that KFP's launcher reads as this account.
+            version: of KFP, major and minor; None if it is unknown.
         """
         found = self._check_namespace()
         if found[0].status == "missing":
             return found
-        found += self._check_account(steps)
-        found += self._check_rights(steps, (*_STEP_RIGHTS, *(_RAYJOB_RIGHTS if spec else ())))
-        if spec:
-            found += self._check_account(ray)
-            if spec.credentials_secret:
-                found += self._check_secret(spec.credentials_secret, {"key.json": "--from-file key.json=FILE"})
-            if spec.s3_credentials_secret:
-                keys = {name: f"--from-literal {name}=VALUE" for name in S3_VARIABLES}
-                found += self._check_secret(spec.s3_credentials_secret, keys)
+        found += self._check_pod_security(version)
+        found += self._check_account(account)
+        rights = (*_STEP_RIGHTS, *(Right("get", "", "secrets", name=secret) for secret in secrets))
+        return found + self._check_rights(account, self.namespace, rights)
+
+    def check_secrets(self, names: Sequence[str]) -> list[Finding]:
+        """Check that Secrets exist which steps name: a pod waits for one that does not."""
+        return [finding for name in names for finding in self._check_secret(name, {})]
+
+    def check_ray(self, spec: RayJobSpec, steps: str, steps_namespace: str) -> list[Finding]:
+        """Check the namespace of Ray clusters, their service account, and what the training step may do there.
+
+        Args:
+            spec: of the Ray cluster that the training step starts.
+            steps: service account of the step, in `steps_namespace`.
+        """
+        found = self._check_namespace() if self.namespace != steps_namespace else []
+        if found and found[0].status == "missing":
+            return found
+        found += self._check_fields(spec)
+        found += self._check_rights(steps, steps_namespace, _RAYJOB_RIGHTS)
+        found += self._check_account(spec.service_account)
+        if spec.credentials_secret:
+            found += self._check_secret(spec.credentials_secret, {"key.json": "--from-file key.json=FILE"})
+        if spec.s3_credentials_secret:
+            keys = {name: f"--from-literal {name}=VALUE" for name in S3_VARIABLES}
+            found += self._check_secret(spec.s3_credentials_secret, keys)
         return found
+
+    def check_step_nodes(self, spec: Mapping[str, Any]) -> list[Finding]:
+        """Check that a node is large enough, and has room now, for each step of a PipelineSpec."""
+        return self._check_nodes(step_pods(spec), "each step", _SMALLER_STEPS)
+
+    def too_large_steps(self, spec: Mapping[str, Any]) -> Finding | None:
+        """Return what `check_step_nodes` finds wrong; None if it is nothing, or nobody may look."""
+        try:
+            finding = self._room(step_pods(spec), "each step", _SMALLER_STEPS)
+        except _CannotLook:
+            return None
+        return None if finding.status == "ok" else finding
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """Return a pod as the API answers it, {} if it cannot be read."""
+        try:
+            answer = self._core.read_namespaced_pod(
+                name, self.namespace, _preload_content=False, _request_timeout=TIMEOUT_S
+            )
+            document = json.loads(answer.data)
+        except (ApiException, HTTPError, OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
 
     def check_capacity(self, spec: RayJobSpec) -> list[Finding]:
         """Check that quota and nodes have room for the Ray cluster at its largest."""
         pods = _pods(spec)
-        return [*self._check_quota(pods), *self._check_nodes(pods)]
+        return [*self._check_quota(pods), *self._check_nodes(pods, "each pod of the Ray cluster", _SMALLER_RAY)]
 
     @_or_unknown
     def _check_operator(self, group: str, version: str, resource: str, owner: str, remedy: str) -> list[Finding]:
         what = f"{owner}: {resource}.{group} {version}"
-        answer = self._ask(what, self._custom.get_api_resources, group, version)
+        answer = self._ask(what, self.custom.get_api_resources, group, version)
         if answer is None or resource not in {entry.name for entry in answer.resources}:
             return [missing(f"{what} is not served", remedy)]
         return [ok(what)]
@@ -187,6 +249,47 @@ class Cluster:
         if self._ask(what, self._core.read_namespace, self.namespace) is None:
             return [missing(f"there is no {what}", _APPLY)]
         return [ok(what)]
+
+    @_or_unknown
+    def _check_pod_security(self, version: tuple[int, int] | None) -> list[Finding]:
+        what = f"Pod Security of {self.namespace}"
+        found = self._ask(what, self._core.read_namespace, self.namespace)
+        level = ((found.metadata.labels or {}) if found else {}).get(_LEVEL, "")
+        if level != "restricted":
+            return []
+        if version is None:
+            return [unknown(f"{what} is restricted, which needs KFP 2.16 or newer", "pass --host URL, to ask KFP")]
+        if version < _RESTRICTED_SINCE:
+            number = ".".join(map(str, version))
+            return [
+                missing(
+                    f"{what} is restricted, which refuses the steps of KFP {number}",
+                    "upgrade KFP to 2.16 or newer, or run steps in a namespace with the level baseline",
+                )
+            ]
+        return [ok(f"{what} is restricted, and KFP can run steps there")]
+
+    @_or_unknown
+    def _check_fields(self, spec: RayJobSpec) -> list[Finding]:
+        """Check that KubeRay knows the fields that the training step sets: it refuses others."""
+        group, version = API_VERSION.split("/")
+        what = f"fields of rayjobs.{group}"
+        definition = self._ask(
+            what,
+            self.custom.get_cluster_custom_object,
+            "apiextensions.k8s.io",
+            "v1",
+            "customresourcedefinitions",
+            f"rayjobs.{group}",
+        )
+        try:
+            (served,) = [entry for entry in definition["spec"]["versions"] if entry["name"] == version]
+            schema = served["schema"]["openAPIV3Schema"]
+        except (KeyError, TypeError, ValueError):
+            return [unknown(f"{what}: there is no definition to be read", _KUBERAY)]
+        if lacks := sorted(unknown_fields(rayjob(spec), schema)):
+            return [missing(f"KubeRay's operator does not know {', '.join(lacks)} of RayJobs", _KUBERAY)]
+        return [ok(f"KubeRay's operator knows the {what} that are set")]
 
     @_or_unknown
     def _check_account(self, name: str) -> list[Finding]:
@@ -216,15 +319,16 @@ class Cluster:
         return [missing(f"{what} has no {' and no '.join(lacks)}", create) if lacks else ok(what)]
 
     @_or_unknown
-    def _check_rights(self, account: str, rights: Sequence[Right]) -> list[Finding]:
+    def _check_rights(self, account: str, of: str, rights: Sequence[Right]) -> list[Finding]:
+        """Check what a service account of the namespace `of` may do in this one."""
         denied = []
         for right in rights:
             review = client.V1SubjectAccessReview(
                 api_version="authorization.k8s.io/v1",
                 kind="SubjectAccessReview",
                 spec=client.V1SubjectAccessReviewSpec(
-                    user=f"system:serviceaccount:{self.namespace}:{account}",
-                    groups=["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}"],
+                    user=f"system:serviceaccount:{of}:{account}",
+                    groups=["system:serviceaccounts", f"system:serviceaccounts:{of}"],
                     resource_attributes=client.V1ResourceAttributes(
                         namespace=self.namespace,
                         verb=right.verb,
@@ -239,8 +343,10 @@ class Cluster:
             if answer is None or not answer.status.allowed:
                 denied.append(str(right))
         if denied:
-            return [missing(f"{account} may not {', '.join(denied)} in {self.namespace}", _APPLY)]
-        return [ok(f"{account} may {', '.join(map(str, rights))}")]
+            bind = f"kubectl create rolebinding {of}-{account} --namespace {self.namespace} --role mlgo-run-ray-jobs"
+            remedy = _APPLY if of == self.namespace else f"{bind} --serviceaccount {of}:{account}"
+            return [missing(f"{account} may not {', '.join(denied)} in {self.namespace}", remedy)]
+        return [ok(f"{account} may {', '.join(map(str, rights))} in {self.namespace}")]
 
     @_or_unknown
     def _check_quota(self, pods: Sequence[_Pod]) -> list[Finding]:
@@ -263,30 +369,45 @@ class Cluster:
         return [ok(f"quota of {self.namespace} has room for the {count} pods of the largest Ray cluster")]
 
     @_or_unknown
-    def _check_nodes(self, pods: Sequence[_Pod]) -> list[Finding]:
+    def _check_nodes(self, pods: Sequence[_Pod], what: str, smaller: str) -> list[Finding]:
+        return [self._room(pods, what, smaller)]
+
+    def _room(self, pods: Sequence[_Pod], what: str, smaller: str) -> Finding:
         answer = self._ask("nodes", self._core.list_node)
-        nodes = [node.status.allocatable or {} for node in answer.items if not node.spec.unschedulable]
-        for pod in pods:
-            room = (
-                parse_quantity(node.get("cpu", "0")) >= pod.cpus
-                and parse_quantity(node.get("memory", "0")) >= pod.memory_bytes
-                for node in nodes
+        sizes = {
+            node.metadata.name: _size(node.status.allocatable) for node in answer.items if not node.spec.unschedulable
+        }
+        too_large = [pod for pod in pods if not _fits(pod, sizes.values())]
+        if too_large:
+            return unknown(
+                f"none of {len(sizes)} nodes is large enough for {_named(too_large)}",
+                f"check that an autoscaled node pool has such nodes, or {smaller}",
             )
-            if not any(room):
-                return [
-                    unknown(
-                        f"none of {len(nodes)} nodes is large enough for a {pod.name}: {_amount(pod.cpus)} processors "
-                        f"and {_amount(pod.memory_bytes)}B of memory",
-                        "check that an autoscaled node pool has such nodes, or lower cpus_per_worker "
-                        "(--ray-cluster-options)",
-                    )
-                ]
-        return [ok(f"{len(nodes)} nodes, large enough for each pod of the Ray cluster")]
+        try:
+            free = self._free(sizes)
+        except _CannotLook:  # listing the pods of all namespaces is a right that few have
+            free = sizes
+        if waiting := [pod for pod in pods if not _fits(pod, free.values())]:
+            return unknown(
+                f"no node has room now for {_named(waiting)}, because of the pods on it",
+                f"wait for them to end, check that an autoscaler adds nodes, or {smaller}",
+            )
+        return ok(f"{len(sizes)} nodes, large enough for {what}")
+
+    def _free(self, sizes: Mapping[str, _Size]) -> dict[str, _Size]:
+        """Return what the requests of pods leave of each node."""
+        answer = self._ask("pods", self._core.list_pod_for_all_namespaces)
+        free = dict(sizes)
+        for pod in answer.items if answer else ():
+            if pod.spec.node_name in free and pod.status.phase not in ("Succeeded", "Failed"):
+                for container in pod.spec.containers:
+                    free[pod.spec.node_name] -= _size(container.resources and container.resources.requests)
+        return free
 
     def _ask(self, what: str, request: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer, None if the thing does not exist; raise _CannotLook if nobody can tell."""
         try:
-            return request(*arguments, _request_timeout=_TIMEOUT_S)
+            return request(*arguments, _request_timeout=TIMEOUT_S)
         except ApiException as error:
             if error.status == 404:
                 return None
@@ -294,6 +415,63 @@ class Cluster:
         except (HTTPError, OSError, ValueError) as error:  # ValueError: the answer is not of the API's shape
             cause = "the token has a character that HTTP does not allow" if is_header_error(error) else str(error)
         raise _CannotLook(unknown(f"{what}: {' '.join(cause.split())[:200]}", "ask somebody who may look"))
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Processors, and bytes of memory."""
+
+    cpus: Decimal
+    memory_bytes: Decimal
+
+    def __sub__(self, other: _Size) -> _Size:
+        return _Size(self.cpus - other.cpus, self.memory_bytes - other.memory_bytes)
+
+
+def _size(amounts: Mapping[str, str] | None) -> _Size:
+    given = amounts or {}
+    return _Size(parse_quantity(given.get("cpu", "0")), parse_quantity(given.get("memory", "0")))
+
+
+def _fits(pod: _Pod, sizes: Iterable[_Size]) -> bool:
+    return any(size.cpus >= pod.cpus and size.memory_bytes >= pod.memory_bytes for size in sizes)
+
+
+def _named(pods: Sequence[_Pod]) -> str:
+    return ", ".join(
+        f"{pod.name} ({_amount(pod.cpus)} processors and {_amount(pod.memory_bytes)}B of memory)" for pod in pods
+    )
+
+
+def unknown_fields(value: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the paths of fields that a schema of Kubernetes (a structural one) does not have."""
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from unknown_fields(item, schema.get("items") or {}, path)
+    elif isinstance(value, dict) and "properties" in schema:
+        for key, item in value.items():
+            place = f"{path}.{key}" if path else key
+            if key in schema["properties"]:
+                yield from unknown_fields(item, schema["properties"][key], place)
+            else:
+                yield place
+
+
+def step_pods(spec: Mapping[str, Any]) -> list[_Pod]:
+    """Return what the steps of a PipelineSpec request, those that request most first; one for each container."""
+    pods = []
+    for label, executor in spec["deploymentSpec"]["executors"].items():
+        resources = executor.get("container", {}).get("resources", {})
+        amounts = [
+            resources.get(f"resource{name}Request")
+            or resources.get(f"resource{name}Limit")  # a request that is missing is the limit
+            or "0"
+            for name in ("Cpu", "Memory")
+        ]
+        pods.append(_Pod(label.removeprefix("exec-"), 1, *(parse_quantity(str(amount)) for amount in amounts)))
+    return sorted(pods, key=lambda pod: (-pod.cpus, -pod.memory_bytes, pod.name))
 
 
 @dataclass(frozen=True)

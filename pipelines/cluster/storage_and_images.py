@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
+from components.core.rayjob.spec import NAMESPACE
 from components.core.storage import discard, publish
 from components.core.storage.uri import USAGE, mirror, parse_place
 from pipelines.cluster.findings import Finding, missing, ok, unknown
@@ -77,17 +78,46 @@ def check_images(images: Mapping[str, Image], wanted: tuple[str, ...]) -> list[F
     return found
 
 
-def check_kfp(server: KfpServer) -> Finding:
-    """Check that a KFP server answers with a version that the pipeline can run on."""
-    rest = KfpRest(server)
-    try:
-        rest.require_usable()
-        version = server_version(rest.ask("GET", "healthz"))
-    except NoAnswer as error:
-        return unknown(error.problem, error.remedy)
-    except UserError as error:
-        return missing(error.problem, error.remedy)
-    return ok(f"Kubeflow Pipelines {version or 'of a version that it does not tell'} at {server.host}")
+class KfpChecks:
+    """What a KFP server tells of itself.
+
+    Attributes:
+        version: major and minor; None if it is unknown.
+    """
+
+    def __init__(self, server: KfpServer) -> None:
+        self._server = server
+        self._one_user = False
+        self.version: tuple[int, int] | None = None
+        rest = KfpRest(server)
+        try:
+            rest.require_usable()
+            health = rest.ask("GET", "healthz")
+        except NoAnswer as error:
+            self._finding = unknown(error.problem, error.remedy)
+            return
+        except UserError as error:
+            self._finding = missing(error.problem, error.remedy)
+            return
+        version = server_version(health)
+        numbers = version.removeprefix("v").split(".")
+        if len(numbers) > 1 and all(number.isdecimal() for number in numbers[:2]):
+            self.version = int(numbers[0]), int(numbers[1])
+        self._one_user = health.get("multi_user") is False
+        what = f"Kubeflow Pipelines {version or 'of a version that it does not tell'} at {server.host}"
+        self._finding = ok(what)
+
+    def findings(self, namespace: str) -> list[Finding]:
+        """Return whether the pipeline can run on this server, with its steps in `namespace`."""
+        found = [self._finding]
+        if self._one_user and namespace == NAMESPACE:
+            found.append(
+                missing(
+                    f"KFP at {self._server.host} has one user: it runs steps in its own namespace, not in {namespace}",
+                    "check that one: --namespace kubeflow --service-account pipeline-runner",
+                )
+            )
+        return found
 
 
 def _check_pull(docker: Any, reference: str) -> Finding:

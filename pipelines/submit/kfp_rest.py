@@ -113,9 +113,14 @@ class KfpRest:
                 return text
         return ""
 
+    @property
+    def pods_namespace(self) -> str:
+        """Return the namespace of the pods of runs."""
+        return self._server.namespace or _NAMESPACE
+
     def pod(self, name: str) -> dict[str, Any]:
         """Return a pod of Kubernetes through the user interface, {} if it does not show it."""
-        query = urlencode({"podname": name, "podnamespace": self._server.namespace or _NAMESPACE})
+        query = urlencode({"podname": name, "podnamespace": self.pods_namespace})
         try:
             return self._request("GET", f"/k8s/pod?{query}")
         except UserError:

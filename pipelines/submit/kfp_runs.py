@@ -66,15 +66,23 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
         raise _failure(api, run, tasks, where)
 
 
-def cancel(server: KfpServer, run_id: str) -> None:
-    """Ask the server to end a run. UserError if there is no such run, it has ended, or the server refuses."""
+def cancel(server: KfpServer, run_id: str) -> bool:
+    """Ask the server to end a run; return whether a step of it may have started a Ray cluster.
+
+    Raises:
+        UserError: there is no such run, it has ended, or the server refuses.
+    """
     check_run_id(run_id)
     api = KfpRest(server)
     api.require_usable()
-    state = run_state(api.get_run(run_id))
+    run = api.get_run(run_id)
+    state = run_state(run)
     if state in RUN_ENDED:
         raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
     api.ask("POST", f"runs/{run_id}:terminate")
+    settings = run.get("runtime_config")
+    given = settings.get("parameters") if isinstance(settings, Mapping) else None
+    return isinstance(given, Mapping) and str(given.get("workers", "")).startswith("rayjob")
 
 
 def retry_run(server: KfpServer, run_id: str) -> None:
@@ -135,10 +143,23 @@ class _Printer:
         self._waits[task.name] = self._waits.get(task.name, 0) + 1 if task.may_wait else 0
         if not self._waits[task.name] or self._waits[task.name] % _WAITS_POLLS:
             return
-        reason = next(filter(None, (waiting_reason(self._api.pod(pod)) for pod in task.pods)), "")
+        reason = next(filter(None, (waiting_reason(self._pod(pod)) for pod in task.pods)), "")
         if reason and self._reasons.get(task.name) != reason:
             self._reasons[task.name] = reason
             say(f"[{task.name}] its pod has not started: {reason}")
+            if "Insufficient" in reason:
+                say("  cancel the run and submit it with --small, if no larger node will come")
+
+    def _pod(self, name: str) -> dict[str, Any]:
+        """Return a pod through KFP's user interface, or from the kubeconfig's cluster; {} if neither has it."""
+        if found := self._api.pod(name):
+            return found
+        from pipelines.cluster.kubernetes_checks import Cluster  # imports the client of Kubernetes
+
+        try:
+            return Cluster(self._api.pods_namespace).pod(name)
+        except UserError:  # no kubeconfig
+            return {}
 
 
 def waiting_reason(pod: Mapping[str, Any]) -> str:

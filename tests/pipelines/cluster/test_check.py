@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import kubernetes_validate
 import pytest
@@ -23,12 +23,14 @@ import yaml
 
 from components.core.console import UserError
 from pipelines.cluster.storage_and_images import check_bucket
+from tests.crd import SCHEMAS, needs_schemas
 from tests.http_server import JsonHandler, serving
 from tests.kubernetes_server import status
 from tests.storage_server import storage_server
 
 ROOT = Path(__file__).parents[3]
 NAMESPACE = "/api/v1/namespaces/mlgo"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayjobs.ray.io"
 
 
 def resources(group: str, version: str, *names: str) -> dict[str, Any]:
@@ -46,6 +48,10 @@ def quota(**left: str) -> dict[str, Any]:
     return {"metadata": {"name": "team"}, "status": {"hard": names, "used": dict.fromkeys(names, "0")}}
 
 
+def definition(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}}
+
+
 def node(cpu: str, memory: str) -> dict[str, Any]:
     return {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": {"cpu": cpu, "memory": memory}}}
 
@@ -59,6 +65,7 @@ class Api:
         forbidden: paths that answer 403.
         denied: (account, verb, resource) that reviews do not allow.
         reviews: reviews that were asked for.
+        deleted: paths of objects that were deleted.
     """
 
     answers: dict[str, Any] = field(
@@ -71,12 +78,14 @@ class Api:
             f"{NAMESPACE}/serviceaccounts/mlgo-steps": {"metadata": {"name": "mlgo-steps"}},
             f"{NAMESPACE}/serviceaccounts/mlgo-ray": {"metadata": {"name": "mlgo-ray"}},
             f"{NAMESPACE}/resourcequotas": {"items": [quota(requests_cpu="100", limits_memory="1000Gi", pods="50")]},
+            CRD: definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
             "/api/v1/nodes": {"items": [node("2", "4Gi"), node("8", "32Gi")]},
         }
     )
     forbidden: set[str] = field(default_factory=set)
     denied: set[tuple[str, str, str]] = field(default_factory=set)
     reviews: list[dict[str, Any]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path in self.forbidden:
@@ -88,6 +97,9 @@ class Api:
             account = body["spec"]["user"].rpartition(":")[2]
             allowed = (account, asked["verb"], asked["resource"]) not in self.denied
             return 201, {**body, "status": {"allowed": allowed}}
+        if method == "DELETE" and path in self.answers:
+            self.deleted.append(path)
+            return 200, self.answers[path]
         if method == "GET" and path in self.answers:
             return 200, self.answers[path]
         return status(404, "NotFound", "the server could not find the requested resource")
@@ -111,10 +123,12 @@ def check(api: Api, tmp_path: Path) -> Iterator[Check]:
             if self.headers.get("Authorization") != "Bearer mine":
                 code, answer = status(401, "Unauthorized", "Unauthorized")
             else:
-                code, answer = api.answer(self.command, urlsplit(self.path).path, body)
+                parts = urlsplit(self.path)
+                selected = f"?{unquote(parts.query)}" if "labelSelector" in parts.query else ""
+                code, answer = api.answer(self.command, f"{parts.path}{selected}", body)
             self.answer(answer, code)
 
-        do_POST = do_GET
+        do_POST = do_DELETE = do_GET
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
@@ -146,13 +160,13 @@ def test_complete_cluster_misses_only_images(api: Api, check: Check) -> None:
     done = check("--workers", "4")
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"]
-    assert len(lines(done, "ok")) == 8 and not lines(done, "unknown"), done.stdout
+    assert len(lines(done, "ok")) == 11 and not lines(done, "unknown"), done.stdout
     asked = {
         (r["spec"]["user"], a["verb"], a["resource"], a.get("subresource"))
         for r in api.reviews
         for a in [r["spec"]["resourceAttributes"]]
     }
-    assert ("system:serviceaccount:mlgo:mlgo-steps", "get", "pods", "log") in asked and len(asked) == 8
+    assert ("system:serviceaccount:mlgo:mlgo-steps", "get", "pods", "log") in asked and len(asked) == 9
 
 
 def test_rights_that_are_asked_for_are_those_of_the_manifests(api: Api, check: Check) -> None:
@@ -228,16 +242,138 @@ def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
     api.answers[f"{NAMESPACE}/resourcequotas"]["items"] = [quota(requests_cpu="20", pods="3")]
     api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
     done = check("--workers", "4")
+    assert "none of 1 nodes is large enough for ppo (4 processors" in lines(done, "unknown")[0]
+    assert "mlgo pipeline submit --small" in done.stdout
     assert "team leaves 20 requests.cpu of 21" in done.stdout and "team leaves 3 pods of 6" in done.stdout, done.stdout
-    assert "none of 1 nodes is large enough for a head" in lines(done, "unknown")[0]
+    assert "none of 1 nodes is large enough for head (" in lines(done, "unknown")[1]
     enough = check("--workers", "1", "--ray-cluster-options", "cpus_per_worker=1,head_cpus=1")
-    assert not lines(enough, "unknown") and "does not fit" not in enough.stdout, enough.stdout
+    assert len(lines(enough, "unknown")) == 1 and "does not fit" not in enough.stdout, enough.stdout
+
+
+WARN = """
+from pipelines.cli.server import warn_of_nodes
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import KfpRest
+from pipelines.submit.kfp_runs import _Printer
+from pipelines.submit.kfp_tasks import Task
+warn_of_nodes(load_spec(COMPILED))
+printer = _Printer(KfpRest(KfpServer("http://127.0.0.1:1", "mlgo")))
+for _poll in range(12):
+    printer.show([Task("ppo", "RUNNING", pods=("p-1", "p-2"), may_wait=True)])
+"""
+
+
+def test_submission_warns_and_waiting_says_why(api: Api, check: Check, tmp_path: Path) -> None:
+    """Of the cluster of the kubeconfig, if KFP runs there."""
+    check("--workers", "0")  # writes the kubeconfig
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": message}
+    api.answers[f"{NAMESPACE}/pods/p-2"] = {"status": {"phase": "Pending", "conditions": [unscheduled]}}
+    api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
+
+    def run() -> str:
+        environment = os.environ | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+        command = [sys.executable, "-c", WARN]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
+
+    assert "none of 1 nodes is large enough for ppo (4 processors and 7.5 GiB of memory), " in (said := run())
+    assert said.count(f"[ppo] its pod has not started: {message}\n  cancel the run and submit it with --small") == 1
+    del api.answers["/apis/argoproj.io/v1alpha1"]
+    assert "nodes is large enough" not in run()
+
+
+def test_rayjobs_of_a_canceled_run_are_deleted(api: Api, check: Check, tmp_path: Path) -> None:
+    check("--workers", "0")  # writes the kubeconfig
+    environment = os.environ | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    command = [sys.executable, "-c", "from pipelines.cli.submit import end_ray_clusters; end_ray_clusters('run-1')"]
+
+    def run() -> str:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
+
+    job = {"metadata": {"name": "ppo-1", "namespace": "mlgo"}}
+    one = "/apis/ray.io/v1/namespaces/mlgo/rayjobs/ppo-1"
+    api.answers["/apis/ray.io/v1/rayjobs?labelSelector=pipeline/runid=run-1"] = {"items": [job]}
+    api.answers[one] = job
+    assert run() == "deleting the RayJob mlgo/ppo-1, whose checkpoints stay\n" and api.deleted == [one]
+    api.answers["/apis/ray.io/v1/rayjobs?labelSelector=pipeline/runid=run-1"] = {"items": []}
+    assert "there is none in the cluster at" in run() and "kubectl delete rayjobs -A -l pipeline/runid=run-1" in run()
+
+
+def test_room_that_other_pods_leave_is_counted(api: Api, check: Check) -> None:
+    def pod(phase: str, cpu: str) -> dict[str, Any]:
+        requests = {"cpu": cpu, "memory": "1Gi"}
+        container = {"name": "c", "resources": {"requests": requests}}
+        spec = {"nodeName": "n", "containers": [container]}
+        return {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}
+
+    api.answers["/api/v1/nodes"]["items"] = [node("8", "64Gi")]
+    api.answers["/api/v1/pods"] = {"items": [pod("Running", "4500m"), pod("Succeeded", "8")]}
+    done = check("--workers", "0")
+    (line,) = lines(done, "unknown")
+    assert line.startswith("no node has room now for ppo (4 processors and 7.5 GiB of memory)"), done.stdout
+    api.answers["/api/v1/pods"]["items"].pop(0)
+    assert not lines(check("--workers", "0"), "unknown")
+
+
+def test_steps_in_the_namespace_of_kfp_and_ray_in_another(api: Api, check: Check) -> None:
+    kubeflow = "/api/v1/namespaces/kubeflow"
+    api.answers |= {kubeflow: {"metadata": {"name": "kubeflow"}}}
+    api.answers |= {f"{kubeflow}/serviceaccounts/pipeline-runner": {"metadata": {"name": "pipeline-runner"}}}
+    del api.answers[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]
+    given = ("--namespace", "kubeflow", "--service-account", "pipeline-runner", "--workers", "1")
+    done = check(*given)
+    assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"], done.stdout
+    asked = {
+        (r["spec"]["user"], a["namespace"], a["resource"])
+        for r in api.reviews
+        for a in [r["spec"]["resourceAttributes"]]
+    }
+    runner = "system:serviceaccount:kubeflow:pipeline-runner"
+    assert (runner, "mlgo", "rayjobs") in asked and (runner, "kubeflow", "workflowtaskresults") in asked
+    assert (runner, "kubeflow", "rayjobs") not in asked and (runner, "kubeflow", "secrets") in asked
+    api.denied.add(("pipeline-runner", "create", "rayjobs"))
+    bind = "--namespace mlgo --role mlgo-run-ray-jobs --serviceaccount kubeflow:pipeline-runner"
+    assert bind in check(*given).stdout
+
+
+@needs_schemas
+def test_fields_that_kuberay_does_not_know_are_named(api: Api, check: Check) -> None:
+    document = yaml.load((SCHEMAS / "ray.io_rayjobs.yaml").read_text(), yaml.CSafeLoader)
+    (version,) = [version for version in document["spec"]["versions"] if version["name"] == "v1"]
+    schema = version["schema"]["openAPIV3Schema"]
+    api.answers[CRD] = definition(schema)
+    assert "KubeRay's operator knows the fields of rayjobs.ray.io that are set" in lines(check(), "ok")
+    del schema["properties"]["spec"]["properties"]["preRunningDeadlineSeconds"]  # as KubeRay 1.5
+    done = check()
+    named = "KubeRay's operator does not know spec.preRunningDeadlineSeconds of RayJobs"
+    assert named in lines(done, "missing"), done.stdout
+    del api.answers[CRD]
+    assert any("no definition to be read" in line for line in lines(check(), "unknown"))
+
+
+def test_missing_secret_of_steps_is_found(api: Api, check: Check) -> None:
+    api.answers[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": {"url": "eA=="}}
+    done = check("--workers", "0", "--secret", "mine", "--secret", "other")
+    assert "Secret mine" in lines(done, "ok") and "there is no Secret other in mlgo" in lines(done, "missing")
+
+
+@pytest.mark.parametrize(("version", "status_"), [("2.15.0", "missing"), ("2.16.0", "ok"), ("", "unknown")])
+def test_restricted_namespace_needs_a_kfp_that_can_run_there(
+    api: Api, check: Check, monkeypatch: pytest.MonkeyPatch, version: str, status_: str
+) -> None:
+    monkeypatch.setattr(Kfp, "version", version)
+    api.answers[NAMESPACE]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Kfp)) as url:
+        done = check("--workers", "0", *(("--host", url) if version else ()))
+    assert any("Pod Security of mlgo is restricted" in line for line in lines(done, status_)), done.stdout
+    assert any("has one user" in line for line in lines(done, "missing")) is bool(version)
 
 
 def test_forbidden_requests_are_reported_as_unknown(api: Api, check: Check) -> None:
     api.forbidden |= {"/api/v1/nodes", "/apis/authorization.k8s.io/v1/subjectaccessreviews"}
     done = check()
-    assert [line.split(":")[0] for line in lines(done, "unknown")] == ["rights of mlgo-steps", "nodes"]
+    assert [line.split(":")[0] for line in lines(done, "unknown")] == ["rights of mlgo-steps", "nodes"] * 2
 
 
 def test_runs_without_ray_need_neither_kuberay_nor_capacity(api: Api, check: Check) -> None:

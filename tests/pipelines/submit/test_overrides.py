@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.console import UserError
+from pipelines.cli.server import _overrides
+from pipelines.cluster.kubernetes_checks import step_pods
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
@@ -356,3 +359,13 @@ def test_any_document_is_applied_or_refused(tmp_path_factory: pytest.TempPathFac
             assert error.problem and error.remedy
         else:
             json.dumps(applied, allow_nan=False)
+
+
+def test_small_steps_fit_a_node_of_two_processors(tmp_path: Path) -> None:
+    chosen = {"small": True, "overrides": None}
+    spec = load_spec(COMPILED)
+    pods = step_pods(override_for_kfp(spec, _overrides(chosen))[0])
+    assert {(pod.cpus, pod.memory_bytes) for pod in pods} == {(Decimal("0.5"), Decimal(2 * 10**9))}
+    (tmp_path / "o.yaml").write_text("ppo: {cpu: {request: 1500m}}")
+    pods = step_pods(override_for_kfp(spec, _overrides({**chosen, "overrides": tmp_path / "o.yaml"}))[0])
+    assert (pods[0].name, pods[0].cpus, pods[1].cpus) == ("ppo", Decimal("1.5"), Decimal("0.5"))
