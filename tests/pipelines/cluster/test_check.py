@@ -6,9 +6,7 @@ The requests are checked (token, review objects by Kubernetes' own schema); no r
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
@@ -20,9 +18,20 @@ import kubernetes_validate
 import pytest
 import requests
 import yaml
+from click.testing import CliRunner
+from kubernetes.config import kube_config
 
 from components.core.console import UserError
+from pipelines.cli.main import cli
+from pipelines.cli.server import warn_of_nodes
+from pipelines.cli.submit import end_ray_clusters
+from pipelines.cluster import kubernetes_checks
 from pipelines.cluster.storage_and_images import check_bucket
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_rest import KfpRest
+from pipelines.submit.kfp_runs import _Printer
+from pipelines.submit.kfp_tasks import Task
 from tests.crd import SCHEMAS, needs_schemas
 from tests.http_server import JsonHandler, serving
 from tests.kubernetes_server import status
@@ -114,8 +123,8 @@ def api() -> Api:
 
 
 @pytest.fixture
-def check(api: Api, tmp_path: Path) -> Iterator[Check]:
-    """Run `mlgo cluster check` with a kubeconfig of `api`; returns when it ended."""
+def check(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
+    """Run `mlgo cluster check` in this process, with a kubeconfig of `api`."""
 
     class Handler(JsonHandler):
         def do_GET(self) -> None:
@@ -142,11 +151,13 @@ def check(api: Api, tmp_path: Path) -> Iterator[Check]:
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-        environment = os.environ | {"KUBECONFIG": str(tmp_path / "kubeconfig")} | variables
-        command = [sys.executable, "-m", "pipelines", "cluster", "check", "--images", str(tmp_path / "images.json")]
-        return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120, check=False
-        )
+        for module in (kube_config, kubernetes_checks):  # which read KUBECONFIG when they are imported
+            monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
+        command = ["cluster", "check", "--images", str(tmp_path / "images.json"), *arguments]
+        done = CliRunner().invoke(cli, command, env=variables)
+        if done.exception and not isinstance(done.exception, UserError):
+            raise done.exception
+        return subprocess.CompletedProcess(command, done.exit_code, done.stdout, f"{done.exception or ''}")
 
     with serving(server):
         yield run
@@ -250,21 +261,7 @@ def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
     assert len(lines(enough, "unknown")) == 1 and "does not fit" not in enough.stdout, enough.stdout
 
 
-WARN = """
-from pipelines.cli.server import warn_of_nodes
-from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import KfpRest
-from pipelines.submit.kfp_runs import _Printer
-from pipelines.submit.kfp_tasks import Task
-warn_of_nodes(load_spec(COMPILED))
-printer = _Printer(KfpRest(KfpServer("http://127.0.0.1:1", "mlgo")))
-for _poll in range(12):
-    printer.show([Task("ppo", "RUNNING", pods=("p-1", "p-2"), may_wait=True)])
-"""
-
-
-def test_submission_warns_and_waiting_says_why(api: Api, check: Check, tmp_path: Path) -> None:
+def test_submission_warns_and_waiting_says_why(api: Api, check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the cluster of the kubeconfig, if KFP runs there."""
     check("--workers", "0")  # writes the kubeconfig
     message = "0/1 nodes are available: 1 Insufficient cpu."
@@ -273,9 +270,11 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, tmp_path:
     api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
 
     def run() -> str:
-        environment = os.environ | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
-        command = [sys.executable, "-c", WARN]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
+        warn_of_nodes(load_spec(COMPILED))
+        printer = _Printer(KfpRest(KfpServer("http://127.0.0.1:1", "mlgo")))
+        for _poll in range(12):
+            printer.show([Task("ppo", "RUNNING", pods=("p-1", "p-2"), may_wait=True)])
+        return capsys.readouterr().out
 
     assert "none of 1 nodes is large enough for ppo (4 processors and 7.5 GiB of memory), " in (said := run())
     assert said.count(f"[ppo] its pod has not started: {message}\n  cancel the run and submit it with --small") == 1
@@ -283,13 +282,12 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, tmp_path:
     assert "nodes is large enough" not in run()
 
 
-def test_rayjobs_of_a_canceled_run_are_deleted(api: Api, check: Check, tmp_path: Path) -> None:
+def test_rayjobs_of_a_canceled_run_are_deleted(api: Api, check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     check("--workers", "0")  # writes the kubeconfig
-    environment = os.environ | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
-    command = [sys.executable, "-c", "from pipelines.cli.submit import end_ray_clusters; end_ray_clusters('run-1')"]
 
     def run() -> str:
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
+        end_ray_clusters("run-1")
+        return capsys.readouterr().out
 
     job = {"metadata": {"name": "ppo-1", "namespace": "mlgo"}}
     one = "/apis/ray.io/v1/namespaces/mlgo/rayjobs/ppo-1"
